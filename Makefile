@@ -1,0 +1,56 @@
+# Set-up needs python3 (3.11 or newer), make and a package index; everything else comes from the index.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST_ARGS ?=
+PG15_BIN ?= $(patsubst %/initdb,%,$(firstword $(wildcard /usr/lib/postgresql/15/bin/initdb /usr/pgsql-15/bin/initdb /opt/homebrew/opt/postgresql@15/bin/initdb)))
+
+.PHONY: install demo test test-pg15 check format lint types contracts lock clean
+
+install: $(STAMP)
+
+# Spark runs on Java 17 or newer. Where none is found, one is installed next to the package.
+$(STAMP): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	extras=dev; \
+	java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])' || extras=dev,java; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable ".[$$extras]"
+	@touch $@
+
+demo: install
+	$(BIN)/frostline demo
+
+test: install
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+test-pg15: install
+	@test -n "$(PG15_BIN)" || { echo "error: no initdb of PostgreSQL 15 found; say make test-pg15 PG15_BIN=DIR" >&2; exit 1; }
+	$(BIN)/pytest --pg-bin $(PG15_BIN) tests/integration $(PYTEST_ARGS)
+
+check: lint types contracts test
+
+format: install
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+lint: install
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+
+types: install
+	$(BIN)/basedpyright
+
+contracts: install
+	$(BIN)/lint-imports
+
+# The only target that needs uv: it resolves for every platform and Python at once.
+lock:
+	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links --output-file requirements.lock
+	printf '%s\n' '# Every version that is installed, written by `make lock`. Do not edit.' | cat - requirements.lock > requirements.lock.new
+	mv requirements.lock.new requirements.lock
+
+clean:
+	rm -rf $(VENV) build dist demo src/*.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""The only package that sends SQL for Frostline's own tables."""

@@ -1,0 +1,35 @@
+"""Connections to Postgres for Frostline's own work."""
+
+from typing import Any
+
+import psycopg
+
+from frostline.errors import UnavailableError, UsageError
+
+TYPE_SETTINGS = {
+    "search_path": "pg_catalog, pg_temp",
+    "TimeZone": "UTC",
+    "DateStyle": "ISO",
+    "IntervalStyle": "postgres",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+}
+"""Under these every value has one text, and no name means something else than it says."""
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+def connect(dsn: str, *, purpose: str) -> Connection:
+    """Open an autocommit connection; `purpose` shows in pg_stat_activity."""
+    options = " ".join(f"-c {key}={value.replace(' ', '')}" for key, value in TYPE_SETTINGS.items())
+    try:
+        return psycopg.connect(
+            dsn, autocommit=True, connect_timeout=10, options=options, application_name=f"frostline {purpose}"
+        )
+    except psycopg.ProgrammingError as error:
+        raise UsageError(f"not a connection string: {error}", hint="use postgresql://user@host/database") from None
+    except psycopg.OperationalError as error:
+        raise UnavailableError(
+            f"cannot connect to Postgres: {str(error).strip().splitlines()[-1]}",
+            hint="check FROSTLINE_DSN, or start the embedded one: frostline up --home DIR",
+        ) from None

@@ -1,0 +1,107 @@
+"""Reads what Postgres' catalogs say about a user's table."""
+
+from typing import Any
+
+from psycopg import sql
+
+from frostline.catalog import queries
+from frostline.catalog.connect import Connection
+from frostline.errors import UsageError
+from frostline.model.names import Name, quoted
+from frostline.model.registration import HeapColumn, HeapFacts, HeapPartition, Policy
+from frostline.model.types import Collation, PgType
+
+
+def rows(connection: Connection, query: str, **values: Any) -> list[tuple[Any, ...]]:
+    """Run one named query of `sql/queries/inspect.sql`."""
+    return connection.execute(queries.get("inspect", query), values).fetchall()
+
+
+def read(connection: Connection, name: Name) -> HeapFacts:
+    """All facts about the table of that name. Takes no lock beyond ACCESS SHARE on a DEFAULT partition."""
+    found = rows(connection, "relation", schema=name.schema, table=name.table)
+    if not found:
+        raise UsageError(f"table {name} does not exist", hint="frostline table list shows the managed ones; check the schema")
+    oid, relkind, persistence, owner, strategy, parts, tier_attnum, row_security, is_partition, _ = found[0]
+    partitions = read_partitions(connection, oid)
+    keys = rows(connection, "primary_key", oid=oid)[0][0]
+    return HeapFacts(
+        name=name,
+        oid=oid,
+        relkind=relkind,
+        persistence=persistence,
+        owner=owner,
+        owner_is_ours=rows(connection, "may_use", owner=owner)[0][0],
+        strategy=strategy,
+        key_parts=parts or 0,
+        tier_attnum=tier_attnum,
+        is_partition=is_partition,
+        row_security=row_security,
+        columns=read_columns(connection, oid),
+        primary_key=tuple(keys or ()),
+        partitions=partitions,
+        default_has_rows=_default_has_rows(connection, partitions),
+        inbound_foreign_keys=_texts(connection, "inbound_foreign_keys", oid),
+        materialized_views=_materialized_views(connection, oid),
+        row_type_users=_texts(connection, "row_type_users", oid),
+        heap_name_taken=rows(connection, "name_exists", schema=name.schema, name=name.heap.table)[0][0],
+        policies=read_policies(connection, oid),
+        comment=rows(connection, "comment", oid=oid)[0][0],
+    )
+
+
+def read_columns(connection: Connection, oid: int) -> tuple[HeapColumn, ...]:
+    """The columns in their order, dropped ones left out."""
+    return tuple(_column(row) for row in rows(connection, "columns", oid=oid))
+
+
+def _column(row: tuple[Any, ...]) -> HeapColumn:
+    attnum, name, formatted, typname, builtin, precision, scale, not_null, generated, identity = row[:10]
+    default, collation, collation_name, comment, sequence = row[10:]
+    return HeapColumn(
+        attnum=attnum,
+        name=name,
+        pg_type=PgType(formatted, typname, builtin, precision, scale),
+        not_null=not_null,
+        generated=generated != "",
+        identity=identity,
+        default=None if generated else default,
+        collation=Collation(collation),
+        collation_name=collation_name,
+        comment=comment,
+        identity_sequence=sequence,
+    )
+
+
+def read_partitions(connection: Connection, oid: int) -> tuple[HeapPartition, ...]:
+    """The partitions of a partitioned table, DEFAULT included."""
+    return tuple(
+        HeapPartition(Name(schema, table), relkind, bound, child, size, estimate)
+        for schema, table, relkind, bound, child, size, estimate in rows(connection, "partitions", oid=oid)
+    )
+
+
+def read_policies(connection: Connection, oid: int) -> tuple[Policy, ...]:
+    """The table's row security policies."""
+    return tuple(
+        Policy(name, permissive, command, tuple(role for role in roles if role), using, check)
+        for name, permissive, command, roles, using, check in rows(connection, "policies", oid=oid)
+    )
+
+
+def _default_has_rows(connection: Connection, partitions: tuple[HeapPartition, ...]) -> bool:
+    query = sql.SQL("select exists (select from only {})")
+    for partition in partitions:
+        if partition.is_default and partition.relkind == "r":
+            target = sql.Identifier(partition.name.schema, partition.name.table)
+            return bool((connection.execute(query.format(target)).fetchone() or (False,))[0])
+    return False
+
+
+def _materialized_views(connection: Connection, oid: int) -> tuple[str, ...]:
+    found = rows(connection, "dependent_views", oid=oid)
+    return tuple(f"{quoted(schema)}.{quoted(view)}" for _, kind, schema, view, *_ in found if kind == "m")
+
+
+def _texts(connection: Connection, query: str, oid: int) -> tuple[str, ...]:
+    return tuple(text for (text,) in rows(connection, query, oid=oid))

@@ -1,0 +1,83 @@
+"""Installs the catalog by numbered migrations: idempotent, and refuses a catalog newer than this program."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import LiteralString, cast
+
+
+from frostline.catalog import queries
+from frostline.catalog.connect import Connection
+from frostline.errors import UsageError
+
+_FILE = re.compile(r"(\d{3})_(\w+)\.sql")
+
+
+@dataclass(frozen=True)
+class Migration:
+    """One step of the catalog's history. Never edited once released."""
+
+    number: int
+    name: str
+    text: LiteralString
+
+
+@cache
+def known() -> tuple[Migration, ...]:
+    """All migrations that this program has, in order."""
+    folder = resources.files(__package__).joinpath("sql/migrations")
+    found: list[Migration] = []
+    for entry in folder.iterdir():
+        match = _FILE.fullmatch(entry.name)
+        if match:
+            text = cast(LiteralString, entry.read_text(encoding="utf-8"))
+            found.append(Migration(int(match[1]), match[2], text))
+    return tuple(sorted(found, key=lambda migration: migration.number))
+
+
+def apply(connection: Connection) -> list[str]:
+    """Bring the catalog up to date and say which migrations ran; none when it already was.
+
+    One transaction under an advisory lock, so two installers at once are safe and a crash leaves nothing.
+    """
+    with connection.transaction():
+        _refuse_wrong_encoding(connection)
+        connection.execute(queries.get("migration", "lock_out_other_installers"))
+        connection.execute(queries.get("migration", "make_room"))
+        done = {number for (number,) in connection.execute(queries.get("migration", "applied"))}
+        _refuse_newer(done)
+        return [_run(connection, step) for step in known() if step.number not in done]
+
+
+def _run(connection: Connection, step: Migration) -> str:
+    connection.execute(step.text)
+    connection.execute(queries.get("migration", "record"), {"number": step.number, "name": step.name})
+    return f"{step.number:03}_{step.name}"
+
+
+def _refuse_newer(done: set[int]) -> None:
+    newest = known()[-1].number
+    if done and max(done) > newest:
+        raise UsageError(
+            f"the catalog is at migration {max(done)}, this program knows only {newest}",
+            hint="install a frostline at least as new as the one that migrated this database",
+        )
+
+
+def _refuse_wrong_encoding(connection: Connection) -> None:
+    row = connection.execute(queries.get("migration", "encoding")).fetchone()
+    if row and row[0] != "UTF8":
+        raise UsageError(
+            f"the database's encoding is {row[0]}, not UTF8",
+            hint="create the database with: createdb --encoding UTF8 --template template0 NAME",
+        )
+
+
+def version(connection: Connection) -> int | None:
+    """The newest migration in the database, or None when Frostline is not installed there."""
+    (installed,) = connection.execute(queries.get("migration", "is_installed")).fetchone() or (False,)
+    if not installed:
+        return None
+    row = connection.execute(queries.get("migration", "newest")).fetchone()
+    return None if row is None else row[0]

@@ -1,0 +1,63 @@
+"""The seam of each table, and the Iceberg pointer that moves with it."""
+
+from frostline.catalog import queries
+from frostline.catalog.connect import Connection
+from frostline.errors import ConflictError, CorruptionError
+from frostline.model.tables import Seam, Table
+from frostline.model.tiers import from_text, to_text
+
+
+def insert(connection: Connection, table: Table) -> None:
+    """The seam of a table with nothing in the lake: every row is hot."""
+    kind = table.tier_kind
+    values = {"table_id": table.id, "kind": kind.value, "line": to_text(kind, kind.lowest)}
+    connection.execute(queries.get("seam", "insert"), values)
+
+
+def get(connection: Connection, table: Table) -> Seam:
+    """T, S and the metadata location as of the connection's snapshot."""
+    row = connection.execute(queries.get("seam", "get"), {"table_id": table.id}).fetchone()
+    if row is None:
+        raise CorruptionError(f"{table.name} has no seam", hint="restore frostline.seam from a backup")
+    table_id, line, snapshot_id, metadata_location = row
+    return Seam(table_id, from_text(table.tier_kind, line), snapshot_id, metadata_location)
+
+
+def move(connection: Connection, table: Table, old: Seam, new: Seam) -> None:
+    """Set T, S and the location together if T and S still are what they were; else ConflictError."""
+    values = {
+        "table_id": table.id,
+        "line": to_text(table.tier_kind, new.frost_line),
+        "snapshot_id": new.snapshot_id,
+        "metadata_location": new.metadata_location,
+        "old_line": to_text(table.tier_kind, old.frost_line),
+        "old_snapshot_id": old.snapshot_id,
+    }
+    if connection.execute(queries.get("seam", "move"), values).rowcount != 1:
+        raise ConflictError(f"the seam of {table.name} moved meanwhile", hint=f"frostline archive {table.name}")
+
+
+def pointer(connection: Connection, table: Table) -> str | None:
+    """The current Iceberg metadata location of the table's lake half."""
+    values = {"namespace": table.name.schema, "table": table.internal}
+    row = connection.execute(queries.get("seam", "pointer"), values).fetchone()
+    return None if row is None else row[0]
+
+
+def swap_pointer(connection: Connection, table: Table, previous: str | None, location: str) -> None:
+    """The Iceberg commit: swing the pointer if nobody else did; else ConflictError."""
+    values = {
+        "namespace": table.name.schema,
+        "table": table.internal,
+        "metadata_location": location,
+        "previous_location": previous,
+    }
+    connection.execute(queries.get("seam", "add_namespace"), values)
+    statement = "insert_pointer" if previous is None else "swap_pointer"
+    if connection.execute(queries.get("seam", statement), values).rowcount != 1:
+        raise ConflictError(f"the lake of {table.name} was committed to meanwhile", hint=f"frostline archive {table.name}")
+
+
+def drop_pointer(connection: Connection, table: Table) -> None:
+    """Take the lake half out of the Iceberg catalog; its files stay."""
+    connection.execute(queries.get("seam", "drop_pointer"), {"namespace": table.name.schema, "table": table.internal})

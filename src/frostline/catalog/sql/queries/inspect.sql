@@ -1,0 +1,130 @@
+-- name: relation
+-- Reads the system catalogs only.
+select c.oid, c.relkind::text, c.relpersistence::text, r.rolname, p.partstrat::text, p.partnatts,
+       case when p.partattrs[0] > 0 then p.partattrs[0] end as tier_attnum,
+       c.relrowsecurity, c.relispartition, p.partdefid
+  from pg_class c
+  join pg_namespace n on n.oid = c.relnamespace
+  join pg_roles r on r.oid = c.relowner
+  left join pg_partitioned_table p on p.partrelid = c.oid
+ where n.nspname = %(schema)s and c.relname = %(table)s
+
+-- name: columns
+-- The database's default collation counts as one in byte order only when its provider says so for sure.
+select a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), t.typname,
+       t.oid < 16384 and t.typnamespace = 'pg_catalog'::regnamespace as builtin,
+       case when t.oid = 'numeric'::regtype and a.atttypmod >= 4 then ((a.atttypmod - 4) >> 16) & 65535 end as precision,
+       case when t.oid = 'numeric'::regtype and a.atttypmod >= 4
+            then (((a.atttypmod - 4) & 2047) # 1024) - 1024 end as scale,
+       a.attnotnull, a.attgenerated::text, a.attidentity::text,
+       pg_get_expr(d.adbin, d.adrelid) as default_expression,
+       case when a.attcollation = 0 then 'none'
+            when not l.collisdeterministic then 'nondeterministic'
+            when a.attcollation = 100 then
+                case when b.datlocprovider = 'c' and b.datcollate in ('C', 'POSIX') then 'bytes'
+                     when b.datlocprovider = 'b' then 'bytes' else 'linguistic' end
+            when l.collprovider = 'b' then 'bytes'
+            when l.collprovider = 'c' and l.collcollate in ('C', 'POSIX') then 'bytes'
+            else 'linguistic' end as collation,
+       case when a.attcollation not in (0, 100) then quote_ident(ln.nspname) || '.' || quote_ident(l.collname) end,
+       col_description(a.attrelid, a.attnum),
+       case when a.attidentity <> '' then pg_get_serial_sequence(quote_ident(n.nspname) || '.' || quote_ident(c.relname), a.attname) end
+  from pg_attribute a
+  join pg_class c on c.oid = a.attrelid
+  join pg_namespace n on n.oid = c.relnamespace
+  join pg_type t on t.oid = a.atttypid
+  join pg_database b on b.datname = current_database()
+  left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+  left join pg_collation l on l.oid = a.attcollation
+  left join pg_namespace ln on ln.oid = l.collnamespace
+ where a.attrelid = %(oid)s and a.attnum > 0 and not a.attisdropped
+ order by a.attnum
+
+-- name: primary_key
+select array_agg(a.attname::text order by k.position)
+  from pg_index i
+  cross join lateral unnest(i.indkey) with ordinality as k(attnum, position)
+  join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+ where i.indrelid = %(oid)s and i.indisprimary
+
+-- name: partitions
+-- Bounds come as Postgres prints them; `model.partitions` reads them.
+select n.nspname, c.relname, c.relkind::text, pg_get_expr(c.relpartbound, c.oid), c.oid,
+       pg_total_relation_size(c.oid), c.reltuples::bigint
+  from pg_inherits i
+  join pg_class c on c.oid = i.inhrelid
+  join pg_namespace n on n.oid = c.relnamespace
+ where i.inhparent = %(oid)s
+ order by c.relname
+
+-- name: inbound_foreign_keys
+select conname || ' on ' || conrelid::regclass::text
+  from pg_constraint
+ where confrelid = %(oid)s and contype = 'f' and conparentid = 0 and conrelid <> %(oid)s
+ order by 1
+
+-- name: self_foreign_keys
+select conname from pg_constraint where confrelid = %(oid)s and conrelid = %(oid)s and contype = 'f' and conparentid = 0
+
+-- name: name_exists
+select exists (
+    select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+     where n.nspname = %(schema)s and c.relname = %(name)s)
+
+-- name: dependent_views
+-- The views and materialized views whose own query names the relation (a view on a view follows by itself).
+select distinct c.oid, c.relkind::text, n.nspname, c.relname, pg_get_viewdef(c.oid), c.reloptions
+  from pg_depend d
+  join pg_rewrite w on w.oid = d.objid and d.classid = 'pg_rewrite'::regclass
+  join pg_class c on c.oid = w.ev_class
+  join pg_namespace n on n.oid = c.relnamespace
+ where d.refclassid = 'pg_class'::regclass and d.refobjid = %(oid)s and d.deptype = 'n'
+   and c.oid <> %(oid)s and c.relkind in ('v', 'm') and w.rulename = '_RETURN'
+ order by 1
+
+-- name: dependent_functions
+-- Functions with a BEGIN ATOMIC body hold the relation by its oid.
+select distinct p.oid, p.oid::regprocedure::text, pg_get_functiondef(p.oid)
+  from pg_depend d
+  join pg_proc p on p.oid = d.objid and d.classid = 'pg_proc'::regclass
+ where d.refclassid = 'pg_class'::regclass and d.refobjid = %(oid)s and d.deptype = 'n'
+ order by 1
+
+-- name: row_type_users
+-- What uses the table's row type would be left behind on the heap.
+select pg_describe_object(d.classid, d.objid, d.objsubid)
+  from pg_depend d
+  join pg_type t on t.oid = d.refobjid
+ where d.refclassid = 'pg_type'::regclass and d.deptype = 'n'
+   and (t.typrelid = %(oid)s or t.typelem = (select reltype from pg_class where oid = %(oid)s) and t.typelem <> 0)
+   and not (d.classid = 'pg_class'::regclass and d.objid = %(oid)s)
+ order by 1
+
+-- name: policies
+select polname, polpermissive, polcmd::text,
+       array(select coalesce(r.rolname::text, '') from unnest(polroles) as u(o) left join pg_roles r on r.oid = u.o),
+       pg_get_expr(polqual, polrelid), pg_get_expr(polwithcheck, polrelid)
+  from pg_policy where polrelid = %(oid)s order by polname
+
+-- name: table_grants
+select case when a.grantee = 0 then null else g.rolname end, a.privilege_type, a.is_grantable
+  from pg_class c cross join lateral aclexplode(c.relacl) a left join pg_roles g on g.oid = a.grantee
+ where c.oid = %(oid)s and a.grantee is distinct from c.relowner
+ order by 1, 2
+
+-- name: column_grants
+select t.attname, case when a.grantee = 0 then null else g.rolname end, a.privilege_type, a.is_grantable
+  from pg_attribute t cross join lateral aclexplode(t.attacl) a left join pg_roles g on g.oid = a.grantee
+ where t.attrelid = %(oid)s and not t.attisdropped
+ order by t.attnum, 2, 3
+
+-- name: comment
+select obj_description(%(oid)s, 'pg_class')
+
+-- name: may_use
+-- Whether the connected role can own objects for the table's owner.
+select pg_has_role(current_user, %(owner)s, 'usage'), current_user::text
+
+-- name: domain_exists
+select exists (select from pg_type t join pg_namespace n on n.oid = t.typnamespace
+                where n.nspname = 'frostline_lake' and t.typname = %(domain)s and t.typtype = 'd')

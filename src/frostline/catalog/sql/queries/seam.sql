@@ -1,0 +1,51 @@
+-- name: insert
+insert into frostline.seam (table_id, line_timestamptz, line_timestamp, line_date, line_integer)
+values (%(table_id)s,
+        case when %(kind)s::text = 'timestamp with time zone' then %(line)s::text::timestamptz end,
+        case when %(kind)s::text = 'timestamp without time zone' then %(line)s::text::timestamp end,
+        case when %(kind)s::text = 'date' then %(line)s::text::date end,
+        case when %(kind)s::text in ('smallint', 'integer', 'bigint') then %(line)s::text::bigint end)
+
+-- name: get
+select s.table_id, coalesce(line_timestamptz::text, line_timestamp::text, line_date::text, line_integer::text),
+       s.snapshot_id, s.metadata_location
+  from frostline.seam s where s.table_id = %(table_id)s
+
+-- name: move
+-- One row, by compare-and-set on T and S: whoever lost the race changes nothing. Row lock only; readers never wait.
+update frostline.seam
+   set line_timestamptz = case when line_timestamptz is not null then %(line)s::text::timestamptz end,
+       line_timestamp = case when line_timestamp is not null then %(line)s::text::timestamp end,
+       line_date = case when line_date is not null then %(line)s::text::date end,
+       line_integer = case when line_integer is not null then %(line)s::text::bigint end,
+       snapshot_id = %(snapshot_id)s,
+       metadata_location = %(metadata_location)s
+ where table_id = %(table_id)s
+   and coalesce(line_timestamptz::text, line_timestamp::text, line_date::text, line_integer::text) = %(old_line)s
+   and snapshot_id is not distinct from %(old_snapshot_id)s
+
+-- name: pointer
+select metadata_location from frostline.iceberg_tables
+ where catalog_name = 'frostline' and table_namespace = %(namespace)s and table_name = %(table)s
+
+-- name: insert_pointer
+insert into frostline.iceberg_tables
+       (catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location, iceberg_type)
+values ('frostline', %(namespace)s, %(table)s, %(metadata_location)s, null, 'TABLE')
+on conflict do nothing
+
+-- name: swap_pointer
+-- The Iceberg commit itself: compare-and-set of one pointer.
+update frostline.iceberg_tables
+   set metadata_location = %(metadata_location)s, previous_metadata_location = %(previous_location)s
+ where catalog_name = 'frostline' and table_namespace = %(namespace)s and table_name = %(table)s
+   and metadata_location = %(previous_location)s
+
+-- name: drop_pointer
+delete from frostline.iceberg_tables
+ where catalog_name = 'frostline' and table_namespace = %(namespace)s and table_name = %(table)s
+
+-- name: add_namespace
+insert into frostline.iceberg_namespace_properties (catalog_name, namespace, property_key, property_value)
+values ('frostline', %(namespace)s, 'exists', 'true')
+on conflict do nothing

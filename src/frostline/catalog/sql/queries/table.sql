@@ -1,0 +1,46 @@
+-- name: insert
+insert into frostline.managed_table
+       (schema_name, table_name, tier_key, tier_kind, lake_partition, hot_interval, hot_span, grace_period)
+values (%(schema)s, %(table)s, %(tier_key)s, %(tier_kind)s, %(lake_partition)s,
+        case when %(is_time)s then %(hot)s::text::interval end, case when not %(is_time)s then %(hot)s::text::bigint end,
+        %(grace)s::interval)
+returning table_id
+
+-- name: insert_column
+insert into frostline.managed_column (table_id, attnum, field_id, lake_type, as_text, pushable)
+values (%(table_id)s, %(attnum)s, %(field_id)s, %(lake_type)s, %(as_text)s, %(pushable)s)
+
+-- name: all
+select t.table_id, t.schema_name, t.table_name, t.tier_key, t.tier_kind, t.lake_partition,
+       coalesce(t.hot_interval::text, t.hot_span::text), t.grace_period::text
+  from frostline.managed_table t
+ order by t.schema_name, t.table_name
+
+-- name: columns
+select attnum, field_id, lake_type, as_text, pushable from frostline.managed_column where table_id = %(table_id)s
+
+-- name: delete
+delete from frostline.managed_table where table_id = %(table_id)s
+
+-- name: set_hot
+update frostline.managed_table
+   set hot_interval = case when hot_interval is not null then %(hot)s::text::interval end,
+       hot_span = case when hot_span is not null then %(hot)s::text::bigint end
+ where table_id = %(table_id)s
+
+-- name: set_grace
+update frostline.managed_table set grace_period = %(grace)s::interval where table_id = %(table_id)s
+
+-- name: heap_oid
+select c.oid from pg_class c join pg_namespace n on n.oid = c.relnamespace
+ where n.nspname = %(schema)s and c.relname = %(table)s
+
+-- name: key_columns
+select array_agg(a.attname::text order by k.position)
+  from pg_index i
+  cross join lateral unnest(i.indkey) with ordinality as k(attnum, position)
+  join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+ where i.indrelid = %(oid)s and i.indisprimary
+
+-- name: valid_interval
+select %(text)s::interval > interval '0', %(text)s::interval >= interval '0'

@@ -1,0 +1,158 @@
+"""Managed tables: reading, adding and removing their rows in the catalog."""
+
+from typing import Any
+
+import psycopg
+
+from frostline.catalog import facts, queries
+from frostline.catalog.connect import Connection
+from frostline.errors import CorruptionError, UsageError
+from frostline.model.names import Name, quoted
+from frostline.model.registration import HeapColumn
+from frostline.model.tables import Column, Table
+from frostline.model.tiers import TierKind
+from frostline.model.types import Carriage
+
+
+def every(connection: Connection) -> list[Table]:
+    """All managed tables, by name."""
+    return [_table(connection, row) for row in connection.execute(queries.get("table", "all")).fetchall()]
+
+
+def find(connection: Connection, name: Name) -> Table | None:
+    """The managed table of that name, if there is one."""
+    for row in connection.execute(queries.get("table", "all")).fetchall():
+        if (row[1], row[2]) == (name.schema, name.table):
+            return _table(connection, row)
+    return None
+
+
+def get(connection: Connection, name: Name) -> Table:
+    """The managed table of that name; UsageError when it is not managed."""
+    table = find(connection, name)
+    if table is None:
+        raise UsageError(f"{name} is not managed by Frostline", hint="frostline table list")
+    return table
+
+
+def by_id(connection: Connection, table_id: int) -> Table:
+    """The managed table with that number; UsageError when there is none."""
+    for row in connection.execute(queries.get("table", "all")).fetchall():
+        if row[0] == table_id:
+            return _table(connection, row)
+    raise UsageError(f"there is no managed table {table_id}", hint="frostline table list")
+
+
+def _table(connection: Connection, row: tuple[Any, ...]) -> Table:
+    table_id, schema, table, tier_key, tier_kind, lake_partition, hot, grace = row
+    name = Name(schema, table)
+    oid = heap_oid(connection, name)
+    found = connection.execute(queries.get("table", "columns"), {"table_id": table_id}).fetchall()
+    carried = {attnum: (field_id, Carriage(*carriage)) for attnum, field_id, *carriage in found}
+    (key,) = connection.execute(queries.get("table", "key_columns"), {"oid": oid}).fetchone() or ([],)
+    return Table(
+        id=table_id,
+        name=name,
+        columns=tuple(
+            column(one, *carried[one.attnum]) for one in facts.read_columns(connection, oid) if one.attnum in carried
+        ),
+        key=tuple(key or ()),
+        tier_key=tier_key,
+        tier_kind=TierKind(tier_kind),
+        lake_partition=lake_partition,
+        hot_period=hot,
+        grace_period=grace,
+    )
+
+
+def heap_oid(connection: Connection, name: Name) -> int:
+    """The heap of the managed table of that name."""
+    values = {"schema": name.heap.schema, "table": name.heap.table}
+    row = connection.execute(queries.get("table", "heap_oid"), values).fetchone()
+    if row is None:
+        raise CorruptionError(
+            f"the heap {name.heap} of managed table {name} is gone",
+            hint=f"restore it, or give the table up: frostline table remove {name} --keep-lake",
+        )
+    return row[0]
+
+
+def column(heap: HeapColumn, field_id: int, carriage: Carriage) -> Column:
+    """A heap column with the way it travels."""
+    return Column(
+        name=heap.name,
+        attnum=heap.attnum,
+        field_id=field_id,
+        pg_type=heap.pg_type,
+        carriage=carriage,
+        collation=heap.collation,
+        not_null=heap.not_null,
+        collation_name=heap.collation_name,
+        generated=heap.generated,
+    )
+
+
+def insert(connection: Connection, table: Table) -> int:
+    """Add the table's rows; its number is given by the catalog and returned."""
+    row = connection.execute(
+        queries.get("table", "insert"),
+        {
+            "schema": table.name.schema,
+            "table": table.name.table,
+            "tier_key": table.tier_key,
+            "tier_kind": table.tier_kind.value,
+            "lake_partition": table.lake_partition,
+            "is_time": table.tier_kind.is_time,
+            "hot": table.hot_period,
+            "grace": table.grace_period,
+        },
+    ).fetchone()
+    assert row is not None
+    for one in table.columns:
+        _insert_column(connection, row[0], one)
+    return row[0]
+
+
+def _insert_column(connection: Connection, table_id: int, one: Column) -> None:
+    values = {
+        "table_id": table_id,
+        "attnum": one.attnum,
+        "field_id": one.field_id,
+        "lake_type": one.carriage.lake_type,
+        "as_text": one.carriage.as_text,
+        "pushable": one.carriage.pushable,
+    }
+    connection.execute(queries.get("table", "insert_column"), values)
+
+
+def delete(connection: Connection, table: Table) -> None:
+    """Forget the table; its seam, jobs and records go with it."""
+    connection.execute(queries.get("table", "delete"), {"table_id": table.id})
+
+
+def set_hot(connection: Connection, table: Table, hot: str) -> None:
+    """Change the hot period."""
+    connection.execute(queries.get("table", "set_hot"), {"table_id": table.id, "hot": hot})
+
+
+def set_grace(connection: Connection, table: Table, grace: str) -> None:
+    """Change the grace period."""
+    connection.execute(queries.get("table", "set_grace"), {"table_id": table.id, "grace": grace})
+
+
+def check_hot(connection: Connection, kind: TierKind, hot: str) -> None:
+    """Refuse a hot period that is not a positive interval, or for integer tier keys a positive number."""
+    if kind.is_time:
+        check_interval(connection, "hot", hot, positive=True)
+    elif not hot.isdecimal() or int(hot) == 0:
+        raise UsageError(f"--hot {hot!r} is not a positive number", hint=f"a {quoted(kind.value)} tier key counts in its own units")
+
+
+def check_interval(connection: Connection, option: str, text: str, *, positive: bool = False) -> None:
+    """Refuse what Postgres does not read as an interval, or one that runs backwards."""
+    try:
+        row = connection.execute(queries.get("table", "valid_interval"), {"text": text}).fetchone()
+    except psycopg.DataError:
+        raise UsageError(f"--{option} {text!r} is not an interval", hint="for example '1 month' or '90 days'") from None
+    if row is None or not row[0 if positive else 1]:
+        raise UsageError(f"--{option} {text!r} is not positive", hint="for example '1 month' or '90 days'")

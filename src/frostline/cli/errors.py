@@ -1,0 +1,45 @@
+"""How an error ends the program: one line that says what, one that says what to do, and the exit code of its class."""
+
+import sys
+import traceback
+
+import click
+
+from frostline import logs
+from frostline.errors import FrostlineError
+
+INTERRUPTED = 130
+
+
+def report(error: BaseException, *, debug: bool) -> int:
+    """Print the error on stderr and return the exit code."""
+    if debug:
+        traceback.print_exception(error, file=sys.stderr)
+    message, hint, exit_code = explain(error)
+    _print("error", message)
+    if hint:
+        _print("hint", hint)
+    return exit_code
+
+
+def explain(error: BaseException) -> tuple[str, str | None, int]:
+    """Message, hint and exit code for any error."""
+    if isinstance(error, FrostlineError):
+        return str(error), error.hint, error.exit_code
+    if isinstance(error, click.UsageError):
+        command = error.ctx.command_path if error.ctx else "frostline"
+        return _lower(error.format_message()), f"see: {command} --help", 2
+    if isinstance(error, click.ClickException):
+        return _lower(error.format_message()), None, error.exit_code
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        return "interrupted", None, INTERRUPTED
+    text = f"unexpected {type(error).__name__}: {error}"
+    return text, "this is a bug; run it again with --debug and report what it prints", 1
+
+
+def _print(label: str, text: str) -> None:
+    print(f"{label}: {' '.join(logs.without_passwords(text).split())}", file=sys.stderr)  # noqa: T201
+
+
+def _lower(message: str) -> str:
+    return message[:1].lower() + message[1:].removesuffix(".")

@@ -1,0 +1,67 @@
+"""The `frostline` program: finds the command, runs it, and turns any error into a message and an exit code."""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from frostline.cli.errors import report
+from frostline.cli.invocation import Invocation, shared_options
+
+COMMANDS = {
+    "up": "frostline.cli.up:up",
+    "init": "frostline.cli.init:init",
+    "serve": "frostline.cli.serve:serve",
+    "psql": "frostline.cli.psql:psql",
+}
+"""Where each command is. Loaded when it is used: what one command needs must not slow the others down."""
+
+
+class Program(click.Group):
+    """The group of all commands; imports a command's module when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """The commands in the order in which one meets them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command of that name with the shared options added, or None."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        return with_shared_options(getattr(import_module(module), name))
+
+
+def with_shared_options(command: click.Command) -> click.Command:
+    """Add the shared options to a command and to all commands below it, once."""
+    if not any(parameter.name == "home" for parameter in command.params):
+        command.params.extend(shared_options())
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            with_shared_options(below)
+    return command
+
+
+@click.group(cls=Program, params=shared_options(), context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="frostline", message="%(prog)s %(version)s")
+def program() -> None:
+    """One PostgreSQL table over two tiers: recent rows in the heap, old rows in Apache Iceberg."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code."""
+    invocation = Invocation()
+    try:
+        result: Any = program.main(list(arguments), prog_name="frostline", standalone_mode=False, obj=invocation)
+    except Exception as error:  # noqa: BLE001  (the last place that can turn an error into a message)
+        return report(error, debug=invocation.debug)
+    except KeyboardInterrupt as error:
+        return report(error, debug=invocation.debug)
+    return result if isinstance(result, int) else 0
+
+
+def main() -> NoReturn:
+    """Run the program for this process's command line."""
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,76 @@
+"""Puts Frostline into a database: the embedded one, or one of your own."""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+from frostline.catalog import migrations
+from frostline.catalog.connect import Connection, connect
+from frostline.embedded.postgres import new_password
+from frostline.errors import UsageError
+from frostline.relation import foreign_server, lake_login
+from frostline.settings import FILE_NAME, Settings, write_file
+
+
+def install(settings: Settings) -> dict[str, Any]:
+    """Bring the catalog and the foreign server up to date and say what changed. Idempotent."""
+    with connect(settings.dsn, purpose="init") as connection:
+        applied = migrations.apply(connection)
+        changed = foreign_server.ensure(
+            connection,
+            host=settings.lake_host,
+            port=settings.lake_port,
+            user=settings.lake_user,
+            password=lake_password(settings, connection),
+        )
+    return {"changed": bool(applied) or changed, "migrations": ", ".join(applied) or None, "lake_server": changed}
+
+
+def with_home_if_made(home: Path | None) -> Path | None:
+    """The home, if its settings file is there to be read."""
+    return home if home and (home / FILE_NAME).exists() else None
+
+
+def install_with_home(settings: Settings, home: Path | None) -> dict[str, Any]:
+    """Install, and write the settings into the home if one is named and has none."""
+    settings = settings.model_copy(update={"warehouse": _absolute(settings.warehouse)})
+    if home and not with_home_if_made(home):
+        settings = _with_password(settings)
+        result = install(settings)
+        _write(home, settings)
+        return result
+    return install(settings)
+
+
+def lake_password(settings: Settings, connection: Connection) -> str:
+    """The lake server's password: the one that is set, else the one that Postgres uses already, else a new one."""
+    if settings.lake_password:
+        return settings.lake_password.get_secret_value()
+    return lake_login.stored_password(connection) or new_password()
+
+
+def _with_password(settings: Settings) -> Settings:
+    with connect(settings.dsn, purpose="init") as connection:
+        return settings.model_copy(update={"lake_password": SecretStr(lake_password(settings, connection))})
+
+
+def _write(home: Path, settings: Settings) -> None:
+    assert settings.lake_password
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot use {str(home)!r} as home: {error.strerror}", hint="name another --home") from None
+    values = {
+        "dsn": settings.dsn,
+        "warehouse": settings.warehouse,
+        "lake_host": settings.lake_host,
+        "lake_port": settings.lake_port,
+        "lake_user": settings.lake_user,
+        "lake_password": settings.lake_password.get_secret_value(),
+    }
+    write_file(home / FILE_NAME, values)
+
+
+def _absolute(warehouse: str) -> str:
+    return warehouse if "://" in warehouse else str(Path(warehouse).expanduser().absolute())

@@ -1,0 +1,48 @@
+"""Runs the lake server as the settings say."""
+
+from collections.abc import Callable
+from threading import Event
+from typing import TYPE_CHECKING
+
+from frostline.catalog import migrations
+from frostline.catalog.connect import connect
+from frostline.embedded.install import lake_password
+from frostline.errors import UsageError
+from frostline.settings import Settings
+
+if TYPE_CHECKING:
+    from frostline.server.listen import LakeServer
+
+
+def start(settings: Settings) -> "LakeServer":
+    """Start the lake server for a database that has the catalog."""
+    from frostline.server.listen import LakeServer  # noqa: PLC0415  (a refusal needs no engine)
+    from frostline.server.provider import CatalogTables  # noqa: PLC0415
+
+    with connect(settings.dsn, purpose="serve") as connection:
+        if migrations.version(connection) is None:
+            hint = "frostline init --dsn DSN --warehouse URI"
+            raise UsageError("Frostline is not installed in this database", hint=hint)
+        password = lake_password(settings, connection)
+    server = LakeServer(
+        host=settings.lake_listen,
+        port=settings.lake_port,
+        tables=CatalogTables(settings.dsn, settings.warehouse),
+        user=settings.lake_user,
+        password=password,
+        postgres_dsn=settings.dsn,
+        memory_limit=settings.lake_memory,
+        threads=settings.lake_threads,
+    )
+    server.start()
+    return server
+
+
+def serve_until(settings: Settings, *, announce: Callable[[str], None], stop: Event) -> None:
+    """Run the lake server until `stop` is set."""
+    server = start(settings)
+    try:
+        announce(f"ready lake={settings.lake_listen}:{settings.lake_port}")
+        stop.wait()
+    finally:
+        server.stop()

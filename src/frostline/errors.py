@@ -1,0 +1,58 @@
+"""Every error Frostline raises on purpose, cut by what to do next.
+
+FrostlineError
++-- UsageError         fix the request
++-- ConflictError      somebody else changed it: reload, retry
++-- UnavailableError   something is down: retry later
++-- OutcomeUnknown     it may or may not have happened: look first
++-- CorruptionError    data is not what it was: stop, call a human
+"""
+
+from typing import ClassVar
+
+
+class FrostlineError(Exception):
+    """Base of the tree. The message is one lower-case line with the offending value in it."""
+
+    exit_code: ClassVar[int] = 1
+    sqlstate: ClassVar[str] = "XX000"
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+        """What to do about it, if possible a command to run."""
+
+
+class UsageError(FrostlineError):
+    """The request cannot be done as it stands; nothing was changed."""
+
+    exit_code = 2
+    sqlstate = "22023"
+
+
+class ConflictError(FrostlineError):
+    """The state moved under the operation; nothing was changed by it."""
+
+    exit_code = 3
+    sqlstate = "40001"
+
+
+class UnavailableError(FrostlineError):
+    """A part that is needed does not answer; nothing was changed."""
+
+    exit_code = 4
+    sqlstate = "08006"
+
+
+class OutcomeUnknown(FrostlineError):
+    """The effect may have happened. Look before doing it again."""
+
+    exit_code = 5
+    sqlstate = "08007"
+
+
+class CorruptionError(FrostlineError):
+    """Stored data does not match its record. Nothing is deleted after this."""
+
+    exit_code = 1
+    sqlstate = "XX001"

@@ -1,0 +1,1 @@
+"""Iceberg: schema, data files, the staged commit, snapshots and object store paths."""

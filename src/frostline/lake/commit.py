@@ -1,0 +1,173 @@
+"""An Iceberg commit as a value: every file of it is written, and nothing points to it yet.
+
+`stage` writes manifests, the manifest list and the new table metadata. The commit itself, moving the catalog's pointer
+from `previous_location` to `metadata_location`, is the caller's, inside its own Postgres transaction. If that never
+happens, the staged files are garbage for the orphan sweep.
+"""
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.manifest import DataFile
+from pyiceberg.serializers import ToOutputFile
+from pyiceberg.table import CommitTableResponse, Table, TableProperties
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
+from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
+
+from frostline.errors import CorruptionError
+from frostline.lake import datafiles, paths, schema, snapshots
+from frostline.lake.datafiles import WrittenFile
+from frostline.model import tables
+
+_VERSION = re.compile(r".*/(\d+)-[0-9a-f-]{36}\.metadata\.json")
+
+_PROPERTIES = {
+    TableProperties.WRITE_FILE_FORMAT: "parquet",
+    TableProperties.PARQUET_COMPRESSION: "zstd",
+    "write.delete.mode": "copy-on-write",
+    "write.update.mode": "copy-on-write",
+    "write.merge.mode": "copy-on-write",
+    # A Postgres snapshot or a pin may still need an old state of the table. Only Frostline knows, so only it removes.
+    "gc.enabled": "false",
+    "write.metadata.delete-after-commit.enabled": "false",
+    TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "100",
+}
+
+
+@dataclass(frozen=True)
+class StagedCommit:
+    """A state of a lake table that is ready to become the current one."""
+
+    namespace: str
+    table_name: str
+    previous_location: str | None
+    """The metadata this was built on, which the catalog must still point to; None for a new table."""
+    metadata_location: str
+    snapshot_id: int | None
+    """None for a table that has never had a row."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is a pointer to move."""
+        return self.metadata_location != self.previous_location
+
+
+def stage(
+    table: tables.Table,
+    *,
+    location: str,
+    base: str | None,
+    add: Sequence[WrittenFile],
+    replace: tuple[int, int] | None,
+    summary: Mapping[str, str],
+) -> StagedCommit:
+    """Write a new state of the lake table: the base's files, without those in the replaced range, with the added ones.
+
+    `base` is the current metadata location, or None to create the table. `replace` is a range [lower, upper) of the
+    tier axis. `summary` goes into the snapshot. Touches no catalog; can be repeated at will.
+    """
+    current = _opened(table, base) if base else _created(table, location)
+    removed = _inside(table, current, replace) if replace else []
+    if add or removed:
+        _write_snapshot(table, current, add, removed, summary)
+    elif not base:
+        _write_metadata(current, current.metadata)
+    snapshot = current.current_snapshot()
+    return StagedCommit(
+        namespace=table.name.schema,
+        table_name=table.name.table,
+        previous_location=base,
+        metadata_location=current.metadata_location,
+        snapshot_id=snapshot.snapshot_id if snapshot else None,
+    )
+
+
+class _Staging(NoopCatalog):
+    """A catalog whose commit only writes the new metadata file."""
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """Write the metadata that the updates lead to."""
+        for requirement in requirements:
+            requirement.validate(table.metadata)
+        metadata = update_table_metadata(table.metadata, updates, metadata_location=table.metadata_location or None)
+        _write_metadata(table, metadata)
+        return CommitTableResponse.model_construct(metadata=metadata, metadata_location=table.metadata_location)
+
+
+def _write_metadata(table: Table, metadata: TableMetadata) -> None:
+    """Write a new metadata file, whose number follows the one of the table's last."""
+    found = _VERSION.fullmatch(table.metadata_location)
+    provider = load_location_provider(metadata.location, metadata.properties)
+    location = provider.new_table_metadata_file_location(int(found[1]) + 1 if found else 0)
+    ToOutputFile.table_metadata(metadata, table.io.new_output(location))
+    table.metadata_location = location
+
+
+def _identifier(table: tables.Table) -> tuple[str, str]:
+    return table.name.schema, table.name.table
+
+
+def _opened(table: tables.Table, base: str) -> Table:
+    metadata = snapshots.read_metadata(base)
+    return Table(_identifier(table), metadata, base, paths.file_io(base), _Staging("frostline"))
+
+
+def _created(table: tables.Table, location: str) -> Table:
+    """A table without snapshots. Built by hand because PyIceberg's own way would give the fields new ids."""
+    lake_schema, spec, order = schema.iceberg_schema(table), schema.partition_spec(table), schema.sort_order(table)
+    metadata = TableMetadataV2.model_validate(
+        {
+            "location": location,
+            "schemas": [lake_schema],
+            "last-column-id": lake_schema.highest_field_id,
+            "current-schema-id": lake_schema.schema_id,
+            "partition-specs": [spec],
+            "default-spec-id": spec.spec_id,
+            "last-partition-id": spec.last_assigned_field_id,
+            "sort-orders": [order],
+            "default-sort-order-id": order.order_id,
+            "properties": _PROPERTIES | {"frostline.table-id": str(table.id)},
+            "last-updated-ms": time.time_ns() // 1_000_000,
+        }
+    )
+    return Table(_identifier(table), metadata, "", paths.file_io(location), _Staging("frostline"))
+
+
+def _inside(table: tables.Table, current: Table, replace: tuple[int, int]) -> list[DataFile]:
+    """The current data files whose rows lie in the range; none may lie on its edge."""
+    lower, upper = replace
+    removed: list[DataFile] = []
+    for data_file in snapshots.data_files(current.current_snapshot(), current.io):
+        smallest, largest = snapshots.tier_range(data_file, table.column(table.tier_key).field_id)
+        if largest < lower or smallest >= upper:
+            continue
+        if smallest < lower or largest >= upper:
+            raise CorruptionError(
+                f"lake file {data_file.file_path} has tier values {smallest} to {largest}, "
+                f"on both sides of the range [{lower}, {upper}) that is to be replaced"
+            )
+        removed.append(data_file)
+    return removed
+
+
+def _write_snapshot(
+    table: tables.Table,
+    current: Table,
+    add: Sequence[WrittenFile],
+    removed: Sequence[DataFile],
+    summary: Mapping[str, str],
+) -> None:
+    transaction = current.transaction()
+    update = transaction.update_snapshot(snapshot_properties=dict(summary))
+    with update.overwrite() if removed else update.fast_append() as producer:
+        for data_file in removed:
+            producer.delete_data_file(data_file)
+        for written in add:
+            producer.append_data_file(datafiles.to_data_file(written, table))
+    transaction.commit_transaction()

@@ -1,0 +1,151 @@
+"""Descriptions of written Parquet files: what a task returns, the job row keeps, and a commit publishes."""
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.typedef import Record
+
+from frostline.errors import CorruptionError
+from frostline.lake import bounds, parquet, schema
+from frostline.lake.parquet import Chunk
+from frostline.model.tables import Fingerprint, Table
+
+Columns: TypeAlias = Mapping[int, Sequence[Chunk]]
+"""The column chunks of a file, by field id."""
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """One Parquet file, with all that Iceberg wants to know about it. The mappings are by field id."""
+
+    path: str
+    rows: int
+    size_bytes: int
+    lower: int
+    """Smallest tier value, on the axis."""
+    upper: int
+    """Largest tier value, on the axis (inclusive)."""
+    partition: int
+    """The value of the lake partition transform, the same for all rows."""
+    fingerprint: Fingerprint
+    in_order: bool
+    """The rows are sorted by the tier key."""
+    column_sizes: Mapping[int, int]
+    value_counts: Mapping[int, int]
+    null_value_counts: Mapping[int, int]
+    nan_value_counts: Mapping[int, int]
+    lower_bounds: Mapping[int, bytes]
+    upper_bounds: Mapping[int, bytes]
+    split_offsets: tuple[int, ...]
+
+
+def describe(location: str, table: Table, fingerprint: Fingerprint, *, in_order: bool) -> WrittenFile:
+    """Describe a written file by its footer. The file has at least one row."""
+    footer = parquet.footer(location)
+    if footer.rows != fingerprint.rows:
+        raise CorruptionError(f"{location} has {footer.rows} rows instead of {fingerprint.rows}")
+    columns = footer.columns
+    lower, upper = bounds.tier_range(columns[table.column(table.tier_key).field_id], location)
+    lower_bounds, upper_bounds = _bounds(table, columns)
+    return WrittenFile(
+        path=location,
+        rows=footer.rows,
+        size_bytes=footer.size_bytes,
+        lower=lower,
+        upper=upper,
+        partition=_partition(table, lower, upper, location),
+        fingerprint=fingerprint,
+        in_order=in_order,
+        column_sizes={key: sum(chunk.total_compressed_size for chunk in chunks) for key, chunks in columns.items()},
+        value_counts={key: sum(chunk.num_values for chunk in chunks) for key, chunks in columns.items()},
+        null_value_counts=_null_counts(columns),
+        nan_value_counts={},
+        lower_bounds=lower_bounds,
+        upper_bounds=upper_bounds,
+        split_offsets=_split_offsets(next(iter(columns.values()))),
+    )
+
+
+def _bounds(table: Table, columns: Columns) -> tuple[dict[int, bytes], dict[int, bytes]]:
+    """Lower and upper bounds. DuckDB gives none for floats with a NaN, where Iceberg could say nothing right either."""
+    lowers: dict[int, bytes] = {}
+    uppers: dict[int, bytes] = {}
+    for column in table.columns:
+        found = bounds.raw_range(columns[column.field_id])
+        if found is None:
+            continue
+        kind = schema.iceberg_type(column)
+        lowers[column.field_id] = bounds.lower_bytes(found[0], kind)
+        upper = bounds.upper_bytes(found[1], kind)
+        if upper is not None:
+            uppers[column.field_id] = upper
+    return lowers, uppers
+
+
+def _partition(table: Table, lower: int, upper: int, location: str) -> int:
+    value = schema.partition_value(table, lower)
+    if schema.partition_value(table, upper) != value:
+        raise CorruptionError(f"{location} spans more than one lake partition ({table.lake_partition})")
+    return value
+
+
+def _null_counts(columns: Columns) -> dict[int, int]:
+    return {
+        key: sum(chunk.statistics.null_count for chunk in chunks)
+        for key, chunks in columns.items()
+        if all(chunk.is_stats_set and chunk.statistics.has_null_count for chunk in chunks)
+    }
+
+
+def _split_offsets(chunks: Sequence[Chunk]) -> tuple[int, ...]:
+    """Where the row groups start: at the first page of their first column."""
+    return tuple(sorted(chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks))
+
+
+def to_data_file(written: WrittenFile, table: Table) -> DataFile:
+    """The manifest entry's content for a written file."""
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=written.path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(written.partition),
+        record_count=written.rows,
+        file_size_in_bytes=written.size_bytes,
+        column_sizes=dict(written.column_sizes),
+        value_counts=dict(written.value_counts),
+        null_value_counts=dict(written.null_value_counts),
+        nan_value_counts=dict(written.nan_value_counts),
+        lower_bounds=dict(written.lower_bounds),
+        upper_bounds=dict(written.upper_bounds),
+        split_offsets=list(written.split_offsets),
+        sort_order_id=schema.sort_order(table).order_id if written.in_order else None,
+        equality_ids=None,
+        key_metadata=None,
+        spec_id=schema.partition_spec(table).spec_id,
+    )
+
+
+def to_json(written: WrittenFile) -> str:
+    """The description as the job row keeps it."""
+    return json.dumps(asdict(written), default=_encoded)
+
+
+def _encoded(value: object) -> str:
+    assert isinstance(value, bytes)
+    return base64.b64encode(value).decode()
+
+
+def from_json(text: str) -> WrittenFile:
+    """Read back what `to_json` wrote."""
+    parts: dict[str, Any] = json.loads(text)
+    counts = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
+    parts |= {name: {int(key): value for key, value in parts[name].items()} for name in counts}
+    for name in ("lower_bounds", "upper_bounds"):
+        parts[name] = {int(key): base64.b64decode(value) for key, value in parts[name].items()}
+    parts["fingerprint"] = Fingerprint(**parts["fingerprint"])
+    parts["split_offsets"] = tuple(parts["split_offsets"])
+    return WrittenFile(**parts)

@@ -1,0 +1,114 @@
+"""The Iceberg side of a managed table: schema, partition spec and sort order."""
+
+import re
+
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortDirection, SortField, SortOrder
+from pyiceberg.transforms import IdentityTransform, parse_transform
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from frostline.errors import UsageError
+from frostline.model.tables import Column, Table
+from frostline.model.tiers import MICROS_PER_DAY, TierKind, civil
+
+_TYPES: dict[str, PrimitiveType] = {
+    "binary": BinaryType(),
+    "boolean": BooleanType(),
+    "date": DateType(),
+    "double": DoubleType(),
+    "float": FloatType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "string": StringType(),
+    "timestamp": TimestampType(),
+    "timestamptz": TimestamptzType(),
+}
+_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
+_TRUNCATE = re.compile(r"truncate\[(\d+)\]")
+_INT_MAX = 2**31 - 1
+
+
+def iceberg_type(column: Column) -> PrimitiveType:
+    """The Iceberg type that carries the column."""
+    decimal = _DECIMAL.fullmatch(column.carriage.lake_type)
+    if decimal:
+        return DecimalType(int(decimal[1]), int(decimal[2]))
+    return _TYPES[column.carriage.lake_type]
+
+
+def iceberg_schema(table: Table) -> Schema:
+    """All fields are optional: writers outside Iceberg cannot declare a required one, and readers check that."""
+    return Schema(
+        *(NestedField(column.field_id, column.name, iceberg_type(column), required=False) for column in table.columns)
+    )
+
+
+def parquet_names(table: Table) -> tuple[str, ...]:
+    """The columns' names inside data files, which readers match by field id.
+
+    They are the columns' own names, but for those that differ from an earlier one by case only: DuckDB would rename it.
+    """
+    names: dict[str, str] = {}
+    for column in table.columns:
+        name = column.name
+        while name.casefold() in names:
+            name += f"_{column.field_id}"
+        names[name.casefold()] = name
+    return tuple(names.values())
+
+
+def partition_spec(table: Table) -> PartitionSpec:
+    """Partition by the table's transform of the tier key.
+
+    The field's name is from the reserved ones, so no column can take it and a renamed tier key does not change it.
+    """
+    name = "frostline_" + table.lake_partition.partition("[")[0]
+    field = PartitionField(
+        source_id=table.column(table.tier_key).field_id,
+        field_id=PARTITION_FIELD_ID_START,
+        transform=parse_transform(table.lake_partition),
+        name=name,
+    )
+    return PartitionSpec(field, spec_id=0)
+
+
+def sort_order(table: Table) -> SortOrder:
+    """Files are sorted by the tier key."""
+    source = table.column(table.tier_key).field_id
+    return SortOrder(SortField(source, IdentityTransform(), SortDirection.ASC), order_id=1)
+
+
+def partition_value(table: Table, axis_value: int) -> int:
+    """The value of the table's partition transform for a tier value, as Iceberg defines it."""
+    value = _transformed(table.lake_partition, table.tier_kind, axis_value)
+    if table.tier_kind is not TierKind.BIGINT and not -_INT_MAX - 1 <= value <= _INT_MAX:
+        raise UsageError(f"tier value {axis_value} is out of the range of the lake partition {table.lake_partition!r}")
+    return value
+
+
+def _transformed(transform: str, kind: TierKind, value: int) -> int:
+    truncate = _TRUNCATE.fullmatch(transform)
+    if truncate:
+        return value - value % int(truncate[1])
+    if transform == "hour":
+        return value // (MICROS_PER_DAY // 24)
+    days = value if kind is TierKind.DATE else value // MICROS_PER_DAY
+    if transform == "day":
+        return days
+    year, month, _ = civil(days)
+    return year - 1970 if transform == "year" else (year - 1970) * 12 + month - 1

@@ -1,0 +1,118 @@
+"""Lake snapshots: which files they have. A snapshot never changes, nor does a manifest, so both are cached."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestFile
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+
+from frostline.errors import CorruptionError, UnavailableError
+from frostline.lake import bounds, paths
+from frostline.model.tables import LakeFile
+
+_SNAPSHOTS_CACHED = 512
+_MANIFESTS_CACHED = 4096
+
+
+@dataclass(frozen=True)
+class Totals:
+    """How much a snapshot holds."""
+
+    files: int
+    rows: int
+    size_bytes: int
+
+
+@lru_cache(maxsize=_SNAPSHOTS_CACHED)
+def files(metadata_location: str, snapshot_id: int, tier_key_field_id: int) -> tuple[LakeFile, ...]:
+    """The files of a snapshot, by their smallest tier value. Reads only manifests that no earlier call has read."""
+    snapshot = find(metadata_location, snapshot_id)
+    io = paths.file_io(metadata_location)
+    found = [file for manifest in _manifests(snapshot, io) for file in _manifest_files(manifest, tier_key_field_id)]
+    return tuple(sorted(found, key=lambda file: (file.lower, file.upper, file.path)))
+
+
+def totals(metadata_location: str, snapshot_id: int) -> Totals:
+    """How much a snapshot holds, as its summary says."""
+    summary = find(metadata_location, snapshot_id).summary
+    assert summary is not None
+    names = ("total-data-files", "total-records", "total-files-size")
+    return Totals(*(int(summary[name] or 0) for name in names))
+
+
+def find(metadata_location: str, snapshot_id: int) -> Snapshot:
+    """The snapshot of that id; raises UnavailableError when the metadata does not have it."""
+    snapshot = read_metadata(metadata_location).snapshot_by_id(snapshot_id)
+    if snapshot is None:
+        raise UnavailableError(
+            f"lake snapshot {snapshot_id} is not in {metadata_location}",
+            hint="it has expired: begin a new transaction, then repeat the query",
+        )
+    return snapshot
+
+
+@lru_cache(maxsize=64)
+def read_metadata(metadata_location: str) -> TableMetadata:
+    """Read a metadata file; raises UnavailableError when it is not there."""
+    try:
+        return FromInputFile.table_metadata(paths.file_io(metadata_location).new_input(metadata_location))
+    except FileNotFoundError as error:
+        raise UnavailableError(
+            f"lake metadata {metadata_location} is not there", hint="check that the warehouse is mounted, then retry"
+        ) from error
+
+
+def _manifests(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
+    try:
+        return snapshot.manifests(io)
+    except FileNotFoundError as error:
+        raise UnavailableError(
+            f"lake manifest list {snapshot.manifest_list} is not there",
+            hint="check that the warehouse is mounted, then retry",
+        ) from error
+
+
+@lru_cache(maxsize=_MANIFESTS_CACHED)
+def _manifest_files(manifest: ManifestFile, tier_key_field_id: int) -> tuple[LakeFile, ...]:
+    """The live files of a manifest. Manifests are equal when their paths are, which is what the cache goes by."""
+    return tuple(
+        _lake_file(entry, tier_key_field_id) for entry in _entries(manifest, paths.file_io(manifest.manifest_path))
+    )
+
+
+def data_files(snapshot: Snapshot | None, io: FileIO) -> Iterator[DataFile]:
+    """All data files of a snapshot as Iceberg describes them; nothing for no snapshot."""
+    for manifest in _manifests(snapshot, io) if snapshot else ():
+        yield from _entries(manifest, io)
+
+
+def _entries(manifest: ManifestFile, io: FileIO) -> list[DataFile]:
+    try:
+        found = [entry.data_file for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)]
+    except FileNotFoundError as error:
+        raise UnavailableError(
+            f"lake manifest {manifest.manifest_path} is not there",
+            hint="check that the warehouse is mounted, then retry",
+        ) from error
+    for data_file in found:
+        if data_file.content != DataFileContent.DATA:
+            raise CorruptionError(f"{data_file.file_path} is a delete file; lake tables are copy-on-write")
+    return found
+
+
+def _lake_file(data_file: DataFile, tier_key_field_id: int) -> LakeFile:
+    lower, upper = tier_range(data_file, tier_key_field_id)
+    return LakeFile(data_file.file_path, data_file.record_count, data_file.file_size_in_bytes, lower, upper)
+
+
+def tier_range(data_file: DataFile, tier_key_field_id: int) -> tuple[int, int]:
+    """The smallest and the largest tier value of a data file, on the axis."""
+    try:
+        lower, upper = data_file.lower_bounds[tier_key_field_id], data_file.upper_bounds[tier_key_field_id]
+    except (KeyError, TypeError) as error:
+        raise CorruptionError(f"lake file {data_file.file_path} has no bounds of its tier key") from error
+    return bounds.tier_value(lower), bounds.tier_value(upper)

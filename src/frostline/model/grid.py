@@ -1,0 +1,50 @@
+"""The lake's partition grid: how a range of tier values is cut where the Iceberg transform changes its value."""
+
+import re
+from collections.abc import Iterator
+
+from frostline.model.tiers import MICROS_PER_DAY, TierKind, civil, days_of
+
+_TRUNCATE = re.compile(r"truncate\[(\d+)\]")
+_TIME_TRANSFORMS = ("year", "month", "day", "hour")
+
+
+def check(transform: str, kind: TierKind) -> str | None:
+    """Why this transform does not fit this kind of tier key, or None when it does."""
+    if kind.is_time:
+        allowed = _TIME_TRANSFORMS if kind is not TierKind.DATE else _TIME_TRANSFORMS[:3]
+        return None if transform in allowed else f"{transform!r} is not one of {', '.join(allowed)}"
+    found = _TRUNCATE.fullmatch(transform)
+    if found and int(found[1]) > 0:
+        return None
+    return f"{transform!r} is not truncate[N]"
+
+
+def slices(transform: str, kind: TierKind, lower: int, upper: int) -> Iterator[tuple[int, int]]:
+    """Cut [lower, upper) so that the transform has one value in each piece. `lower` and `upper` are finite."""
+    start = lower
+    while start < upper:
+        end = min(_next_edge(transform, kind, start), upper)
+        yield start, end
+        start = end
+
+
+def _next_edge(transform: str, kind: TierKind, value: int) -> int:
+    truncate = _TRUNCATE.fullmatch(transform)
+    if truncate:
+        width = int(truncate[1])
+        return (value // width + 1) * width
+    if transform == "hour":
+        hour = MICROS_PER_DAY // 24
+        return (value // hour + 1) * hour
+    unit = 1 if kind is TierKind.DATE else MICROS_PER_DAY
+    return _next_day_edge(transform, value // unit) * unit
+
+
+def _next_day_edge(transform: str, days: int) -> int:
+    year, month, _ = civil(days)
+    if transform == "day":
+        return days + 1
+    if transform == "month":
+        return days_of(year + month // 12, month % 12 + 1, 1)
+    return days_of(year + 1, 1, 1)

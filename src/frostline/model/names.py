@@ -1,0 +1,101 @@
+"""Names of tables, and of the objects that belong to one managed table."""
+
+import re
+from dataclasses import dataclass
+
+MAX_BYTES = 63
+"""Postgres cuts identifiers at this many bytes."""
+
+_PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^\s".]+))\s*')
+_PLAIN = re.compile(r"[a-z_][a-z0-9_$]*")
+_REMOTE = re.compile(r"(\d+)\[(-?\d*),(-?\d+)\)")
+
+
+class BadName(ValueError):
+    """The text is not a table name."""
+
+
+@dataclass(frozen=True, order=True)
+class Name:
+    """A schema-qualified table name, exactly as Postgres stores it."""
+
+    schema: str
+    table: str
+
+    @classmethod
+    def parse(cls, text: str) -> "Name":
+        """Read `table`, `schema.table` or the same with quotes; unquoted parts fold to lower case as in SQL."""
+        parts = _split(text)
+        if len(parts) == 1:
+            return cls("public", parts[0])
+        if len(parts) == 2:
+            return cls(parts[0], parts[1])
+        raise BadName(f"not a table name: {text!r}")
+
+    @property
+    def heap(self) -> "Name":
+        """Where the user's own table goes when the relation takes its name."""
+        return Name(self.schema, "_" + self.table)
+
+    def __str__(self) -> str:
+        return f"{quoted(self.schema)}.{quoted(self.table)}"
+
+
+def _split(text: str) -> list[str]:
+    parts: list[str] = []
+    position = 0
+    while True:
+        found = _PART.match(text, position)
+        if not found:
+            raise BadName(f"not a table name: {text!r}")
+        inside, bare = found.groups()
+        parts.append(inside.replace('""', '"') if inside is not None else bare.lower())
+        position = found.end()
+        if position == len(text):
+            return parts
+        if text[position] != ".":
+            raise BadName(f"not a table name: {text!r}")
+        position += 1
+
+
+def quoted(identifier: str) -> str:
+    """The identifier as a person types it: quotes only where they are needed. For display, never for SQL."""
+    if _PLAIN.fullmatch(identifier):
+        return identifier
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def cut(text: str, max_bytes: int) -> str:
+    """The longest prefix of whole characters that fits into so many bytes of UTF-8."""
+    return text.encode()[:max_bytes].decode(errors="ignore")
+
+
+def internal(table: str, table_id: int) -> str:
+    """The name that the overlay, the inner view and the lake tables of one managed table share."""
+    suffix = f"_{table_id}"
+    return cut(table, MAX_BYTES - len(suffix)) + suffix
+
+
+@dataclass(frozen=True)
+class RemoteName:
+    """What a foreign table asks the lake server for: one managed table between two tier values.
+
+    `lower` is None for "from the beginning". The text form is the foreign table's `table_name`
+    option, so it shows in EXPLAIN VERBOSE; the bounds are axis values (see `model.tiers`).
+    """
+
+    table_id: int
+    lower: int | None
+    upper: int
+
+    def __str__(self) -> str:
+        return f"{self.table_id}[{'' if self.lower is None else self.lower},{self.upper})"
+
+    @classmethod
+    def parse(cls, text: str) -> "RemoteName":
+        """Read the text form back; raises ValueError for anything else."""
+        found = _REMOTE.fullmatch(text)
+        if not found:
+            raise BadName(f"not a lake table: {text!r}")
+        table_id, lower, upper = found.groups()
+        return cls(int(table_id), int(lower) if lower else None, int(upper))

@@ -1,0 +1,36 @@
+"""Partition bounds as Postgres prints them, on the tier axis."""
+
+import re
+from dataclasses import dataclass
+
+from frostline.model.names import Name
+from frostline.model.tiers import TierKind, from_text
+
+_BOUNDS = re.compile(r"FOR VALUES FROM \((MINVALUE|'[^']*'|-?\d+)\) TO \((MAXVALUE|'[^']*'|-?\d+)\)")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One heap partition. A bound of None is MINVALUE or MAXVALUE; the DEFAULT partition has neither."""
+
+    name: Name
+    lower: int | None
+    upper: int | None
+    is_default: bool
+    size_bytes: int
+    rows_estimate: int
+    """-1 when Postgres never counted."""
+
+
+def bounds(kind: TierKind, text: str) -> tuple[int | None, int | None]:
+    """Read `FOR VALUES FROM (...) TO (...)`; ValueError for anything else."""
+    found = _BOUNDS.fullmatch(text)
+    if not found:
+        raise ValueError(f"not a range of one {kind.value}: {text!r}")
+    return _bound(kind, found[1]), _bound(kind, found[2])
+
+
+def _bound(kind: TierKind, text: str) -> int | None:
+    if text in ("MINVALUE", "MAXVALUE"):
+        return None
+    return from_text(kind, text.strip("'"))

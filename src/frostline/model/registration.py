@@ -1,0 +1,211 @@
+"""What a table must be to be managed: the facts read from Postgres, and the reasons to refuse it."""
+
+from dataclasses import dataclass
+
+from frostline.model import grid
+from frostline.model.names import MAX_BYTES, Name
+from frostline.model.partitions import bounds
+from frostline.model.tiers import TierKind
+from frostline.model.types import Collation, PgType
+
+RESERVED_PREFIX = "frostline_"
+
+
+@dataclass(frozen=True)
+class HeapColumn:
+    """A column of the table as Postgres' catalogs describe it."""
+
+    attnum: int
+    name: str
+    pg_type: PgType
+    not_null: bool
+    generated: bool
+    identity: str
+    """`a` always, `d` by default, empty when the column is not an identity."""
+    default: str | None
+    collation: Collation
+    collation_name: str | None
+    """Quoted and qualified, when it is not the database's default."""
+    comment: str | None
+    identity_sequence: str | None
+    """Quoted and qualified."""
+
+
+@dataclass(frozen=True)
+class HeapPartition:
+    """A partition with its bounds as Postgres prints them."""
+
+    name: Name
+    relkind: str
+    bound: str
+    oid: int
+    size_bytes: int
+    rows_estimate: int
+
+    @property
+    def is_default(self) -> bool:
+        return self.bound == "DEFAULT"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A row security policy. `roles` is empty for PUBLIC."""
+
+    name: str
+    permissive: bool
+    command: str
+    roles: tuple[str, ...]
+    using: str | None
+    check: str | None
+
+
+@dataclass(frozen=True)
+class HeapFacts:
+    """Everything registration needs to know about the user's table."""
+
+    name: Name
+    oid: int
+    relkind: str
+    persistence: str
+    owner: str
+    owner_is_ours: bool
+    """The connected role may act as the owner."""
+    strategy: str | None
+    key_parts: int
+    tier_attnum: int | None
+    is_partition: bool
+    row_security: bool
+    columns: tuple[HeapColumn, ...]
+    primary_key: tuple[str, ...]
+    partitions: tuple[HeapPartition, ...]
+    default_has_rows: bool
+    inbound_foreign_keys: tuple[str, ...]
+    materialized_views: tuple[str, ...]
+    row_type_users: tuple[str, ...]
+    heap_name_taken: bool
+    policies: tuple[Policy, ...]
+    comment: str | None
+
+    @property
+    def tier_column(self) -> HeapColumn | None:
+        """The one column the table is partitioned by, if that is what it is."""
+        return next((column for column in self.columns if column.attnum == self.tier_attnum), None)
+
+    @property
+    def tier_kind(self) -> TierKind | None:
+        column = self.tier_column
+        if column is None or not column.pg_type.builtin:
+            return None
+        plain = {"timestamptz": TierKind.TIMESTAMPTZ, "timestamp": TierKind.TIMESTAMP, "date": TierKind.DATE,
+                 "int2": TierKind.SMALLINT, "int4": TierKind.INTEGER, "int8": TierKind.BIGINT}  # fmt: skip
+        return plain.get(column.pg_type.name)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One reason why a table cannot be managed, and what to do about it."""
+
+    reason: str
+    hint: str
+
+
+def refusals(facts: HeapFacts) -> list[Refusal]:
+    """Every reason at once; an empty list means the table can be managed."""
+    if facts.relkind != "p":
+        return [_not_partitioned(facts)]
+    return [*_shape(facts), *_columns(facts), *_partitions(facts), *_surroundings(facts)]
+
+
+def _not_partitioned(facts: HeapFacts) -> Refusal:
+    if facts.relkind == "r":
+        return Refusal(
+            f"{facts.name} is not partitioned",
+            "make it a table PARTITION BY RANGE (tier key), for instance with one partition a month",
+        )
+    return Refusal(f"{facts.name} is not a table", "name an ordinary partitioned table")
+
+
+def _shape(facts: HeapFacts) -> list[Refusal]:
+    found: list[Refusal] = []
+    if facts.persistence != "p":
+        found.append(Refusal("the table is temporary or unlogged", "only permanent tables can be archived"))
+    if facts.is_partition:
+        found.append(Refusal("the table is itself a partition", "register the table it is a partition of"))
+    if not facts.owner_is_ours:
+        found.append(Refusal(f"the connected role may not act as its owner {facts.owner}", f"grant {facts.owner} to it"))
+    if facts.strategy != "r" or facts.key_parts != 1 or facts.tier_column is None:
+        found.append(
+            Refusal("it is not RANGE-partitioned by exactly one column", "partition it by range of one time or integer column")
+        )
+    elif facts.tier_kind is None:
+        kind = facts.tier_column.pg_type.formatted
+        found.append(
+            Refusal(
+                f"its tier key {facts.tier_column.name} is of type {kind}",
+                "partition it by a timestamptz, timestamp, date, smallint, integer or bigint column",
+            )
+        )
+    return found
+
+
+def _columns(facts: HeapFacts) -> list[Refusal]:
+    found: list[Refusal] = []
+    if not facts.primary_key:
+        found.append(Refusal("it has no primary key", f"alter table {facts.name} add primary key (...)"))
+    tier = facts.tier_column
+    if tier is not None and not tier.not_null:
+        found.append(
+            Refusal(f"its tier key {tier.name} is nullable", f"alter table {facts.name} alter column {tier.name} set not null")
+        )
+    for column in facts.columns:
+        if column.name.startswith(RESERVED_PREFIX):
+            found.append(Refusal(f"column {column.name} has a reserved name", f"rename it: {RESERVED_PREFIX}* is Frostline's"))
+    return found
+
+
+def _partitions(facts: HeapFacts) -> list[Refusal]:
+    found: list[Refusal] = []
+    for partition in facts.partitions:
+        if partition.relkind != "r":
+            found.append(Refusal(f"partition {partition.name} is not a plain table", "detach it, or merge its sub-partitions"))
+        elif facts.tier_kind is not None and not partition.is_default:
+            found.extend(_unreadable_bound(facts.tier_kind, partition))
+    if facts.default_has_rows:
+        found.append(Refusal("its DEFAULT partition holds rows", "move them into partitions of their own first"))
+    return found
+
+
+def _unreadable_bound(kind: TierKind, partition: HeapPartition) -> list[Refusal]:
+    try:
+        bounds(kind, partition.bound)
+    except ValueError as error:
+        return [Refusal(f"partition {partition.name}: {error}", "give it plain bounds")]
+    return []
+
+
+def _surroundings(facts: HeapFacts) -> list[Refusal]:
+    found: list[Refusal] = []
+    for constraint in facts.inbound_foreign_keys:
+        found.append(Refusal(f"foreign key {constraint} points at it", "drop it: a row in the lake cannot be locked by a key"))
+    for view in facts.materialized_views:
+        found.append(Refusal(f"materialized view {view} reads it", "drop it, register, and create it again on the relation"))
+    for user in facts.row_type_users:
+        found.append(Refusal(f"{user} uses its row type", "change it to named columns"))
+    if facts.heap_name_taken:
+        found.append(Refusal(f"the name {facts.name.heap} is already taken", "rename that one"))
+    if len(facts.name.heap.table.encode()) > MAX_BYTES:
+        found.append(Refusal("its name is too long to put _ before it", f"use at most {MAX_BYTES - 1} bytes"))
+    return found
+
+
+def default_lake_partition(kind: TierKind, widths: list[int]) -> str:
+    """The grid for a table whose finite partitions have these widths: months, or the commonest integer width."""
+    if kind.is_time:
+        return "month"
+    return f"truncate[{max(set(widths), key=widths.count) if widths else 1_000_000}]"
+
+
+def check_lake_partition(transform: str, kind: TierKind) -> Refusal | None:
+    """Why the wish for `--lake-partition` cannot be met, if so."""
+    problem = grid.check(transform, kind)
+    return None if problem is None else Refusal(f"lake partition {problem}", "choose one of those, or leave it out")

@@ -1,0 +1,104 @@
+"""One managed table, its seam, and the files of its lake snapshots."""
+
+from dataclasses import dataclass
+
+from frostline.model.names import Name, internal
+from frostline.model.tiers import TierKind
+from frostline.model.types import Carriage, Collation, PgType
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the heap, and how it travels."""
+
+    name: str
+    attnum: int
+    """`pg_attribute.attnum` on the heap: survives renames."""
+    field_id: int
+    """The Iceberg field id: survives renames."""
+    pg_type: PgType
+    carriage: Carriage
+    collation: Collation
+    not_null: bool
+    collation_name: str | None = None
+    """Quoted and qualified, when it is not the database's default."""
+    generated: bool = False
+    """GENERATED ALWAYS AS (...) STORED: the heap computes it, so writes leave it out."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A managed table as the catalog describes it."""
+
+    id: int
+    name: Name
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    """Primary key column names, in key order; the tier key is one of them."""
+    tier_key: str
+    tier_kind: TierKind
+    lake_partition: str
+    """The Iceberg transform of the tier key, as Iceberg writes it: `month`, `day`, `truncate[1000]`, ..."""
+    hot_period: str
+    """An interval, or for integer tier keys a number, as text."""
+    grace_period: str
+
+    @property
+    def internal(self) -> str:
+        """The name its objects have in Frostline's own schemas."""
+        return internal(self.name.table, self.id)
+
+    def column(self, name: str) -> Column:
+        """The column of that name; KeyError when there is none."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)
+
+
+@dataclass(frozen=True)
+class Seam:
+    """Where the tiers of a table meet: frost line, lake snapshot and metadata location change together."""
+
+    table_id: int
+    frost_line: int
+    snapshot_id: int | None
+    metadata_location: str | None
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Count and order-independent 64-bit-hash sum of rows. Two sets of rows with the same one are the same rows."""
+
+    rows: int
+    hash_sum: int
+
+    def __add__(self, other: "Fingerprint") -> "Fingerprint":
+        return Fingerprint(self.rows + other.rows, self.hash_sum + other.hash_sum)
+
+
+NO_ROWS = Fingerprint(0, 0)
+
+
+@dataclass(frozen=True)
+class LakeFile:
+    """One Parquet file of a lake snapshot."""
+
+    path: str
+    rows: int
+    size_bytes: int
+    lower: int
+    """Smallest tier value in the file, on the axis."""
+    upper: int
+    """Largest tier value in the file, on the axis (inclusive)."""
+
+
+@dataclass(frozen=True)
+class RecordedFile:
+    """A file of the lake as the catalog remembers it: what it must still be."""
+
+    path: str
+    size_bytes: int
+    lower: int
+    upper: int
+    fingerprint: Fingerprint

@@ -1,0 +1,81 @@
+"""How a Postgres type travels to the lake and back.
+
+A type with an exact Iceberg twin goes natively. Every other type travels as its canonical text and is
+cast back by the foreign table, so no type is refused and none is approximated.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+MAX_DECIMAL_PRECISION = 38
+
+_NATIVE = {
+    "bool": "boolean",
+    "int2": "int",
+    "int4": "int",
+    "int8": "long",
+    "float4": "float",
+    "float8": "double",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamptz": "timestamptz",
+    "text": "string",
+    "varchar": "string",
+    "bytea": "binary",
+}
+_TEXT_BUT_COMPARABLE = {"uuid"}
+"""Types whose canonical text is equal exactly when the values are, and sorts as they do."""
+
+
+class Collation(StrEnum):
+    """What a column's collation means for comparisons made outside Postgres."""
+
+    NONE = "none"
+    """Not a text column."""
+    BYTES = "bytes"
+    """Text in byte order (C, POSIX, C.UTF-8, ucs_basic): any engine compares it alike."""
+    LINGUISTIC = "linguistic"
+    """Equality is byte equality; the order is known only to Postgres."""
+    NONDETERMINISTIC = "nondeterministic"
+    """Even equality is known only to Postgres."""
+
+
+@dataclass(frozen=True)
+class PgType:
+    """A column's type as the Postgres catalogs describe it."""
+
+    formatted: str
+    """As SQL writes it, with modifiers: what `format_type` returns."""
+    name: str
+    """`pg_type.typname`, without modifiers."""
+    builtin: bool
+    """Whether the type is one of Postgres' own; postgres_fdw pushes conditions on those only."""
+    precision: int | None = None
+    scale: int | None = None
+
+
+@dataclass(frozen=True)
+class Carriage:
+    """How the values of one type are carried."""
+
+    lake_type: str
+    """The Iceberg type, as Iceberg writes it: `long`, `timestamptz`, `decimal(12, 2)`, `string`, ..."""
+    as_text: bool
+    """The value is cast to text on the way out and back on the way in."""
+    pushable: bool
+    """Conditions on the column may be sent to the lake server."""
+
+
+def carriage(pg_type: PgType, collation: Collation) -> Carriage:
+    """Decide how a column of this type travels."""
+    if pg_type.builtin and pg_type.name in _NATIVE:
+        return Carriage(_NATIVE[pg_type.name], as_text=False, pushable=collation is not Collation.NONDETERMINISTIC)
+    if pg_type.builtin and pg_type.name == "numeric" and _fits_decimal(pg_type):
+        return Carriage(f"decimal({pg_type.precision}, {pg_type.scale})", as_text=False, pushable=True)
+    return Carriage("string", as_text=True, pushable=pg_type.builtin and pg_type.name in _TEXT_BUT_COMPARABLE)
+
+
+def _fits_decimal(pg_type: PgType) -> bool:
+    if pg_type.precision is None or pg_type.scale is None:
+        return False
+    return pg_type.precision <= MAX_DECIMAL_PRECISION and 0 <= pg_type.scale <= pg_type.precision

@@ -1,0 +1,1 @@
+"""The jobs that run on Spark: plan, capture, export, verify, publish, clean."""

@@ -1,0 +1,211 @@
+"""Archive: move whole ranges from the heap to the lake and raise the frost line. Exactly once, and nobody waits.
+
+Each job is a row with a state; every step may be repeated. docs/design/archive.md has the interleavings.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psycopg
+from pyspark.sql import SparkSession
+
+from frostline import logs
+from frostline.catalog import jobs, seams, snapshots
+from frostline.catalog.connect import Connection
+from frostline.catalog.jobs import State
+from frostline.errors import FrostlineError, OutcomeUnknown, UnavailableError
+from frostline.lake import commit, paths
+from frostline.lake.commit import StagedCommit
+from frostline.lake.datafiles import WrittenFile
+from frostline.model import archive
+from frostline.model.tables import RecordedFile, Seam, Table
+from frostline.pipeline import clean, plan, tasks
+from frostline.pipeline.source import Shard
+from frostline.pipeline.tasks import Progress
+from frostline.relation import bound, heap
+from frostline.settings import Settings
+
+BLOCK_BYTES = 8192
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an archive of one table did."""
+
+    table: Table
+    partitions: int
+    rows: int
+    size_bytes: int
+    """As the lake holds them."""
+    cleaned: clean.Result
+    error: FrostlineError | None = None
+
+
+Report = Callable[[Table, Progress], None]
+
+
+def run(
+    connection: Connection, spark: Callable[[], SparkSession], settings: Settings, tables: Sequence[Table], report: Report
+) -> list[Result]:
+    """Archive each table in turn, in one Spark application that starts only if there is work.
+
+    One table's failure does not stop the others; it is in its result.
+    """
+    results: list[Result] = []
+    for table in tables:
+        try:
+            results.append(archive_table(connection, spark, settings, table, report))
+        except FrostlineError as error:
+            _log.error("%s", logs.fields(stage="archive", table=str(table.name), error=str(error)))  # noqa: TRY400
+            results.append(Result(table, 0, 0, 0, clean.NOTHING, error))
+    return results
+
+
+def archive_table(
+    connection: Connection, spark: Callable[[], SparkSession], settings: Settings, table: Table, report: Report
+) -> Result:
+    """Archive what is ripe, job by job, then clean what may be cleaned."""
+    moved, rows, size = 0, 0, 0
+    with jobs.exclusive(connection, table):
+        whole = plan.of_table(connection, table).plan
+        for batch in archive.batches(whole, settings.archive_batch_bytes):
+            job = Job(connection, settings, table, batch)
+            files = job.run(spark, report)
+            moved += len(batch.partitions)
+            rows += sum(file.rows for file in files)
+            size += sum(file.size_bytes for file in files)
+        cleaned = clean.within_job(connection, table)
+    return Result(table, moved, rows, size, cleaned)
+
+
+class Job:
+    """One archive of consecutive partitions: capture, export with verify, publish."""
+
+    def __init__(self, connection: Connection, settings: Settings, table: Table, batch: archive.Plan) -> None:
+        self.connection = connection
+        self.settings = settings
+        self.table = table
+        self.batch = batch
+        self.location = paths.table_location(settings.warehouse, table.name, table.id)
+        self.job_id = 0
+
+    def run(self, spark: Callable[[], SparkSession], report: Report) -> list[WrittenFile]:
+        """All steps in order. An error before publish leaves readers as they were and the job row failed."""
+        self.job_id = jobs.start(self.connection, self.table, self.batch.from_line, self.batch.to_line)
+        try:
+            self._capture()
+            files = self._export(spark, report)
+            staged = self._stage(files)
+            self._publish(files, staged)
+        except Exception as error:
+            self._record_failure(error)
+            raise
+        self._analyze()
+        return files
+
+    def _record_failure(self, error: Exception) -> None:
+        try:
+            jobs.fail(self.connection, self.job_id, logs.without_passwords(str(error)))
+        except psycopg.Error:
+            _log.warning("%s", logs.fields(stage="archive", job=self.job_id, warning="could not record the failure"))
+
+    def _capture(self) -> None:
+        with self._stage_line("capture", partitions=len(self.batch.partitions)):
+            for partition in self.batch.partitions:
+                heap.capture(self.connection, self.table, partition.name)
+            jobs.advance(self.connection, self.job_id, State.CAPTURED)
+
+    def _export(self, spark: Callable[[], SparkSession], report: Report) -> list[WrittenFile]:
+        """Every task reads the one snapshot that this process holds, and verifies its own file against it."""
+        with self._stage_line("export") as line, snapshots.exported(self.settings.dsn) as snapshot:
+            shards = list(self._shards(snapshot))
+            files = tasks.export(spark(), shards, lambda progress: report(self.table, progress)) if shards else []
+            rows, size = sum(file.rows for file in files), sum(file.size_bytes for file in files)
+            line.update(files=len(files), rows=rows, size_bytes=size)
+            jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=rows, size_bytes=size)
+            return files
+
+    def _shards(self, snapshot: str) -> Iterator[Shard]:
+        for partition in self.batch.partitions:
+            blocks = heap.blocks(self.connection, partition.name)
+            if not blocks:
+                continue
+            pieces = list(heap.slices(self.connection, self.table, partition))
+            for first, last in archive.block_ranges(blocks, self.settings.export_shard_bytes // BLOCK_BYTES):
+                for lower, upper in pieces:
+                    yield Shard(
+                        table=self.table,
+                        dsn=self.settings.dsn,
+                        snapshot=snapshot,
+                        partition=partition.name,
+                        lower=lower,
+                        upper=upper,
+                        location=self.location,
+                        job_id=self.job_id,
+                        first_block=first,
+                        last_block=last,
+                        memory_limit=self.settings.export_memory,
+                    )
+
+    def _stage(self, files: Sequence[WrittenFile]) -> StagedCommit | None:
+        """Write the Iceberg metadata; nothing points at it yet. None when the lake does not change."""
+        base = seams.pointer(self.connection, self.table)
+        if base is None and not files:
+            return None
+        return commit.stage(
+            self.table,
+            location=self.location,
+            base=base,
+            add=files,
+            replace=(self.batch.from_line, self.batch.to_line),
+            summary={"frostline.job-id": str(self.job_id)},
+        )
+
+    def _publish(self, files: Sequence[WrittenFile], staged: StagedCommit | None) -> None:
+        bound.raise_to(self.connection, self.table, self.batch.to_line, self._say)
+        with self._stage_line("publish"):
+            try:
+                with self.connection.transaction():
+                    self._swap(files, staged)
+            except psycopg.OperationalError as error:
+                raise OutcomeUnknown(
+                    f"lost Postgres while publishing {self.table.name}: {error}",
+                    hint="frostline status shows whether the frost line moved; then run frostline archive again",
+                ) from error
+
+    def _swap(self, files: Sequence[WrittenFile], staged: StagedCommit | None) -> None:
+        """The commit of the lake and of the seam, in one transaction and without a table lock."""
+        old = seams.get(self.connection, self.table)
+        snapshot_id, location = old.snapshot_id, old.metadata_location
+        if staged is not None and staged.metadata_location != staged.previous_location:
+            seams.swap_pointer(self.connection, self.table, staged.previous_location, staged.metadata_location)
+            snapshot_id, location = staged.snapshot_id, staged.metadata_location
+        planned = Seam(self.table.id, self.batch.from_line, old.snapshot_id, old.metadata_location)
+        new = Seam(self.table.id, self.batch.to_line, snapshot_id, location)
+        seams.move(self.connection, self.table, planned, new)
+        recorded = [RecordedFile(one.path, one.size_bytes, one.lower, one.upper, one.fingerprint) for one in files]
+        line = (self.batch.from_line, self.batch.to_line)
+        jobs.replace_files(self.connection, self.table, self.job_id, *line, recorded)
+        for one in self.batch.partitions:
+            assert one.upper is not None
+            jobs.record_partition(self.connection, self.table, self.job_id, one.name, one.lower, one.upper)
+        jobs.advance(self.connection, self.job_id, State.PUBLISHED)
+
+    def _analyze(self) -> None:
+        """The rows are where they should be already; without statistics only the plans are worse."""
+        try:
+            bound.analyze(self.connection, self.table)
+        except UnavailableError as error:
+            _log.warning("%s", logs.fields(stage="analyze", table=str(self.table.name), warning=str(error)))
+
+    @contextmanager
+    def _stage_line(self, name: str, **values: logs.Value) -> Iterator[dict[str, logs.Value]]:
+        with logs.stage(_log, name, table=str(self.table.name), job=self.job_id, **values) as line:
+            yield line
+
+    def _say(self, text: str) -> None:
+        _log.info("%s", logs.fields(stage="publish", table=str(self.table.name), job=self.job_id, note=text))

@@ -1,0 +1,103 @@
+"""Postgres' hashes of the values of an Arrow column, by the column's lake type."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from frostline.lake.parquet import Values
+from frostline.pipeline import digits, lookup3
+from frostline.pipeline.lookup3 import U64
+
+_EPOCH_DAYS = 10_957
+"""Postgres counts from 2000-01-01."""
+_EPOCH_MICROS = _EPOCH_DAYS * 86_400_000_000
+_INT32 = np.iinfo(np.int32)
+_INT64 = np.iinfo(np.int64)
+
+
+def hashes(array: Values, lake_type: str) -> U64:
+    """One hash a value; zero for NULL, as in a record."""
+    if pa.types.is_dictionary(array.type):
+        of_values = np.append(hashes(array.dictionary, lake_type), np.uint64(0))
+        return of_values[array.indices.fill_null(len(of_values) - 1).to_numpy()]
+    result = _BY_TYPE[lake_type.partition("(")[0]](array)
+    if array.null_count:
+        result[array.is_null().to_numpy(zero_copy_only=False)] = 0
+    return result
+
+
+def _fixed(array: Values, dtype: str) -> npt.NDArray[Any]:
+    """The values as they lie in memory; what stands under a NULL is anything."""
+    return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * np.dtype(dtype).itemsize)
+
+
+def _of_boolean(array: Values) -> U64:
+    return lookup3.of_words(array.cast(pa.uint8()).fill_null(0).to_numpy().astype(np.uint32))
+
+
+def _of_int(array: Values) -> U64:
+    return lookup3.of_words(_fixed(array, "<u4"))
+
+
+def _of_long(array: Values) -> U64:
+    return lookup3.of_int64(_fixed(array, "<i8"))
+
+
+def _of_date(array: Values) -> U64:
+    days = _fixed(array, "<i4")
+    moved = days - np.int32(_EPOCH_DAYS)
+    # Postgres' infinities are the ends of the integer; the lake's are symmetric.
+    moved[days == _INT32.max] = _INT32.max
+    moved[days == -_INT32.max] = _INT32.min
+    return lookup3.of_words(moved.view(np.uint32))
+
+
+def _of_timestamp(array: Values) -> U64:
+    micros = _fixed(array, "<i8")
+    moved = micros - np.int64(_EPOCH_MICROS)
+    moved[micros == _INT64.max] = _INT64.max
+    moved[micros == -_INT64.max] = _INT64.min
+    return lookup3.of_int64(moved)
+
+
+def _of_float(array: Values) -> U64:
+    return lookup3.of_words(_fixed(array, "<u4").byteswap())
+
+
+def _of_double(array: Values) -> U64:
+    sent = _fixed(array, "<u8").byteswap()
+    return lookup3.of_words(sent.astype(np.uint32), (sent >> np.uint64(32)).astype(np.uint32))
+
+
+def _of_bytes(array: Values) -> U64:
+    _, offsets, data = array.buffers()
+    wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    dtype = np.dtype("<i8" if wide else "<i4")
+    ends = np.frombuffer(offsets, dtype, len(array) + 1, array.offset * dtype.itemsize).astype(np.int64)
+    used = np.frombuffer(data or b"", np.uint8)[ends[0] : ends[-1]]
+    return lookup3.of_strings(used, ends[:-1] - ends[0], np.diff(ends))
+
+
+def _of_decimal(array: Values) -> U64:
+    wide: Values = array.cast(pa.decimal128(array.type.precision, array.type.scale))
+    words = _fixed(wide, "2<u8")
+    text = digits.decimal_text(words[:, 0], words[:, 1], wide.type.precision, wide.type.scale)
+    return lookup3.of_strings(*text)
+
+
+_BY_TYPE: dict[str, Callable[[Values], U64]] = {
+    "binary": _of_bytes,
+    "boolean": _of_boolean,
+    "date": _of_date,
+    "decimal": _of_decimal,
+    "double": _of_double,
+    "float": _of_float,
+    "int": _of_int,
+    "long": _of_long,
+    "string": _of_bytes,
+    "timestamp": _of_timestamp,
+    "timestamptz": _of_timestamp,
+}

@@ -1,0 +1,127 @@
+"""Export: what runs inside one Spark task. One shard of a heap partition becomes one verified Parquet file.
+
+Rows move from Postgres to Parquet inside DuckDB, as columns and as a stream; Python never touches a value. Everything
+is read under one snapshot that the driver has exported, so all shards of a job show one point in time.
+"""
+
+import tempfile
+
+import duckdb
+from psycopg.conninfo import make_conninfo
+
+from frostline.errors import CorruptionError, FrostlineError, UnavailableError
+from frostline.lake import datafiles, duck, paths, schema
+from frostline.lake.datafiles import WrittenFile
+from frostline.model.tables import Column, Table
+from frostline.pipeline import fingerprint, source
+from frostline.pipeline.source import Shard
+
+_ATTACH = "attach {conninfo} as pg (type postgres, read_only)"
+_COLUMN = "c{number}::{type} as {name}"
+_COPY = "copy (select {columns} from postgres_query('pg', {query}) {order}) to {location} ({options})"
+_ROW_GROUP_ROWS = 122_880
+_ROW_GROUP_BYTES = "64MB"
+_DUCKDB_TYPES = {
+    "binary": "blob",
+    "boolean": "boolean",
+    "date": "date",
+    "double": "double",
+    "float": "float",
+    "int": "integer",
+    "long": "bigint",
+    "string": "varchar",
+    "timestamp": "timestamp",
+    "timestamptz": "timestamptz",
+}
+
+
+def export_shard(shard: Shard) -> WrittenFile | None:
+    """Write the shard's rows to a new Parquet file and prove that they are all there; None when there are no rows.
+
+    Raises CorruptionError when the file does not hold what Postgres has, and UsageError for values that the lake
+    cannot hold. A file that is left behind by a failure is garbage for the orphan sweep: its name is used only once.
+    """
+    heap = source.survey(shard)
+    if not heap.fingerprint.rows:
+        return None
+    location = paths.data_file(shard.location, shard.job_id)
+    paths.make_parent(location)
+    _write(shard, location, dictionaries=not heap.has_twin_floats)
+    found = fingerprint.of_parquet([location], shard.table)
+    if found != heap.fingerprint:
+        raise CorruptionError(
+            f"export of {shard.partition} is not what the heap has: {heap.fingerprint.rows} rows with hash sum "
+            f"{heap.fingerprint.hash_sum} there, {found.rows} with {found.hash_sum} in {location}"
+        )
+    return datafiles.describe(location, shard.table, found, in_order=shard.in_order)
+
+
+def _write(shard: Shard, location: str, *, dictionaries: bool) -> None:
+    """Copy the rows in one read-only transaction of DuckDB, which is one of Postgres too."""
+    with (
+        tempfile.TemporaryDirectory(prefix="frostline-") as spill,
+        duck.connect(memory_limit=shard.memory_limit, threads=1, temp_directory=spill) as connection,
+    ):
+        try:
+            # Row groups can then be limited by size. The rows' own order is not lost: one thread writes them.
+            connection.execute("set preserve_insertion_order = false")
+            connection.execute(_attach(shard.dsn))
+            connection.execute("begin")
+            connection.execute("call postgres_execute('pg', ?)", [source.join_snapshot(shard).as_string()])
+            connection.execute(_copy(shard, location, dictionaries=dictionaries))
+            connection.execute("commit")
+        except duckdb.Error as error:
+            # The message may show the connection string, so neither it nor its traceback goes on.
+            raise _failure(shard, str(error)) from None
+
+
+def _failure(shard: Shard, message: str) -> FrostlineError:
+    if "snapshot" in message and ("does not exist" in message or "invalid" in message):
+        return source.snapshot_gone(shard)
+    reason = message.rpartition("ERROR:")[2].strip().partition("\n")[0]
+    if "Unable to connect" in message:
+        reason = "cannot connect to postgres"
+    return UnavailableError(f"export of {shard.partition} failed: {reason}", hint="frostline archive")
+
+
+def _attach(dsn: str) -> str:
+    conninfo = make_conninfo(dsn, application_name="frostline export")
+    return _ATTACH.format(conninfo=duck.literal(conninfo))
+
+
+def _copy(shard: Shard, location: str, *, dictionaries: bool) -> str:
+    numbered = enumerate(zip(shard.table.columns, schema.parquet_names(shard.table), strict=True), 1)
+    columns = [
+        _COLUMN.format(number=number, type=_duckdb_type(column), name=duck.identifier(name))
+        for number, (column, name) in numbered
+    ]
+    return _COPY.format(
+        columns=", ".join(columns),
+        query=duck.literal(source.rows_query(shard).as_string()),
+        order=_order(shard) if shard.in_order else "",
+        location=duck.literal(location),
+        options=_options(shard.table, dictionaries=dictionaries),
+    )
+
+
+def _duckdb_type(column: Column) -> str:
+    return _DUCKDB_TYPES.get(column.carriage.lake_type, column.carriage.lake_type)
+
+
+def _order(shard: Shard) -> str:
+    names = [column.name for column in shard.table.columns]
+    return f"order by c{names.index(shard.table.tier_key) + 1}"
+
+
+def _options(table: Table, *, dictionaries: bool) -> str:
+    field_ids = zip(schema.parquet_names(table), table.columns, strict=True)
+    options = {
+        "format": "parquet",
+        "compression": "zstd",
+        "row_group_size": str(_ROW_GROUP_ROWS),
+        "row_group_size_bytes": duck.literal(_ROW_GROUP_BYTES),
+        "field_ids": "{" + ", ".join(f"{duck.literal(name)}: {column.field_id}" for name, column in field_ids) + "}",
+    }
+    if not dictionaries:
+        options["dictionary_size_limit"] = "0"
+    return ", ".join(f"{name} {value}" for name, value in options.items())

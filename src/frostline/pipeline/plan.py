@@ -1,0 +1,43 @@
+"""Plan: what an archive would move now, why, and how much."""
+
+from dataclasses import dataclass
+
+from frostline.catalog import jobs, seams
+from frostline.catalog.connect import Connection
+from frostline.model import archive
+from frostline.model.partitions import Partition
+from frostline.model.tables import Seam, Table
+from frostline.relation import heap
+
+GUESSED_RATIO = 8
+"""Heap bytes to lake bytes, until the table's own lake tells better."""
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """The plan of one table, with the facts it rests on."""
+
+    table: Table
+    seam: Seam
+    cutoff: int
+    plan: archive.Plan
+    rows_estimate: int
+    size_bytes: int
+    lake_bytes_estimate: int
+
+
+def of_table(connection: Connection, table: Table) -> TablePlan:
+    """Plan one table. Reads catalogs, and rows only where Postgres has no estimate of their number."""
+    seam = seams.get(connection, table)
+    cutoff = heap.cutoff(connection, table)
+    found = archive.plan(heap.partitions(connection, table), seam.frost_line, cutoff)
+    rows = sum(_rows(connection, partition) for partition in found.partitions)
+    size = sum(partition.size_bytes for partition in found.partitions)
+    _, lake_rows, lake_bytes = jobs.lake_totals(connection, table)
+    estimate = rows * lake_bytes // lake_rows if lake_rows else size // GUESSED_RATIO
+    return TablePlan(table, seam, cutoff, found, rows, size, estimate)
+
+
+def _rows(connection: Connection, partition: Partition) -> int:
+    """Postgres' own estimate; a partition that was never analyzed is counted."""
+    return partition.rows_estimate if partition.rows_estimate >= 0 else heap.count(connection, partition.name)

@@ -1,0 +1,69 @@
+"""The one Spark session of a run: quiet, UTC, no user interface, nothing downloaded."""
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from frostline.pipeline.java import find_java
+
+_HERE = Path(str(resources.files("frostline.pipeline")))
+_JAVA_HOME = _HERE / "java_home"
+
+
+def session(master: str, *, memory: str = "1g", options: Mapping[str, str] | None = None) -> SparkSession:
+    """Start Spark, or return the session that runs already. `options` are Spark settings and win over ours."""
+    _prepare_environment(master)
+    builder = SparkSession.Builder().master(master).appName("frostline")
+    for key, value in {**_options(master, memory), **(options or {})}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def stop(spark: SparkSession) -> None:
+    """Stop the session and the Java process behind it; a later `session` starts both anew."""
+    spark.stop()
+    # PySpark has no public way to end its Java process.
+    context: Any = SparkContext
+    gateway = context._gateway  # noqa: SLF001
+    if gateway is None:
+        return
+    context._gateway = context._jvm = None  # noqa: SLF001
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # the Java process ends when its standard input does
+    gateway.proc.wait()
+
+
+def is_local(master: str) -> bool:
+    """Whether the tasks run on this machine, inside the driver."""
+    return master == "local" or master.startswith("local[")
+
+
+def _options(master: str, memory: str) -> dict[str, str]:
+    log_config = f"-Dlog4j2.configurationFile={(_HERE / 'log4j2.properties').as_uri()}"
+    options = {
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": log_config,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if is_local(master):
+        # Otherwise the driver binds the host's public name, which a laptop often cannot even resolve.
+        options |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    return options
+
+
+def _prepare_environment(master: str) -> None:
+    """Set what the Java launcher reads from the environment; it is inherited and cannot be an option."""
+    if os.environ.get("JAVA_HOME") != str(_JAVA_HOME):
+        os.environ["SPARK_JAVA"] = str(find_java())
+        os.environ["JAVA_HOME"] = str(_JAVA_HOME)
+    if is_local(master):
+        os.environ["PYSPARK_PYTHON"] = sys.executable

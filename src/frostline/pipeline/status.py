@@ -1,0 +1,62 @@
+"""Status: where every managed table stands. Asks Postgres only, so it works when the lake is down."""
+
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from frostline.catalog import jobs, seams, tables
+from frostline.catalog.connect import Connection
+from frostline.catalog.jobs import Job
+from frostline.model.tables import Table
+from frostline.model.tiers import to_text
+from frostline.relation import heap
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """One table on one line."""
+
+    table: Table
+    frost_line: str | None
+    """T as Postgres prints it; None while everything is hot."""
+    snapshot_id: int | None
+    hot_rows_estimate: int
+    hot_bytes: int
+    cold_rows: int
+    cold_bytes: int
+    cold_files: int
+    overlay_rows: int
+    uncleaned_partitions: int
+    uncleaned_bytes: int
+    last_job: Job | None
+
+
+def every(connection: Connection) -> list[TableStatus]:
+    """The status of all managed tables at one point in time."""
+    with connection.transaction():
+        connection.execute(sql.SQL("set transaction isolation level repeatable read, read only"))
+        return [of_table(connection, table) for table in tables.every(connection)]
+
+
+def of_table(connection: Connection, table: Table) -> TableStatus:
+    """The status of one table."""
+    seam = seams.get(connection, table)
+    line = seam.frost_line
+    partitions = heap.partitions(connection, table)
+    hot = [one for one in partitions if one.is_default or one.upper is None or one.upper > line]
+    waiting = {one.name for one in jobs.uncleaned(connection, table)}
+    files, cold_rows, cold_bytes = jobs.lake_totals(connection, table)
+    return TableStatus(
+        table=table,
+        frost_line=None if line == table.tier_kind.lowest else to_text(table.tier_kind, line),
+        snapshot_id=seam.snapshot_id,
+        hot_rows_estimate=sum(max(one.rows_estimate, 0) for one in hot),
+        hot_bytes=sum(one.size_bytes for one in hot),
+        cold_rows=cold_rows,
+        cold_bytes=cold_bytes,
+        cold_files=files,
+        overlay_rows=heap.marks(connection, table, None, line),
+        uncleaned_partitions=len(waiting),
+        uncleaned_bytes=sum(one.size_bytes for one in partitions if one.name in waiting),
+        last_job=jobs.last(connection, table),
+    )

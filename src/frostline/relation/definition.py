@@ -1,0 +1,362 @@
+"""Writes the SQL that makes a table a relation of two tiers. Pure: values in, statements out."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from psycopg import sql
+
+from frostline import sqlfiles
+from frostline.model.registration import HeapColumn, HeapFacts
+from frostline.model.tables import Column, Table
+from frostline.relation import names, policies
+from frostline.relation.names import trusted
+
+COMMA = sql.SQL(", ")
+AND = sql.SQL(" and ")
+
+
+def template(name: str) -> sql.SQL:
+    """One named template of `sql/objects.sql`."""
+    return sql.SQL(sqlfiles.load(__package__ or "", "objects")[name])
+
+
+def prefixed(prefix: str, columns: Iterable[str]) -> list[sql.Composable]:
+    """Each column behind a row's name: `new.id`, `h.id`."""
+    return [sql.SQL(".").join((sql.SQL(_ROWS[prefix]), sql.Identifier(column))) for column in columns]
+
+
+_ROWS = {"new": "new", "old": "old", "h": "h", "c": "c", "o": "o", "m": "m"}
+
+
+def identifiers(columns: Iterable[str]) -> sql.Composed:
+    """A comma list of column names."""
+    return COMMA.join(map(sql.Identifier, columns))
+
+
+class Definition:
+    """The statements for one table, in the order they must run."""
+
+    def __init__(self, table: Table, facts: HeapFacts) -> None:
+        self.table = table
+        self.facts = facts
+        self.columns = [column.name for column in table.columns]
+        self.rest = [column for column in table.columns if column.name not in table.key]
+        self.written = [column.name for column in table.columns if not column.generated]
+        self.relation = names.identifier(table.name)
+        self.heap = names.identifier(table.name.heap)
+        self.heap_name = sql.Literal(str(table.name.heap))
+
+    def statements(self) -> Iterator[sql.Composed]:
+        """Everything registration creates, from the renaming of the heap to the last comment."""
+        yield template("rename_heap").format(relation=self.relation, heap_table=sql.Identifier(self.table.name.heap.table))
+        if not any(partition.is_default for partition in self.facts.partitions):
+            yield self._default_partition()
+        yield self._overlay()
+        yield self._lake()
+        yield self._inner_view()
+        yield self._outer_view()
+        yield from self._defaults()
+        yield self._insert_rule()
+        yield from self._triggers()
+        yield self.mark_trigger(self._default_partition_name())
+        yield from self._comments()
+
+    def _default_partition_name(self) -> sql.Identifier:
+        for partition in self.facts.partitions:
+            if partition.is_default:
+                return names.identifier(partition.name)
+        return names.identifier(names.default_partition(self.table.name.heap))
+
+    def _default_partition(self) -> sql.Composed:
+        return template("default_partition").format(default_partition=self._default_partition_name(), heap=self.heap)
+
+    def _overlay(self) -> sql.Composed:
+        return template("overlay").format(
+            overlay=names.overlay(self.table),
+            columns=sql.SQL(",\n    ").join(self._column(column) for column in self.facts.columns),
+            key=identifiers(self.table.key),
+            tier_key=sql.Identifier(self.table.tier_key),
+        )
+
+    def _column(self, column: HeapColumn) -> sql.Composed:
+        parts: list[sql.Composable] = [sql.Identifier(column.name), trusted(column.pg_type.formatted)]
+        if column.collation_name:
+            parts += [sql.SQL("collate"), trusted(column.collation_name)]
+        return sql.SQL(" ").join(parts)
+
+    def _lake(self) -> sql.Composed:
+        return template("lake").format(
+            lake=names.lake(self.table),
+            columns=lake_columns(self.table),
+            tier_key=sql.Identifier(self.table.tier_key),
+        )
+
+    def _line(self) -> sql.Composed:
+        return line(self.table)
+
+    def _inner_view(self) -> sql.Composed:
+        return template("inner_view").format(
+            inner=names.inner(self.table),
+            heap=self.heap,
+            lake=names.lake(self.table),
+            overlay=names.overlay(self.table),
+            heap_columns=COMMA.join(prefixed("h", self.columns)),
+            lake_columns=COMMA.join(map(from_lake, self.table.columns)),
+            overlay_columns=COMMA.join(prefixed("o", self.columns)),
+            tier_key=sql.Identifier(self.table.tier_key),
+            line=self._line(),
+            table_id=sql.Literal(self.table.id),
+            lake_key_is_marked=self._lake_key_equals("m"),
+        )
+
+    def _lake_key_equals(self, row: str) -> sql.Composed:
+        keys = [self.table.column(name) for name in self.table.key]
+        pairs = zip(prefixed(row, self.table.key), map(from_lake, keys), strict=True)
+        return AND.join(sql.SQL("{} = {}").format(left, right) for left, right in pairs)
+
+    def _outer_view(self) -> sql.Composed:
+        secured = self.facts.row_security
+        condition: sql.Composable = sql.SQL("")
+        if secured:
+            policy = policies.using(self.facts.policies, "r")
+            condition = sql.SQL("\n") + template("visible").format(heap_name=self.heap_name, policy=policy)
+        return template("outer_view").format(
+            relation=self.relation,
+            options=sql.SQL(" with (security_barrier)" if secured else ""),
+            columns=identifiers(self.columns),
+            inner=names.inner(self.table),
+            alias=sql.Identifier(self.table.name.table),
+            condition=condition,
+        )
+
+    def _defaults(self) -> Iterator[sql.Composed]:
+        for column in self.facts.columns:
+            default = column.default
+            if column.identity_sequence:
+                yield self._default(column.name, sql.SQL("nextval({})").format(sql.Literal(column.identity_sequence)))
+            elif default:
+                yield self._default(column.name, trusted(default))
+
+    def _default(self, column: str, default: sql.Composable) -> sql.Composed:
+        return template("view_default").format(relation=self.relation, column=sql.Identifier(column), default=default)
+
+    def _overriding(self) -> sql.SQL:
+        has_identity = any(column.identity for column in self.facts.columns)
+        return sql.SQL(" overriding system value" if has_identity else "")
+
+    def _insert_rule(self) -> sql.Composed:
+        name = "insert_rule_checked" if self.facts.row_security else "insert_rule"
+        return template(name).format(
+            relation=self.relation,
+            heap=self.heap,
+            heap_name=self.heap_name,
+            relation_name=sql.Literal(self.table.name.table),
+            written=identifiers(self.written),
+            overriding=self._overriding(),
+            new_written=COMMA.join(prefixed("new", self.written)),
+            new_as_columns=self._as_columns("new"),
+            alias=sql.Identifier(self.table.name.table),
+            policy=policies.check(self.facts.policies, "a"),
+            returned=identifiers(self.columns),
+        )
+
+    def _as_columns(self, row: str) -> sql.Composed:
+        pairs = zip(prefixed(row, self.columns), map(sql.Identifier, self.columns), strict=True)
+        return COMMA.join(sql.SQL("{} as {}").format(value, name) for value, name in pairs)
+
+    def _triggers(self) -> Iterator[sql.Composed]:
+        if self.facts.row_security:
+            yield self._policy_function()
+            yield self._trigger("policy_trigger", "policy")
+        else:
+            # Postgres refuses COPY FROM on a table with row security; without this trigger it refuses it here too.
+            yield self._copy_function()
+            yield self._trigger("copy_trigger", "copy")
+        yield self._update_function()
+        yield self._trigger("update_trigger", "update")
+        yield self._delete_function()
+        yield self._trigger("delete_trigger", "delete")
+        yield self._mark_function()
+
+    def _trigger(self, name: str, verb: str) -> sql.Composed:
+        return template(name).format(
+            relation=self.relation, inner=names.inner(self.table), function=names.function(self.table, verb)
+        )
+
+    def mark_trigger(self, partition: sql.Identifier) -> sql.Composed:
+        """Puts the marking trigger on one partition; harmless when it is there already."""
+        return mark_trigger(self.table, partition)
+
+    def _policy_function(self) -> sql.Composed:
+        return template("policy_function").format(
+            function=names.function(self.table, "policy"),
+            heap_name=self.heap_name,
+            relation_name=sql.Literal(self.table.name.table),
+            alias=sql.Identifier(self.table.name.table),
+            old_as_columns=self._as_columns("old"),
+            new_as_columns=self._as_columns("new"),
+            delete_using=policies.using(self.facts.policies, "d"),
+            update_using=policies.using(self.facts.policies, "w"),
+            update_check=policies.check(self.facts.policies, "w"),
+        )
+
+    def _copy_function(self) -> sql.Composed:
+        return template("copy_function").format(
+            function=names.function(self.table, "copy"),
+            heap=self.heap,
+            written=identifiers(self.written),
+            overriding=self._overriding(),
+            new_written=COMMA.join(prefixed("new", self.written)),
+        )
+
+    def _update_function(self) -> sql.Composed:
+        always = {column.name for column in self.facts.columns if column.identity == "a"}
+        assigned = [name for name in self.written if name not in always]
+        pairs = zip(map(sql.Identifier, assigned), prefixed("new", assigned), strict=True)
+        return template("update_function").format(
+            function=names.function(self.table, "update"),
+            heap=self.heap,
+            refuse_identity_change=self._identity_guard(sorted(always)),
+            assignments=COMMA.join(sql.SQL("{} = {}").format(name, value) for name, value in pairs),
+            heap_columns=COMMA.join(prefixed("h", self.columns)),
+            new_columns=COMMA.join(prefixed("new", self.columns)),
+            written=identifiers(self.written),
+            overriding=self._overriding(),
+            new_written=COMMA.join(prefixed("new", self.written)),
+            heap_key_is_old=self._heap_key_is_old(),
+            heap_rest_is_old=self._heap_rest_is_old(),
+            claim=self._claim(),
+        )
+
+    def _identity_guard(self, always: Sequence[str]) -> sql.Composable:
+        if not always:
+            return sql.SQL("")
+        pairs = zip(prefixed("new", always), prefixed("old", always), strict=True)
+        changed = sql.SQL(" or ").join(sql.SQL("{} is distinct from {}").format(new, old) for new, old in pairs)
+        message = sql.Literal(f"column {', '.join(always)} can only be updated to DEFAULT")
+        return template("identity_guard").format(changed=changed, message=message)
+
+    def _delete_function(self) -> sql.Composed:
+        return template("delete_function").format(
+            function=names.function(self.table, "delete"),
+            heap=self.heap,
+            heap_key_is_old=self._heap_key_is_old(),
+            heap_rest_is_old=self._heap_rest_is_old(),
+            claim=self._claim(),
+        )
+
+    def _claim(self) -> sql.Composed:
+        message = f"could not serialize access to {self.table.name.table} due to concurrent update"
+        return template("claim").format(
+            heap=self.heap,
+            overlay=names.overlay(self.table),
+            key=identifiers(self.table.key),
+            old_key=COMMA.join(prefixed("old", self.table.key)),
+            heap_key_is_old=self._heap_key_is_old(),
+            concurrent=sql.Literal(message),
+            table_id=sql.Literal(self.table.id),
+        )
+
+    def _heap_key_is_old(self) -> sql.Composed:
+        pairs = zip(prefixed("h", self.table.key), prefixed("old", self.table.key), strict=True)
+        return AND.join(sql.SQL("{} = {}").format(left, right) for left, right in pairs)
+
+    def _heap_rest_is_old(self) -> sql.Composable:
+        if not self.rest:
+            return sql.SQL("true")
+        left = COMMA.join(_comparable("h", column) for column in self.rest)
+        right = COMMA.join(_comparable("old", column) for column in self.rest)
+        return sql.SQL("row({}) is not distinct from row({})").format(left, right)
+
+    def _mark_function(self) -> sql.Composed:
+        table, rest = self.table, [column.name for column in self.rest]
+        return template("mark_function").format(
+            function=names.function(table, "mark"),
+            overlay=names.overlay(table),
+            lake=names.lake(table),
+            key=identifiers(table.key),
+            old_key=COMMA.join(prefixed("old", table.key)),
+            new_key=COMMA.join(prefixed("new", table.key)),
+            clear=sql.Composed([sql.SQL("{} = null, ").format(sql.Identifier(name)) for name in rest]),
+            replace=sql.Composed([sql.SQL("{0} = excluded.{0}, ").format(sql.Identifier(name)) for name in rest]),
+            tier_key=sql.Identifier(table.tier_key),
+            line=self._line(),
+            table_id=sql.Literal(table.id),
+            mark_is_new=AND.join(self._pairs("m", "new")),
+            lake_is_new=self._lake_key_equals("new"),
+            columns=identifiers(self.columns),
+            new_columns=COMMA.join(prefixed("new", self.columns)),
+            duplicate=sql.Literal(f"duplicate key value violates the primary key of {table.name.table}"),
+        )
+
+    def _pairs(self, left: str, right: str) -> list[sql.Composed]:
+        pairs = zip(prefixed(left, self.table.key), prefixed(right, self.table.key), strict=True)
+        return [sql.SQL("{} = {}").format(one, other) for one, other in pairs]
+
+    def _comments(self) -> Iterator[sql.Composed]:
+        if self.facts.comment:
+            yield template("comment").format(relation=self.relation, comment=sql.Literal(self.facts.comment))
+        for column in self.facts.columns:
+            if column.comment:
+                yield template("comment_column").format(
+                    relation=self.relation, column=sql.Identifier(column.name), comment=sql.Literal(column.comment)
+                )
+
+
+def mark_trigger(table: Table, partition: sql.Identifier) -> sql.Composed:
+    """Puts the marking trigger on one partition; harmless when it is there already.
+
+    Takes SHARE ROW EXCLUSIVE on that partition: waits for its writers, never blocks a reader.
+    """
+    return template("mark_trigger").format(partition=partition, function=names.function(table, "mark"))
+
+
+def line(table: Table) -> sql.Composed:
+    """The frost line as the view reads it: a sub-select that Postgres evaluates once a query."""
+    narrow = "::smallint" if table.tier_kind == "smallint" else "::integer" if table.tier_kind == "integer" else ""
+    return template("line").format(
+        line_column=sql.Identifier(names.LINE_COLUMNS[table.tier_kind]),
+        line_cast=sql.SQL(narrow),
+        table_id=sql.Literal(table.id),
+    )
+
+
+def lake_columns(table: Table) -> sql.Composed:
+    """Column list of the lake's tables. A domain keeps postgres_fdw from sending conditions on the column."""
+    return sql.SQL(",\n    ").join(_lake_column(column) for column in table.columns)
+
+
+def _lake_column(column: Column) -> sql.Composed:
+    parts: list[sql.Composable] = [sql.Identifier(column.name), _lake_type(column)]
+    if column.collation_name:
+        parts += [sql.SQL("collate"), trusted(column.collation_name)]
+    return sql.SQL(" ").join(parts)
+
+
+def _lake_type(column: Column) -> sql.Composable:
+    if needs_domain(column):
+        return sql.Identifier("frostline_lake", domain_name(column))
+    return trusted(column.pg_type.formatted)
+
+
+def needs_domain(column: Column) -> bool:
+    """Whether postgres_fdw would send conditions on the column's own type that the lake cannot judge."""
+    return column.pg_type.builtin and not column.carriage.pushable
+
+
+def domain_name(column: Column) -> str:
+    """The domain that stands for the column's type in the lake's tables."""
+    return f"lake {column.pg_type.formatted}"
+
+
+def from_lake(column: Column) -> sql.Composable:
+    """The column of the lake's row `c`, in the type that the heap has."""
+    value = sql.SQL(".").join((sql.SQL("c"), sql.Identifier(column.name)))
+    if not needs_domain(column):
+        return value
+    return sql.SQL("{}::{}").format(value, trusted(column.pg_type.formatted))
+
+
+def _comparable(row: str, column: Column) -> sql.Composable:
+    """Text-carried types compare by their text: some have no equality, and some call different values equal."""
+    (value,) = prefixed(row, [column.name])
+    return sql.SQL("{}::text").format(value) if column.carriage.as_text else value

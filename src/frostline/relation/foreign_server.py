@@ -1,0 +1,52 @@
+"""The foreign server through which Postgres asks the lake server, and the mapping that lets it in."""
+
+from psycopg import sql
+
+from frostline import sqlfiles
+from frostline.catalog.connect import Connection
+from frostline.errors import UsageError
+
+NAME = "frostline_lake"
+
+
+def _statement(name: str) -> sql.SQL:
+    return sql.SQL(sqlfiles.load(__package__ or "", "foreign_server")[name])
+
+
+def ensure(connection: Connection, *, host: str, port: int, user: str, password: str) -> bool:
+    """Create the foreign server and the connected role's mapping, or bring their options up to date.
+
+    Idempotent; says whether anything changed. The password is in the mapping only, where Postgres hides it.
+    """
+    with connection.transaction():
+        connection.execute(_statement("extension"))
+        wanted = {"host": host, "port": str(port)}
+        present = connection.execute(_statement("server_options").format()).fetchone()
+        if present is None:
+            connection.execute(_statement("create_server").format(host=sql.Literal(host), port=sql.Literal(str(port))))
+        elif any(present[0].get(key) != value for key, value in wanted.items()):
+            connection.execute(_statement("alter_server").format(host=sql.Literal(host), port=sql.Literal(str(port))))
+        return _ensure_mapping(connection, user, password) or present is None
+
+
+def _ensure_mapping(connection: Connection, user: str, password: str) -> bool:
+    present = connection.execute(_statement("mapping_options").format()).fetchone()
+    if present is not None and present[0] == {"user": user, "password": password}:
+        return False
+    name = "create_mapping" if present is None else "alter_mapping"
+    connection.execute(_statement(name).format(user=sql.Literal(user), password=sql.Literal(password)))
+    return True
+
+
+def require(connection: Connection) -> None:
+    """Refuse to go on when the server or the connected role's mapping is missing."""
+    if connection.execute(_statement("server_options").format()).fetchone() is None:
+        raise UsageError(
+            "Frostline's foreign server does not exist in this database",
+            hint="frostline init --dsn DSN --warehouse URI",
+        )
+    if connection.execute(_statement("mapping_options").format()).fetchone() is None:
+        raise UsageError(
+            "the connected role has no user mapping for the lake server",
+            hint="run frostline init as this role",
+        )

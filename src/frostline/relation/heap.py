@@ -1,0 +1,187 @@
+"""The heap of a managed table: its partitions, their capture, and emptying those that are archived."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import sql
+
+from frostline import sqlfiles
+from frostline.catalog import facts, tables
+from frostline.catalog.connect import Connection
+from frostline.errors import UnavailableError
+from frostline.model import grid
+from frostline.model.names import Name
+from frostline.model.partitions import Partition, bounds
+from frostline.model.tables import Table
+from frostline.model.tiers import TierKind, from_text, to_text
+from frostline.relation import names
+from frostline.relation.definition import mark_trigger
+
+LOCK_TIMEOUT_MS = 50
+"""A writer of an old partition never waits longer than this for us."""
+CAPTURE_PATIENCE_S = 60
+
+
+def _statement(name: str) -> sql.SQL:
+    return sql.SQL(sqlfiles.load(__package__ or "", "heap")[name])
+
+
+def _one(connection: Connection, statement: sql.Composed) -> str:
+    row = connection.execute(statement).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def partitions(connection: Connection, table: Table) -> list[Partition]:
+    """All partitions of the heap with their bounds on the axis."""
+    found = facts.read_partitions(connection, tables.heap_oid(connection, table.name))
+    result: list[Partition] = []
+    for one in found:
+        lower, upper = (None, None) if one.is_default else bounds(table.tier_kind, one.bound)
+        result.append(Partition(one.name, lower, upper, one.is_default, one.size_bytes, one.rows_estimate))
+    return result
+
+
+def cutoff(connection: Connection, table: Table) -> int:
+    """The tier value below which a row is older than the hot period, now."""
+    kind = table.tier_kind
+    hot = sql.Literal(table.hot_period)
+    if kind is TierKind.TIMESTAMPTZ:
+        return from_text(kind, _one(connection, _statement("cutoff_timestamptz").format(hot=hot)))
+    if kind.is_time:
+        type_name = sql.SQL("date" if kind is TierKind.DATE else "timestamp")
+        return from_text(kind, _one(connection, _statement("cutoff_time").format(hot=hot, kind=type_name)))
+    statement = _statement("cutoff_integer").format(
+        hot=hot,
+        tier_key=sql.Identifier(table.tier_key),
+        lowest=sql.Literal(kind.lowest),
+        heap=names.identifier(table.name.heap),
+    )
+    return max(int(_one(connection, statement)), kind.lowest)
+
+
+def capture(connection: Connection, table: Table, partition: Name) -> None:
+    """From now on every change in the partition marks its key. Harmless to repeat.
+
+    SHARE ROW EXCLUSIVE on that partition: waits for its writers in short tries, never blocks a reader.
+    """
+    target = names.identifier(partition)
+    captured = _statement("is_captured").format(partition=sql.Literal(str(partition)))
+    deadline = time.monotonic() + CAPTURE_PATIENCE_S
+    while not _one(connection, captured):
+        try:
+            with connection.transaction(), _brief_locks(connection):
+                connection.execute(mark_trigger(table, target))
+                connection.execute(_statement("always_mark").format(partition=target))
+        except psycopg.errors.LockNotAvailable:
+            if time.monotonic() > deadline:
+                raise UnavailableError(
+                    f"partition {partition} is being written to all the time",
+                    hint="end the transactions that hold it, then run frostline archive again",
+                ) from None
+            time.sleep(LOCK_TIMEOUT_MS / 1000)
+
+
+@contextmanager
+def _brief_locks(connection: Connection) -> Iterator[None]:
+    connection.execute(sql.SQL("set local lock_timeout = {}").format(LOCK_TIMEOUT_MS))
+    yield
+
+
+def blocks(connection: Connection, partition: Name) -> int:
+    """How many blocks the partition has, about now."""
+    return int(_one(connection, _statement("blocks").format(partition=sql.Literal(str(partition)))))
+
+
+def slices(connection: Connection, table: Table, partition: Partition) -> Iterator[tuple[int, int]]:
+    """Cut the partition's range where the lake's partitions end; only pieces that may hold rows."""
+    assert partition.upper is not None
+    if partition.lower is not None:
+        yield from grid.slices(table.lake_partition, table.tier_kind, partition.lower, partition.upper)
+        return
+    # From MINVALUE there may be any number of empty pieces, so step from one row to the next.
+    start = _lowest_value(connection, table, partition.name, table.tier_kind.lowest)
+    while start is not None:
+        piece = next(grid.slices(table.lake_partition, table.tier_kind, start, partition.upper))
+        yield piece
+        start = _lowest_value(connection, table, partition.name, piece[1])
+
+
+def _lowest_value(connection: Connection, table: Table, partition: Name, start: int) -> int | None:
+    statement = _statement("lowest_value").format(
+        tier_key=sql.Identifier(table.tier_key),
+        partition=names.identifier(partition),
+        **{"from": sql.Literal(to_text(table.tier_kind, start))},
+    )
+    text: str | None = _one(connection, statement)
+    return None if text is None else from_text(table.tier_kind, text)
+
+
+def within(table: Table, lower: int | None, upper: int | None) -> sql.Composed:
+    """The condition that a row's tier key lies in [lower, upper); None is no limit."""
+    parts: list[sql.Composable] = [sql.SQL("true")]
+    tier_key = sql.Identifier(table.tier_key)
+    if lower is not None:
+        parts.append(sql.SQL("{} >= {}").format(tier_key, sql.Literal(to_text(table.tier_kind, lower))))
+    if upper is not None:
+        parts.append(sql.SQL("{} < {}").format(tier_key, sql.Literal(to_text(table.tier_kind, upper))))
+    return sql.SQL(" and ").join(parts)
+
+
+def marks(connection: Connection, table: Table, lower: int | None, upper: int | None) -> int:
+    """How many keys of the range are in the overlay."""
+    statement = _statement("marks_in_range").format(
+        overlay=names.overlay(table), condition=within(table, lower, upper)
+    )
+    return int(_one(connection, statement))
+
+
+def count(connection: Connection, partition: Name) -> int:
+    """The exact number of rows of a partition."""
+    return int(_one(connection, sql.SQL("select count(*) from only {}").format(names.identifier(partition))))
+
+
+def exists(connection: Connection, partition: Name) -> bool:
+    """Whether the partition is still there."""
+    return bool(facts.rows(connection, "name_exists", schema=partition.schema, name=partition.table)[0][0])
+
+
+def has_rows(connection: Connection, partition: Name) -> bool:
+    """Whether there is any row in it."""
+    statement = sql.SQL("select exists (select from only {})").format(names.identifier(partition))
+    return bool(_one(connection, statement))
+
+
+def empty(connection: Connection, table: Table, partition: Name, lower: int | None, upper: int) -> bool:
+    """Truncate an archived partition unless a key of its range is in the overlay; says whether it did.
+
+    Inside the caller's transaction. ACCESS EXCLUSIVE on that partition only, tried for a moment; a writer
+    that came first has left its mark by the time the lock is ours.
+    """
+    target = names.identifier(partition)
+    with _brief_locks(connection):
+        connection.execute(sql.SQL("lock table only {} in access exclusive mode").format(target))
+    if marks(connection, table, lower, upper):
+        return False
+    connection.execute(_statement("empty").format(partition=target))
+    return True
+
+
+def drop(connection: Connection, table: Table, partition: Name) -> bool:
+    """Drop an emptied partition if nobody uses the heap just now; says whether it did. Never queues for its lock.
+
+    One that got rows since it was emptied stays: they are the heap's half of what the overlay shows.
+    """
+    heap, target = names.identifier(table.name.heap), names.identifier(partition)
+    try:
+        with connection.transaction():
+            connection.execute(sql.SQL("lock table only {} in access exclusive mode nowait").format(heap))
+            connection.execute(sql.SQL("lock table only {} in access exclusive mode nowait").format(target))
+            if has_rows(connection, partition):
+                return False
+            connection.execute(sql.SQL("drop table {}").format(target))
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.DependentObjectsStillExist):
+        return False
+    return True

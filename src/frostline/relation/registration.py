@@ -1,0 +1,192 @@
+"""Makes a table a managed one and gives it back, each in one transaction: there is no moment without the table."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import psycopg
+from psycopg import sql
+
+from frostline.catalog import facts as catalog_facts
+from frostline.catalog import seams, tables
+from frostline.catalog.connect import Connection
+from frostline.errors import UnavailableError, UsageError
+from frostline.model import registration as rules
+from frostline.model.names import Name
+from frostline.model.partitions import bounds
+from frostline.model.registration import HeapFacts
+from frostline.model.tables import Column, Table
+from frostline.model.tiers import TierKind
+from frostline.model.types import carriage
+from frostline.relation import dependents, foreign_server, names
+from frostline.relation.definition import Definition, domain_name, needs_domain, template
+
+LOCK_TIMEOUT_MS = 5_000
+"""How long registration may wait for the table's lock; everybody else queues behind it meanwhile."""
+
+
+@dataclass(frozen=True)
+class Added:
+    """What `table add` did, or with `dry_run` would do."""
+
+    table: Table
+    changed: bool
+    statements: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user asked for."""
+
+    name: Name
+    hot: str
+    grace: str = "1 day"
+    lake_partition: str | None = None
+
+
+def add(connection: Connection, wish: Wish, *, dry_run: bool = False) -> Added:
+    """Register a table. Running it again is a no-op.
+
+    ACCESS EXCLUSIVE on the table for as long as the catalog changes take, after a wait of at most 5 s.
+    """
+    existing = tables.find(connection, wish.name)
+    if existing is not None:
+        return Added(existing, changed=False, statements=())
+    _check(connection, wish)
+    try:
+        with connection.transaction(force_rollback=dry_run):
+            limit_waiting(connection)
+            connection.execute(sql.SQL("lock table {} in access exclusive mode").format(names.identifier(wish.name)))
+            return _add(connection, wish)
+    except psycopg.errors.LockNotAvailable:
+        raise UnavailableError(
+            f"{wish.name} is busy: its lock could not be had within {LOCK_TIMEOUT_MS // 1000} s",
+            hint="find who holds it: select * from pg_stat_activity where state = 'idle in transaction'",
+        ) from None
+
+
+def limit_waiting(connection: Connection) -> None:
+    """For the rest of the transaction: no lock is waited for long, and Postgres prints every name in full."""
+    connection.execute(sql.SQL("set local lock_timeout = {}").format(LOCK_TIMEOUT_MS))
+    connection.execute(sql.SQL("set local search_path = pg_catalog, pg_temp"))
+
+
+def _check(connection: Connection, wish: Wish) -> TierKind:
+    """Refuse with all reasons at once, before anything is locked."""
+    found = catalog_facts.read(connection, wish.name)
+    reasons = rules.refusals(found)
+    kind = found.tier_kind
+    if kind is not None and wish.lake_partition is not None:
+        problem = rules.check_lake_partition(wish.lake_partition, kind)
+        reasons += [problem] if problem else []
+    if reasons:
+        reason = "; ".join(one.reason for one in reasons)
+        raise UsageError(f"cannot manage {wish.name}: {reason}", hint="\n".join(one.hint for one in reasons))
+    assert kind is not None
+    tables.check_hot(connection, kind, wish.hot)
+    tables.check_interval(connection, "grace", wish.grace)
+    return kind
+
+
+def _add(connection: Connection, wish: Wish) -> Added:
+    # Read again under the lock: the table may have changed since the check.
+    kind = _check(connection, wish)
+    found = catalog_facts.read(connection, wish.name)
+    foreign_server.require(connection)
+    table = _table(found, wish, kind)
+    table = replace(table, id=tables.insert(connection, table))
+    seams.insert(connection, table)
+    before = dependents.read(connection, found.oid)
+    done: list[str] = []
+    for statement in _statements(connection, table, found, before):
+        done.append(statement.as_string(connection))
+        connection.execute(statement)
+    return Added(table, changed=True, statements=tuple(done))
+
+
+def _table(found: HeapFacts, wish: Wish, kind: TierKind) -> Table:
+    tier = found.tier_column
+    assert tier is not None
+    return Table(
+        id=0,
+        name=wish.name,
+        columns=tuple(_columns(found)),
+        key=found.primary_key,
+        tier_key=tier.name,
+        tier_kind=kind,
+        lake_partition=wish.lake_partition or rules.default_lake_partition(kind, _widths(found, kind)),
+        hot_period=wish.hot,
+        grace_period=wish.grace,
+    )
+
+
+def _columns(found: HeapFacts) -> Iterator[Column]:
+    for position, column in enumerate(found.columns, start=1):
+        yield tables.column(column, position, carriage(column.pg_type, column.collation))
+
+
+def _widths(found: HeapFacts, kind: TierKind) -> list[int]:
+    limits = [bounds(kind, partition.bound) for partition in found.partitions if not partition.is_default]
+    return [upper - lower for lower, upper in limits if lower is not None and upper is not None]
+
+
+def _statements(
+    connection: Connection, table: Table, found: HeapFacts, before: dependents.Dependents
+) -> Iterator[sql.Composed]:
+    yield from _domains(connection, table)
+    yield from Definition(table, found).statements()
+    yield from _rights(connection, table, found)
+    yield from dependents.statements(before)
+
+
+def _domains(connection: Connection, table: Table) -> Iterator[sql.Composed]:
+    wanted = {domain_name(column): column.pg_type.formatted for column in table.columns if needs_domain(column)}
+    for domain, base in sorted(wanted.items()):
+        if not catalog_facts.rows(connection, "domain_exists", domain=domain)[0][0]:
+            yield template("domain").format(domain=sql.Identifier(domain), base=names.trusted(base))
+
+
+def _rights(connection: Connection, table: Table, found: HeapFacts) -> Iterator[sql.Composed]:
+    relation, owner = names.identifier(table.name), sql.Identifier(found.owner)
+    yield template("grant_inner").format(inner=names.inner(table), owner=owner)
+    yield template("owner").format(relation=relation, owner=owner)
+    yield from grants(connection, found.oid, relation)
+    # An identity column needs no right on its sequence, but a view's default does.
+    for column in found.columns:
+        if column.identity_sequence:
+            for grantee in _inserters(connection, found.oid):
+                sequence = names.trusted(column.identity_sequence)
+                yield template("grant_sequence").format(sequence=sequence, grantee=_grantee(grantee))
+
+
+def grants(connection: Connection, oid: int, target: sql.Identifier) -> Iterator[sql.Composed]:
+    """What was granted on one relation, to be granted on another of the same columns."""
+    for grantee, privilege, grantable in catalog_facts.rows(connection, "table_grants", oid=oid):
+        if privilege in _VIEW_PRIVILEGES:
+            yield _grant(target, privilege, None, grantee, grantable=grantable)
+    for column, grantee, privilege, grantable in catalog_facts.rows(connection, "column_grants", oid=oid):
+        yield _grant(target, privilege, column, grantee, grantable=grantable)
+
+
+def _inserters(connection: Connection, oid: int) -> list[str | None]:
+    found = [(grantee, privilege) for grantee, privilege, _ in catalog_facts.rows(connection, "table_grants", oid=oid)]
+    found += [(grantee, privilege) for _, grantee, privilege, _ in catalog_facts.rows(connection, "column_grants", oid=oid)]
+    return sorted({grantee for grantee, privilege in found if privilege == "INSERT"}, key=lambda role: role or "")
+
+
+_VIEW_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE", "REFERENCES", "TRIGGER")
+
+
+def _grant(
+    relation: sql.Identifier, privilege: str, column: str | None, grantee: str | None, *, grantable: bool
+) -> sql.Composed:
+    return template("grant").format(
+        privilege=names.trusted(privilege),
+        columns=sql.SQL("") if column is None else sql.SQL(" ({})").format(sql.Identifier(column)),
+        relation=relation,
+        grantee=_grantee(grantee),
+        option=sql.SQL(" with grant option" if grantable else ""),
+    )
+
+
+def _grantee(role: str | None) -> sql.Composable:
+    return sql.SQL("public") if role is None else sql.Identifier(role)

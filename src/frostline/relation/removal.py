@@ -1,0 +1,76 @@
+"""Gives a managed table back as the plain table it was, in one transaction."""
+
+from collections.abc import Iterator
+
+import psycopg
+from psycopg import sql
+
+from frostline.catalog import facts, jobs, tables
+from frostline.catalog.connect import Connection
+from frostline.errors import UnavailableError, UsageError
+from frostline.model.names import Name
+from frostline.model.tables import Table
+from frostline.relation import dependents, heap, names
+from frostline.relation.definition import template
+from frostline.relation.registration import grants, limit_waiting
+
+
+def remove(connection: Connection, name: Name, *, keep_lake: bool = False, dry_run: bool = False) -> tuple[str, ...]:
+    """Put the heap back under its own name and forget the table; returns the statements.
+
+    Refuses while rows are only reachable through the relation, unless `keep_lake` says to leave them behind in
+    the lake. ACCESS EXCLUSIVE on the view and then on the heap, the order in which readers take them, after a
+    wait of at most 5 s for each.
+    """
+    table = tables.get(connection, name)
+    if not keep_lake:
+        _refuse_cold_rows(connection, table)
+    try:
+        with connection.transaction(force_rollback=dry_run):
+            limit_waiting(connection)
+            done = [_run(connection, statement) for statement in _statements(connection, table)]
+            tables.delete(connection, table)
+    except psycopg.errors.LockNotAvailable:
+        raise UnavailableError(f"{name} is busy", hint="end the transactions that use it, then try again") from None
+    return tuple(done)
+
+
+def _run(connection: Connection, statement: sql.Composed) -> str:
+    connection.execute(statement)
+    return statement.as_string(connection)
+
+
+def _refuse_cold_rows(connection: Connection, table: Table) -> None:
+    _, rows, _ = jobs.lake_totals(connection, table)
+    if rows:
+        raise UsageError(
+            f"{table.name} has {rows} rows in the lake, and the plain table would not show them",
+            hint=f"to leave them there: frostline table remove {table.name} --keep-lake",
+        )
+
+
+def _statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
+    (view,) = facts.rows(connection, "relation", schema=table.name.schema, table=table.name.table)
+    before = dependents.read(connection, view[0])
+    given = list(grants(connection, view[0], names.identifier(table.name)))
+    aside = f"frostline_{table.id}"
+    yield template("step_aside").format(relation=names.identifier(table.name), aside=sql.Identifier(aside))
+    yield template("rename_heap_back").format(
+        heap=names.identifier(table.name.heap), table=sql.Identifier(table.name.table)
+    )
+    yield from dependents.statements(before)
+    yield template("drop_all").format(
+        aside=sql.Identifier(table.name.schema, aside),
+        inner=names.inner(table),
+        overlay=names.overlay(table),
+        lake=names.lake(table),
+        **{verb: names.function(table, verb) for verb in ("copy", "update", "delete", "policy", "mark")},
+    )
+    yield from given
+    yield from _drop_our_default(connection, table)
+
+
+def _drop_our_default(connection: Connection, table: Table) -> Iterator[sql.Composed]:
+    ours = names.default_partition(table.name.heap)
+    if heap.exists(connection, ours) and not heap.has_rows(connection, ours):
+        yield sql.SQL("drop table {}").format(names.identifier(ours))

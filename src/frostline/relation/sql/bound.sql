@@ -1,0 +1,13 @@
+-- name: clock
+select clock_timestamp()
+
+-- name: old_plans
+-- Sessions that hold the lake table and are still in a statement that began before the bound was raised. One whose
+-- activity is hidden from this role counts as such until its transaction ends.
+select distinct l.pid
+  from pg_locks l
+  left join pg_stat_activity a on a.pid = l.pid
+ where l.locktype = 'relation' and l.relation = %(lake)s and l.pid <> pg_backend_pid()
+   and l.database = (select oid from pg_database where datname = current_database())
+   and not coalesce(a.state in ('idle', 'idle in transaction', 'idle in transaction (aborted)')
+                    or a.query_start > %(attached_at)s, false)

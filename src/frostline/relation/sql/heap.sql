@@ -1,0 +1,27 @@
+-- name: cutoff_time
+select ((now() at time zone 'UTC') - {hot}::interval)::{kind}::text
+
+-- name: cutoff_timestamptz
+select (now() - {hot}::interval)::text
+
+-- name: cutoff_integer
+select coalesce(max({tier_key})::numeric - {hot}::numeric, {lowest})::text from {heap}
+
+-- name: is_captured
+select exists (select from pg_trigger where tgrelid = {partition}::regclass and tgname = 'frostline_mark' and tgenabled = 'A')
+
+-- name: always_mark
+-- Also for rows that a replication worker writes.
+alter table {partition} enable always trigger frostline_mark
+
+-- name: blocks
+select pg_relation_size({partition}::regclass) / current_setting('block_size')::int
+
+-- name: lowest_value
+select min({tier_key})::text from only {partition} where {tier_key} >= {from}
+
+-- name: marks_in_range
+select count(*) from {overlay} where {condition}
+
+-- name: empty
+truncate table only {partition}

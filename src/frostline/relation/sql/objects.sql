@@ -1,0 +1,231 @@
+-- The objects of one managed table. Filled by `relation.definition` through psycopg.sql; golden files hold the result.
+
+-- name: rename_heap
+alter table {relation} rename to {heap_table};
+
+-- name: default_partition
+create table {default_partition} partition of {heap} default;
+
+-- name: overlay
+create table {overlay} (
+    {columns},
+    frostline_live boolean not null,
+    frostline_version bigint not null default nextval('frostline.overlay_version'),
+    primary key ({key})
+);
+create index on {overlay} ({tier_key}) where frostline_live;
+
+-- name: lake
+create table {lake} (
+    frostline_snapshot bigint,
+    {columns}
+) partition by range ({tier_key});
+
+-- name: inner_view
+create view {inner} as
+select {heap_columns}, 'heap'::text as frostline_tier, null::bigint as frostline_snapshot
+  from {heap} as h
+ where h.{tier_key} >= {line}
+union all
+select {lake_columns}, 'lake'::text, c.frostline_snapshot
+  from {lake} as c
+ where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = {table_id})
+   and c.{tier_key} < {line}
+   and not exists (select from {overlay} as m where {lake_key_is_marked})
+union all
+select {overlay_columns}, 'heap'::text, null::bigint
+  from {overlay} as o
+ where o.frostline_live and o.{tier_key} < {line};
+
+-- name: line
+(select s.{line_column}{line_cast} from frostline.seam as s where s.table_id = {table_id})
+
+-- name: outer_view
+create view {relation}{options} as select {columns} from {inner} as {alias}{condition};
+
+-- name: visible
+ where not pg_catalog.row_security_active({heap_name}::regclass) or ({policy})
+
+-- name: view_default
+alter view {relation} alter column {column} set default {default};
+
+-- name: insert_rule
+create rule frostline_insert as on insert to {relation} do instead
+    insert into {heap} ({written}){overriding} values ({new_written}) returning {returned};
+
+-- name: insert_rule_checked
+create rule frostline_insert as on insert to {relation} do instead
+    insert into {heap} ({written}){overriding}
+    select {written} from (select {new_as_columns}) as {alias}
+     where frostline.require(not pg_catalog.row_security_active({heap_name}::regclass) or ({policy}), {relation_name})
+    returning {returned};
+
+-- name: copy_function
+create function {function}() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+begin
+    insert into {heap} ({written}){overriding} values ({new_written});
+    return new;
+end
+$body$;
+
+-- name: copy_trigger
+create trigger frostline_copy instead of insert on {relation} for each row execute function {function}();
+
+-- name: update_function
+create function {function}() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+begin
+    {refuse_identity_change}
+    update {heap} as h set {assignments}
+     where {heap_key_is_old} and {heap_rest_is_old}
+     returning {heap_columns} into {new_columns};
+    if found then
+        return new;
+    end if;
+    {claim}
+    insert into {heap} as h ({written}){overriding} values ({new_written})
+     returning {heap_columns} into {new_columns};
+    return new;
+end
+$body$;
+
+-- name: delete_function
+create function {function}() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+begin
+    delete from {heap} as h where {heap_key_is_old} and {heap_rest_is_old};
+    if found then
+        return old;
+    end if;
+    {claim}
+    return old;
+end
+$body$;
+
+-- name: claim
+-- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
+    if old.frostline_tier = 'heap' or exists (select from {heap} as h where {heap_key_is_old}) then
+        raise serialization_failure using message = {concurrent};
+    end if;
+    insert into {overlay} ({key}, frostline_live) values ({old_key}, false) on conflict do nothing;
+    if not found then
+        raise serialization_failure using message = {concurrent};
+    end if;
+    if (select s.snapshot_id from frostline.seam as s where s.table_id = {table_id})
+       is distinct from old.frostline_snapshot then
+        raise serialization_failure using message = {concurrent};
+    end if;
+
+-- name: identity_guard
+if {changed} then
+        raise generated_always using message = {message};
+    end if;
+
+-- name: policy_function
+create function {function}() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $body$
+declare
+    allowed boolean;
+begin
+    if not row_security_active({heap_name}::regclass) then
+        return case when tg_op = 'DELETE' then old else new end;
+    end if;
+    if tg_op = 'DELETE' then
+        select {delete_using} into allowed from (select {old_as_columns}) as {alias};
+        return case when allowed then old end;
+    end if;
+    select {update_using} into allowed from (select {old_as_columns}) as {alias};
+    if allowed is not true then
+        return null;
+    end if;
+    select {update_check} into allowed from (select {new_as_columns}) as {alias};
+    perform frostline.require(allowed, {relation_name});
+    return new;
+end
+$body$;
+
+-- name: policy_trigger
+create trigger frostline_a_policy instead of update or delete on {inner} for each row execute function {function}();
+
+-- name: update_trigger
+create trigger frostline_update instead of update on {inner} for each row execute function {function}();
+
+-- name: delete_trigger
+create trigger frostline_delete instead of delete on {inner} for each row execute function {function}();
+
+-- name: mark_function
+create function {function}() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+begin
+    if tg_op = 'DELETE' or (tg_op = 'UPDATE' and row({old_key}) is distinct from row({new_key})) then
+        insert into {overlay} ({key}, frostline_live) values ({old_key}, false)
+        on conflict ({key}) do update set {clear}
+            frostline_live = false, frostline_version = nextval('frostline.overlay_version');
+    end if;
+    if tg_op = 'DELETE' then
+        return null;
+    end if;
+    if tg_op = 'INSERT' and new.{tier_key} < {line}
+       and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off'
+       and not exists (select from {overlay} as m where {mark_is_new})
+       and exists (select from {lake} as c
+                    where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = {table_id})
+                      and {lake_is_new}) then
+        raise unique_violation using message = {duplicate}, detail = 'The key exists in the lake.';
+    end if;
+    insert into {overlay} ({columns}, frostline_live) values ({new_columns}, true)
+    on conflict ({key}) do update set {replace}
+        frostline_live = true, frostline_version = nextval('frostline.overlay_version');
+    return null;
+end
+$body$;
+
+-- name: mark_trigger
+create or replace trigger frostline_mark after insert or update or delete on {partition}
+    for each row execute function {function}();
+
+-- name: owner
+alter view {relation} owner to {owner};
+
+-- name: grant_inner
+grant select, insert, update, delete on {inner} to {owner};
+
+-- name: grant
+grant {privilege}{columns} on {relation} to {grantee}{option};
+
+-- name: grant_sequence
+grant usage on sequence {sequence} to {grantee};
+
+-- name: comment
+comment on view {relation} is {comment};
+
+-- name: comment_column
+comment on column {relation}.{column} is {comment};
+
+-- name: domain
+create domain frostline_lake.{domain} as {base};
+
+-- name: foreign_table
+create foreign table {foreign_table} (frostline_snapshot bigint, {columns})
+    server frostline_lake options (schema_name {schema_name}, table_name {table_name});
+
+-- name: attach
+alter table {lake} attach partition {foreign_table} for values from ({lower}) to ({upper});
+
+-- name: replace_view
+create or replace view {view}{options} as {definition}
+
+-- name: step_aside
+alter view {relation} rename to {aside};
+
+-- name: rename_heap_back
+alter table {heap} rename to {table};
+
+-- name: drop_all
+drop view {aside};
+drop view {inner};
+drop function if exists {copy}(), {update}(), {delete}(), {policy}();
+drop function {mark}() cascade;
+drop table {overlay};
+drop table {lake};

@@ -1,0 +1,1 @@
+"""The lake server: speaks the Postgres wire protocol and answers with DuckDB over Iceberg."""

@@ -1,0 +1,115 @@
+"""Small fixed answers: SHOW, `select version()`, and what ANALYZE asks about a foreign table before it samples."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from frostline.model.names import BadName, Name, RemoteName
+from frostline.server.lake_tables import LakeTables
+from frostline.server.portals import Portal
+from frostline.server.protocol.backend import ResultColumn
+from frostline.server.translate.output import TYPE_OIDS
+from frostline.server.translate.pruning import within
+from frostline.server.translate.scope import UnknownName
+from frostline.server.translate.statements import NotServed
+
+SERVER_VERSION = "15.0"
+"""The oldest Postgres whose clients are served: clients adapt to what the server can do."""
+
+SETTINGS = {
+    "server_version": SERVER_VERSION,
+    "server_encoding": "UTF8",
+    "client_encoding": "UTF8",
+    "application_name": "",
+    "datestyle": "ISO, MDY",
+    "timezone": "UTC",
+    "integer_datetimes": "on",
+    "intervalstyle": "postgres",
+    "standard_conforming_strings": "on",
+    "is_superuser": "off",
+    "in_hot_standby": "off",
+    "default_transaction_read_only": "on",
+    "transaction_read_only": "on",
+    "transaction_isolation": "repeatable read",
+    "search_path": "pg_catalog",
+    "extra_float_digits": "3",
+    "bytea_output": "hex",
+}
+_PAGE_BYTES = 8192
+_REGCLASS = r"'((?:[^']|'')+)'::pg_catalog\.regclass"
+_SIZE = re.compile(rf"SELECT pg_catalog\.pg_relation_size\({_REGCLASS}\) / \d+", re.IGNORECASE)
+_TUPLES = re.compile(
+    rf"SELECT reltuples(, relkind)? FROM pg_catalog\.pg_class WHERE oid = {_REGCLASS}", re.IGNORECASE
+)
+_CONSTANTS = {
+    "version()": ("version", f"PostgreSQL {SERVER_VERSION} (Frostline lake server)"),
+    "pg_catalog.version()": ("version", f"PostgreSQL {SERVER_VERSION} (Frostline lake server)"),
+    "1": ("?column?", "1"),
+}
+
+
+class _Fixed:
+    """A result that is there already."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        yield self._batch
+
+    def interrupt(self) -> None:
+        """Nothing runs."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def row(names: Sequence[str], values: Sequence[str], types: Sequence[str]) -> Portal:
+    """A result of one row."""
+    batch = pa.record_batch([pa.array([value], pa.string()) for value in values], names=list(names))
+    columns = [ResultColumn(name, TYPE_OIDS[kind]) for name, kind in zip(names, types, strict=True)]
+    return Portal(columns, lambda: _Fixed(batch))
+
+
+def show(name: str) -> Portal:
+    """SHOW name."""
+    if name not in SETTINGS:
+        raise NotServed(f"unrecognized setting {name!r}")
+    return row([name], [SETTINGS[name]], ["text"])
+
+
+def fixed(sql: str, tables: LakeTables) -> Portal | None:
+    """The answer to one of the few queries that are no query on a lake table; None for any other."""
+    text = " ".join(sql.strip().rstrip(";").split())
+    constant = _CONSTANTS.get(text[7:].lower()) if text[:7].lower() == "select " else None
+    if constant is not None:
+        return row([constant[0]], [constant[1]], ["text" if constant[0] == "version" else "int4"])
+    size, tuples = _SIZE.fullmatch(text), _TUPLES.fullmatch(text)
+    if size is not None:
+        return row(["?column?"], [str(_totals(size[1], tables)[1] // _PAGE_BYTES + 1)], ["int8"])
+    if tuples is not None:
+        return _tuples(tuples[2], tables, with_kind=bool(tuples[1]))
+    return None
+
+
+def _tuples(regclass: str, tables: LakeTables, *, with_kind: bool) -> Portal:
+    rows = str(float(_totals(regclass, tables)[0]))
+    if with_kind:
+        return row(["reltuples", "relkind"], [rows, "r"], ["float4", "text"])
+    return row(["reltuples"], [rows], ["float4"])
+
+
+def _totals(regclass: str, tables: LakeTables) -> tuple[int, int]:
+    """Rows and bytes of the files that the foreign table reads now."""
+    try:
+        remote = RemoteName.parse(Name.parse(regclass.replace("''", "'")).table)
+    except BadName:
+        raise UnknownName(f"not a lake table: {regclass!r}") from None
+    table = tables.resolve(remote.table_id)
+    snapshot = tables.current_snapshot(remote.table_id)
+    if snapshot is None:
+        return 0, 0
+    low = table.tier_kind.lowest if remote.lower is None else remote.lower
+    files = within(tables.files(table.id, snapshot), (low, remote.upper - 1))
+    return sum(file.rows for file in files), sum(file.size_bytes for file in files)

@@ -1,0 +1,122 @@
+"""DuckDB: one instance for the process, one connection for every open result."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from frostline.errors import FrostlineError
+
+BATCH_ROWS = 10_240
+"""Rows that one session holds at a time: enough to be fast, few enough to have many sessions."""
+
+_PATH = re.compile(r"[\"']?((?:/|[a-z0-9]+://)[^\"'\n]+?\.parquet)")
+
+
+class UnreadableFile(FrostlineError):
+    """A data file is missing, damaged, or its store does not answer."""
+
+    sqlstate = "58030"
+
+
+class Cancelled(FrostlineError):
+    """The client asked to stop."""
+
+    sqlstate = "57014"
+
+
+class EngineFailure(FrostlineError):
+    """DuckDB could not answer; not the client's fault."""
+
+    sqlstate = "XX000"
+
+
+class OutOfMemory(FrostlineError):
+    """The query needs more than the server may use."""
+
+    sqlstate = "53200"
+
+
+class Rows:
+    """A result that is produced while it is read. Not for several threads, except `interrupt`."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, sql: str, batch_rows: int) -> None:
+        self._connection = connection
+        with _translated_errors():
+            self._reader: pa.RecordBatchReader = connection.execute(sql).to_arrow_reader(batch_rows)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while True:
+            with _translated_errors():
+                try:
+                    batch = self._reader.read_next_batch()
+                except StopIteration:
+                    return
+            yield batch
+
+    def interrupt(self) -> None:
+        """Make the running read fail; may be called from another thread."""
+        self._connection.interrupt()
+
+    def close(self) -> None:
+        """Stop producing and give the memory back."""
+        self._connection.interrupt()
+        self._connection.close()
+
+
+class Engine:
+    """The DuckDB instance, closed to everything but reading Parquet files by queries that we wrote."""
+
+    def __init__(self, *, memory_limit: str, threads: int, temp_directory: Path, warehouse: str | None = None) -> None:
+        self._root = duckdb.connect(
+            config={
+                "memory_limit": memory_limit,
+                "threads": str(threads),
+                "temp_directory": str(temp_directory),
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "allow_community_extensions": "false",
+                "preserve_insertion_order": "false",
+            }
+        )
+        self._root.execute("set timezone = 'UTC'")
+        self._root.execute("set parquet_metadata_cache = true")
+        if warehouse is not None:
+            self._root.execute("set allowed_directories = $1", [[warehouse, str(temp_directory)]])
+            self._root.execute("set enable_external_access = false")
+        self._root.execute("set lock_configuration = true")
+
+    def run(self, sql: str, batch_rows: int = BATCH_ROWS) -> Rows:
+        """Start a query; its rows come as it is read."""
+        return Rows(self._root.cursor(), sql, batch_rows)
+
+    def close(self) -> None:
+        """Give everything back. Open results end with an error."""
+        self._root.close()
+
+
+class _translated_errors:  # noqa: N801
+    """Turns DuckDB's errors into ours, so that a client learns what to do."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (duckdb.Error, pa.ArrowException, OSError)):
+            raise explained(error) from error
+
+
+def explained(error: BaseException) -> FrostlineError:
+    """What went wrong in DuckDB, in our words. Never repeats DuckDB's text where it could hold a row's value."""
+    text = str(error)
+    if isinstance(error, duckdb.InterruptException) or "INTERRUPT" in text.upper():
+        return Cancelled("the query was cancelled")
+    if isinstance(error, duckdb.OutOfMemoryException) or "Out of Memory" in text:
+        return OutOfMemory("the query needs more memory than the lake server may use", hint="raise its memory limit")
+    path = _PATH.search(text)
+    if path is not None or isinstance(error, (duckdb.IOException, OSError)):
+        name = path[1] if path else "a data file"
+        return UnreadableFile(f"cannot read {name}", hint="frostline verify checks every file of a table")
+    return EngineFailure(f"the lake server could not answer: {type(error).__name__}")

@@ -1,0 +1,194 @@
+"""Queries that DuckDB might answer differently: the candidate rows go to Postgres, and Postgres answers.
+
+Every lake table of the query becomes a temporary table with the same column types and collations, filled with
+COPY from DuckDB. The query then runs there unchanged but for the names of the tables. It runs read-only, with
+no function that could see or change anything but its arguments, in a transaction that is rolled back.
+"""
+
+import logging
+from collections.abc import Iterator
+
+import psycopg
+import pyarrow as pa
+from pglast import parser
+from psycopg import sql
+
+from frostline.errors import FrostlineError, UnavailableError
+from frostline.server.engine import Engine
+from frostline.server.lake_tables import LakeTables
+from frostline.server.protocol.backend import ResultColumn
+from frostline.server.protocol.rows import content
+from frostline.server.reading import copy_lines
+from frostline.server.translate.plan import PostgresPlan, Scan
+from frostline.server.translate.scope import SNAPSHOT_COLUMN
+from frostline.server.translate.statements import NotServed
+
+_log = logging.getLogger(__name__)
+
+_CURSOR = sql.Identifier("frostline_answer")
+_FETCH_ROWS = 2_000
+_CONNECT_TIMEOUT_S = 5
+_SETTINGS = (
+    "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=3 "
+    "-c bytea_output=hex -c search_path=pg_catalog -c client_min_messages=error"
+)
+_VOLATILE = """
+select f.name from unnest($1::text[]) as f(name)
+ where not exists (select from pg_catalog.pg_proc p where p.proname = f.name
+                      and p.pronamespace = 'pg_catalog'::regnamespace and p.provolatile = 'i')
+    or exists (select from pg_catalog.pg_proc p where p.proname = f.name
+                  and p.pronamespace = 'pg_catalog'::regnamespace and p.provolatile = 'v')
+"""
+"""Which of these names are not those of immutable functions (some have a stable variant for time zones)."""
+
+
+class PostgresRefused(FrostlineError):
+    """Postgres raised an error for the query itself; its own SQLSTATE is passed on."""
+
+    def __init__(self, error: psycopg.Error) -> None:
+        super().__init__(error.diag.message_primary or "Postgres could not answer", hint=error.diag.message_hint)
+        self.sqlstate = error.sqlstate or "XX000"  # pyright: ignore[reportAttributeAccessIssue]
+
+
+class PostgresAnswer:
+    """The result of a query that Postgres finishes. Connected from creation to `close`."""
+
+    def __init__(self, plan: PostgresPlan, engine: Engine, tables: LakeTables, dsn: str | None) -> None:
+        self._connection = _connect(dsn)
+        self._engine, self._tables = engine, tables
+        try:
+            with _explained():
+                self.columns = self._open(plan)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, plan: PostgresPlan) -> tuple[ResultColumn, ...]:
+        cursor = psycopg.RawCursor(self._connection)
+        self._refuse_volatile(cursor, plan)
+        for position, scan in enumerate(plan.scans):
+            self._load(cursor, _temporary(position), scan)
+        cursor.execute("set transaction read only")
+        query = sql.SQL("declare {} no scroll cursor for ").format(_CURSOR).as_string(self._connection)
+        cursor.execute((query + with_temporary_tables(plan)).encode(), plan.params)
+        self._cursor = cursor
+        self._first = self._fetch(0)
+        return self._described()
+
+    def _refuse_volatile(self, cursor: psycopg.RawCursor, plan: PostgresPlan) -> None:
+        found = cursor.execute(_VOLATILE, [sorted(plan.functions)]).fetchall()
+        if found:
+            raise NotServed(f"function {found[0][0]} is not served by the lake server", hint="run it in Postgres")
+
+    def _load(self, cursor: psycopg.RawCursor, name: sql.Identifier, scan: Scan) -> None:
+        cursor.execute(_create(name, scan))
+        rows = self._engine.run(copy_lines(scan, self._tables))
+        try:
+            with cursor.copy(sql.SQL("copy {} from stdin").format(name)) as copy:
+                for batch in rows:
+                    copy.write(_content(batch))
+        finally:
+            rows.close()
+
+    def _fetch(self, rows: int) -> pa.RecordBatch:
+        statement = sql.SQL("fetch {} from {}").format(sql.Literal(rows), _CURSOR)
+        self._cursor.execute(statement)
+        return _batch(self._cursor)
+
+    def _described(self) -> tuple[ResultColumn, ...]:
+        description = self._cursor.description or ()
+        return tuple(ResultColumn(column.name, column.type_code) for column in description)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while True:
+            with _explained():
+                batch = self._fetch(_FETCH_ROWS)
+            if batch.num_rows == 0:
+                return
+            yield batch
+
+    def interrupt(self) -> None:
+        """Make the running read fail; may be called from another thread."""
+        self._connection.cancel_safe(timeout=2)
+
+    def close(self) -> None:
+        """Roll back, which takes the temporary tables away."""
+        self._connection.close()
+
+
+def _connect(dsn: str | None) -> psycopg.Connection:
+    if dsn is None:
+        raise NotServed("this query needs Postgres, and the lake server has no connection to it")
+    try:
+        return psycopg.connect(
+            dsn, connect_timeout=_CONNECT_TIMEOUT_S, options=_SETTINGS, application_name="frostline lake server"
+        )
+    except psycopg.OperationalError as error:
+        raise UnavailableError("the lake server cannot reach Postgres", hint="frostline status") from error
+
+
+class _explained:  # noqa: N801
+    """Turns errors of Postgres into ours."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, psycopg.Error):
+            raise PostgresRefused(error) from error
+
+
+def _temporary(position: int) -> sql.Identifier:
+    return sql.Identifier("pg_temp", f"frostline_{position}")
+
+
+def _create(name: sql.Identifier, scan: Scan) -> sql.Composed:
+    columns = [_column(column.name, column.pg_type.formatted, column.collation_name) for column in scan.columns]
+    columns.append(_column(SNAPSHOT_COLUMN, "bigint", None))
+    return sql.SQL("create temporary table {} ({}) on commit drop").format(name, sql.SQL(", ").join(columns))
+
+
+def _column(name: str, formatted: str, collation: str | None) -> sql.Composed:
+    # Type and collation come quoted from the catalog (format_type, regcollation), never from a client.
+    return sql.SQL("{} {}{}").format(
+        sql.Identifier(name), _trusted(formatted), _trusted(f" collate {collation}" if collation else "")
+    )
+
+
+def _trusted(text: str) -> sql.SQL:
+    return sql.SQL(text)  # pyright: ignore[reportArgumentType]
+
+
+def with_temporary_tables(plan: PostgresPlan) -> str:
+    """The query with the names of its lake tables replaced, every other character kept."""
+    text, tokens = plan.sql, parser.scan(plan.sql)
+    for position, scan in sorted(enumerate(plan.scans), key=lambda item: -item[1].source.location):
+        first = next(index for index, token in enumerate(tokens) if token.start == scan.source.location)
+        end = tokens[first + 2].end + 1
+        name = f"pg_temp.frostline_{position}"
+        if not _has_alias(text, end):
+            name += f' as "{scan.source.alias.replace(chr(34), chr(34) * 2)}"'
+        text = text[: scan.source.location] + name + text[end:]
+    return text
+
+
+def _has_alias(text: str, end: int) -> bool:
+    following = parser.scan(text[end:])[:1]
+    return bool(following) and following[0].name in ("IDENT", "AS")
+
+
+def _content(batch: pa.RecordBatch) -> memoryview | bytes:
+    return memoryview(content(batch.column(0)))
+
+
+def _batch(cursor: psycopg.RawCursor) -> pa.RecordBatch:
+    """The rows of the last FETCH, as text, untouched by psycopg's adaptation."""
+    result = cursor.pgresult
+    assert result is not None
+    values = [
+        pa.array([result.get_value(row, column) for row in range(result.ntuples)], pa.binary())
+        for column in range(result.nfields)
+    ]
+    if not values:
+        return pa.record_batch([pa.nulls(result.ntuples, pa.binary())], names=["c0"])
+    return pa.record_batch(values, names=[f"c{position}" for position in range(len(values))])

@@ -1,0 +1,282 @@
+"""The sockets of the lake server, and nothing else: one thread a session, so that a slow client waits alone."""
+
+import logging
+import secrets
+import socket
+import ssl
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from frostline.errors import FrostlineError
+from frostline.server.answers import SETTINGS
+from frostline.server.authentication import MECHANISM, Credentials
+from frostline.server.engine import Engine
+from frostline.server.lake_tables import LakeTables
+from frostline.server.protocol import backend
+from frostline.server.protocol.frontend import (
+    CancelRequest,
+    GssRequest,
+    Later,
+    Message,
+    MessageReader,
+    Password,
+    ProtocolError,
+    SslRequest,
+    Startup,
+    Terminate,
+)
+from frostline.server.queries import Backend
+from frostline.server.session import Session
+
+_log = logging.getLogger(__name__)
+
+_RECEIVE_BYTES = 65_536
+_REPORTED = (
+    "server_version",
+    "server_encoding",
+    "client_encoding",
+    "application_name",
+    "is_superuser",
+    "DateStyle",
+    "IntervalStyle",
+    "TimeZone",
+    "integer_datetimes",
+    "standard_conforming_strings",
+)
+
+
+class _HungUp(Exception):
+    """The client is gone."""
+
+
+class LakeServer:
+    """Listens, and gives every client a thread. Loopback unless another host is given."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        tables: LakeTables,
+        user: str,
+        password: str,
+        postgres_dsn: str | None,
+        *,
+        memory_limit: str = "1GB",
+        threads: int = 2,
+        warehouse: str | None = None,
+        max_sessions: int = 200,
+        startup_timeout_s: float = 10.0,
+        send_timeout_s: float = 3600.0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="frostline-lake-")
+        self._engine = Engine(
+            memory_limit=memory_limit, threads=threads, temp_directory=Path(self._temporary.name), warehouse=warehouse
+        )
+        self.backend = Backend(tables, self._engine, postgres_dsn)
+        self.credentials = Credentials(user, password)
+        self.startup_timeout_s, self.send_timeout_s, self.tls = startup_timeout_s, send_timeout_s, tls
+        self._address, self._max_sessions = (host, port), max_sessions
+        self._connections: dict[int, "_Connection"] = {}
+        self._lock = threading.Lock()
+        self._listener: socket.socket | None = None
+        self._stopped = threading.Event()
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on; the real one when 0 was asked for."""
+        assert self._listener is not None, "not started"
+        return int(self._listener.getsockname()[1])
+
+    def start(self) -> None:
+        """Begin to listen, in a thread of its own. Clients can connect when this returns."""
+        self._listener = socket.create_server(self._address, backlog=100, reuse_port=False)
+        threading.Thread(target=self._accept, name="frostline-lake-accept", daemon=True).start()
+        _log.info("lake server listening host=%s port=%d", self._address[0], self.port)
+
+    def serve_forever(self) -> None:
+        """Wait until `stop` is called."""
+        self._stopped.wait()
+
+    def stop(self) -> None:
+        """Hang up on everybody and give everything back."""
+        self._stopped.set()
+        if self._listener is not None:
+            _shut(self._listener)
+        with self._lock:
+            connections = list(self._connections.values())
+        for connection in connections:
+            connection.hang_up()
+        for connection in connections:
+            connection.thread.join(timeout=5)
+        self._engine.close()
+        self._temporary.cleanup()
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        while not self._stopped.is_set():
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                if self._stopped.wait(0.05):
+                    return
+                continue
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            self._admit(client)
+
+    def _admit(self, client: socket.socket) -> None:
+        with self._lock:
+            full = len(self._connections) >= self._max_sessions
+            process_id = next(number for number in _random_numbers() if number not in self._connections)
+            connection = _Connection(self, client, process_id, full=full)
+            self._connections[process_id] = connection
+        connection.thread.start()
+
+    def forget(self, process_id: int) -> None:
+        """A connection has ended."""
+        with self._lock:
+            self._connections.pop(process_id, None)
+
+    def cancel(self, request: CancelRequest) -> None:
+        """Stop what the session with that key is doing."""
+        with self._lock:
+            connection = self._connections.get(request.process_id)
+        if connection is not None and connection.secret == request.secret:
+            connection.session.cancel()
+
+
+def _random_numbers() -> Iterator[int]:
+    while True:
+        yield secrets.randbelow(2**31 - 1) + 1
+
+
+def _shut(sock: socket.socket) -> None:
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+    finally:
+        sock.close()
+
+
+class _Connection:
+    """One client, in one thread."""
+
+    def __init__(self, server: LakeServer, client: socket.socket, process_id: int, *, full: bool) -> None:
+        self._server, self._client, self._full = server, client, full
+        self._reader = MessageReader()
+        self.process_id, self.secret = process_id, secrets.randbelow(2**31 - 1)
+        self.session = Session(server.backend)
+        self.thread = threading.Thread(target=self._run, name=f"frostline-lake-{process_id}", daemon=True)
+
+    def hang_up(self) -> None:
+        """End the session from outside."""
+        self.session.cancel()
+        _shut(self._client)
+
+    def _run(self) -> None:
+        try:
+            self._client.settimeout(self._server.startup_timeout_s)
+            if self._login():
+                self._client.settimeout(self._server.send_timeout_s)
+                self._converse()
+        except (_HungUp, OSError):
+            _log.debug("client hung up session=%d", self.process_id)
+        except (ProtocolError, FrostlineError) as error:
+            self._last_words(error.sqlstate, str(error))
+        except Exception:
+            _log.exception("session failed session=%d", self.process_id)
+            self._last_words("XX000", "the lake server failed; its log says why")
+        finally:
+            self.session.close()
+            _shut(self._client)
+            self._server.forget(self.process_id)
+
+    def _last_words(self, sqlstate: str, message: str) -> None:
+        _log.warning("session ended session=%d sqlstate=%s error=%r", self.process_id, sqlstate, message)
+        try:
+            self._client.settimeout(1)
+            self._client.sendall(backend.error(sqlstate, message, fatal=True))
+        except OSError:
+            pass
+
+    def _receive(self) -> Message:
+        while (message := self._reader.next()) is None:
+            data = self._client.recv(_RECEIVE_BYTES)
+            if not data:
+                raise _HungUp
+            self._reader.feed(data)
+        return message
+
+    def _login(self) -> bool:
+        """Startup and authentication. False when the connection was for something else."""
+        message = self._receive()
+        while isinstance(message, (SslRequest, GssRequest)):
+            self._encrypt(wanted=isinstance(message, SslRequest))
+            message = self._receive()
+        if isinstance(message, CancelRequest):
+            self._server.cancel(message)
+            return False
+        assert isinstance(message, Startup)
+        if self._full:
+            self._last_words("53300", "sorry, too many clients already")
+            return False
+        self._authenticate(message)
+        self._welcome()
+        return True
+
+    def _encrypt(self, *, wanted: bool) -> None:
+        if not wanted or self._server.tls is None or isinstance(self._client, ssl.SSLSocket):
+            self._client.sendall(backend.REFUSE_ENCRYPTION)
+            return
+        if self._reader.pending_bytes:
+            raise ProtocolError("unencrypted data after the request for encryption")
+        self._client.sendall(backend.ACCEPT_ENCRYPTION)
+        self._client = self._server.tls.wrap_socket(self._client, server_side=True)
+
+    def _authenticate(self, startup: Startup) -> None:
+        unknown = [name for name in startup.parameters if name.startswith("_pq_.")]
+        if startup.minor_version > 0 or unknown:
+            self._client.sendall(backend.negotiate_protocol(unknown))
+        exchange = self._server.credentials.exchange(startup.parameters.get("user", ""))
+        self._client.sendall(backend.sasl([MECHANISM]))
+        self._client.sendall(exchange.first(self._password()))
+        self._client.sendall(exchange.last(self._password()))
+
+    def _password(self) -> bytes:
+        message = self._receive()
+        if not isinstance(message, Password):
+            raise ProtocolError("expected a password message")
+        return message.body
+
+    def _welcome(self) -> None:
+        self._reader.trust()
+        status = b"".join(backend.parameter_status(name, SETTINGS[name.lower()]) for name in _REPORTED)
+        key = backend.backend_key(self.process_id, self.secret)
+        self._client.sendall(backend.AUTHENTICATED + status + key + backend.ready("I"))
+
+    def _converse(self) -> None:
+        while not isinstance(message := self._receive_later(), Terminate):
+            small: list[bytes] = []
+            for chunk in self.session.receive(message):
+                self._collect(small, chunk)
+            self._flush(small)
+
+    def _receive_later(self) -> Later:
+        message = self._receive()
+        assert not isinstance(message, (SslRequest, GssRequest, CancelRequest, Startup))
+        return message
+
+    def _collect(self, small: list[bytes], chunk: bytes | memoryview) -> None:
+        """Small answers go out together: a client that waits for all of them gets one packet."""
+        small.append(bytes(chunk))
+        if sum(map(len, small)) >= _RECEIVE_BYTES:
+            self._flush(small)
+
+    def _flush(self, small: list[bytes]) -> None:
+        if small:
+            self._client.sendall(b"".join(small))
+            small.clear()

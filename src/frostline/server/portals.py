@@ -1,0 +1,83 @@
+"""An open result, whoever computes it: a stream of text batches that can be read in pieces and started again."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from frostline.server.protocol.backend import ResultColumn
+
+
+class Batches(Protocol):
+    """What a portal reads from."""
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
+
+    def interrupt(self) -> None:
+        """Make the running read fail; may be called from another thread."""
+        ...
+
+    def close(self) -> None:
+        """Stop, and give everything back."""
+        ...
+
+
+class Portal:
+    """A cursor: reads forward, and from the start again after `rewind`. Nothing runs before the first read."""
+
+    def __init__(
+        self, columns: Sequence[ResultColumn], start: Callable[[], Batches], opened: Batches | None = None
+    ) -> None:
+        """`opened` is a result that had to be opened to learn its columns: the first read takes it."""
+        self.columns = tuple(columns)
+        self._opened = opened
+        self._start = start
+        self._batches: Batches | None = None
+        self._iterator: Iterator[pa.RecordBatch] | None = None
+        self._rest: pa.RecordBatch | None = None
+        self._position = 0
+
+    def read(self, rows: int | None) -> Iterator[pa.RecordBatch]:
+        """At most so many rows (None: all that are left), in one or more batches."""
+        wanted = rows
+        while wanted is None or wanted > 0:
+            batch = self._next()
+            if batch is None:
+                return
+            piece = batch if wanted is None else batch.slice(0, wanted)
+            self._rest = batch.slice(piece.num_rows) if piece.num_rows < batch.num_rows else None
+            self._position += piece.num_rows
+            if wanted is not None:
+                wanted -= piece.num_rows
+            yield self._without_filler(piece)
+
+    def _next(self) -> pa.RecordBatch | None:
+        if self._rest is not None:
+            return self._rest
+        if self._iterator is None:
+            self._batches, self._opened = self._opened or self._start(), None
+            self._iterator = iter(self._batches)
+        return next(self._iterator, None)
+
+    def _without_filler(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A result without columns travels as one column of nothing."""
+        return batch if self.columns else batch.select([])
+
+    def rewind(self) -> None:
+        """To before the first row."""
+        if self._position or self._iterator is not None:
+            self.close()
+
+    def interrupt(self) -> None:
+        """Make the running read fail; may be called from another thread."""
+        batches = self._batches
+        if batches is not None:
+            batches.interrupt()
+
+    def close(self) -> None:
+        """Stop, and give everything back. A later read starts again."""
+        for held in (self._opened, self._batches):
+            if held is not None:
+                held.close()
+        self._opened = self._batches = self._iterator = self._rest = None
+        self._position = 0

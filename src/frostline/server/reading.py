@@ -1,0 +1,77 @@
+"""DuckDB SQL that reads the Parquet files of one scan, matched by Iceberg field id."""
+
+from collections.abc import Iterator, Sequence
+
+from frostline.model.tables import Column, LakeFile, Table
+from frostline.server.lake_tables import LakeTables
+from frostline.server.translate import duck
+from frostline.server.translate.output import printed
+from frostline.server.translate.plan import DuckPlan, Scan, nothing
+from frostline.server.translate.pruning import within
+
+
+def answer(plan: DuckPlan, tables: LakeTables) -> str:
+    """The whole query: every output is text."""
+    named = (f"{output} as c{position}" for position, output in enumerate(plan.outputs))
+    # A result without columns still has rows, and DuckDB wants at least one expression.
+    return f"select {duck.listed(named) or 'null'} from {candidates(plan.scan, tables)}{plan.tail}"
+
+
+def copy_lines(scan: Scan, tables: LakeTables) -> str:
+    """The candidate rows in Postgres' COPY text format, one varchar with its newline a row."""
+    values = (f"coalesce({_copied(column)}, '\\N')" for column in scan.columns)
+    snapshot = duck.string(str(scan.source.snapshot))
+    fields = " || chr(9) || ".join((*values, snapshot))
+    return f"select {fields} || chr(10) from {candidates(scan, tables)}"
+
+
+def _copied(column: Column) -> str:
+    text = printed(column)
+    if column.carriage.lake_type not in ("string", "binary"):
+        return text
+    for character, escape in (("\\", "\\\\"), (chr(9), "\\t"), (chr(10), "\\n"), (chr(13), "\\r")):
+        text = f"replace({text}, {duck.string(character)}, {duck.string(escape)})"
+    return text
+
+
+def files_of(scan: Scan, tables: LakeTables) -> list[LakeFile]:
+    """The files that can hold a row of the scan."""
+    if scan.source.snapshot is None:
+        return []
+    return within(tables.files(scan.source.table.id, scan.source.snapshot), scan.bounds)
+
+
+def candidates(scan: Scan, tables: LakeTables) -> str:
+    """The scan as a relation in FROM, with its conditions."""
+    files = files_of(scan, tables)
+    if not files:
+        return nothing(scan)
+    conditions = (*_range(scan, files), *scan.conditions)
+    relation = f"read_parquet([{duck.listed(duck.string(file.path) for file in files)}], schema = {_schema(scan)})"
+    return f"(select * from {relation} where {duck.all_of(conditions)})"
+
+
+def _range(scan: Scan, files: Sequence[LakeFile]) -> Iterator[str]:
+    """The bounds of the foreign table, where the files reach beyond them."""
+    table, remote = scan.source.table, scan.source.remote
+    key = duck.ident(table.tier_key)
+    if remote.lower is not None and any(file.lower < remote.lower for file in files):
+        yield f"{key} >= {duck.tier_literal(table.tier_kind, remote.lower)}"
+    if any(file.upper >= remote.upper for file in files):
+        yield f"{key} < {duck.tier_literal(table.tier_kind, remote.upper)}"
+
+
+def _schema(scan: Scan) -> str:
+    """The map from field id to column: only the columns that are read, whatever they are called in the file."""
+    columns = {column.name: column for column in (*scan.columns, _tier_column(scan.source.table))}
+    return "map {" + duck.listed(_field(column) for column in columns.values()) + "}"
+
+
+def _tier_column(table: Table) -> Column:
+    return table.column(table.tier_key)
+
+
+def _field(column: Column) -> str:
+    name = duck.string(column.name)
+    duck_type = duck.string(duck.column_type(column.carriage.lake_type))
+    return f"{column.field_id}: {{name: {name}, type: {duck_type}, default_value: null}}"

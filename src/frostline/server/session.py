@@ -1,0 +1,353 @@
+"""One client's session after login: messages in, answer bytes out. Waits for nothing but the engine."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from typing import cast
+
+from frostline.errors import FrostlineError
+from frostline.server import answers
+from frostline.server.portals import Portal
+from frostline.server.protocol import backend, rows
+from frostline.server.protocol.frontend import (
+    Bind,
+    Close,
+    Describe,
+    Execute,
+    Flush,
+    Later,
+    Parse,
+    ProtocolError,
+    Query,
+    Sync,
+)
+from frostline.server.queries import Backend, Params
+from frostline.server.settings import check_setting
+from frostline.server.translate import statements
+from frostline.server.translate.statements import NotServed, Statement
+
+_log = logging.getLogger(__name__)
+
+Bytes = bytes | memoryview
+MAX_NAMED = 1_000
+"""Prepared statements or cursors one session may have."""
+
+
+class NoSuchThing(FrostlineError):
+    """A cursor, portal or prepared statement that is not there."""
+
+    sqlstate = "34000"
+
+
+class FailedTransaction(FrostlineError):
+    """Nothing but the end of the transaction is accepted after an error in it."""
+
+    sqlstate = "25P02"
+
+
+class Session:
+    """State of one client: transaction, cursors, prepared statements, portals."""
+
+    def __init__(self, shared: Backend) -> None:
+        self._shared = shared
+        self._status = "I"
+        self._cursors: dict[str, Portal] = {}
+        self._prepared: dict[str, list[Statement]] = {"": []}
+        self._bound: dict[str, "_Bound"] = {}
+        self._skipping = False
+        self._lock = threading.Lock()
+        self._running: Portal | None = None
+
+    def receive(self, message: Later) -> Iterator[Bytes]:
+        """Answer one message. Errors become answers; only a broken protocol raises."""
+        if isinstance(message, Sync):
+            self._skipping = False
+            yield backend.ready(self._status)
+            return
+        if self._skipping:
+            return
+        try:
+            yield from self._answer(message)
+        except FrostlineError as error:
+            self._skipping = not isinstance(message, Query)
+            yield self._failed(error)
+        if isinstance(message, Query):
+            yield backend.ready(self._status)
+
+    def _failed(self, error: FrostlineError) -> bytes:
+        if self._status == "T":
+            self._status = "E"
+        _log.warning("query failed sqlstate=%s error=%r", error.sqlstate, str(error))
+        return backend.error(error.sqlstate, str(error), error.hint)
+
+    def _answer(self, message: Later) -> Iterator[Bytes]:
+        match message:
+            case Query():
+                yield from self._query(message.sql)
+            case Parse():
+                yield self._parse(message)
+            case Bind():
+                yield self._bind(message)
+            case Describe():
+                yield from self._describe(message)
+            case Execute():
+                yield from self._execute(message)
+            case Close():
+                yield self._close(message)
+            case Flush():
+                return
+            case _:
+                raise ProtocolError(f"unexpected {type(message).__name__}")
+
+    def _query(self, sql: str) -> Iterator[Bytes]:
+        parsed = statements.parse(sql)
+        if not parsed:
+            yield backend.EMPTY_QUERY
+        for statement in parsed:
+            yield from _Bound(self, statement, ()).run(None, describe=True)
+
+    def _parse(self, message: Parse) -> bytes:
+        parsed = statements.parse(message.sql)
+        if len(parsed) > 1:
+            raise statements.SyntaxRefused("cannot insert multiple commands into a prepared statement")
+        if len(self._prepared) >= MAX_NAMED:
+            raise NotServed(f"more than {MAX_NAMED} prepared statements in one session")
+        self._prepared[message.name] = parsed
+        return backend.PARSE_COMPLETE
+
+    def _bind(self, message: Bind) -> bytes:
+        if any(message.parameter_formats) or any(message.result_formats):
+            raise NotServed("the lake server speaks text format only", hint="ask for text parameters and results")
+        if message.statement not in self._prepared:
+            raise NoSuchThing(f"prepared statement {message.statement!r} does not exist")
+        params = tuple(None if value is None else _decoded(value) for value in message.values)
+        self._forget(message.portal)
+        parsed = self._prepared[message.statement]
+        if parsed:
+            self._bound[message.portal] = _Bound(self, parsed[0], params)
+        return backend.BIND_COMPLETE
+
+    def _forget(self, portal: str) -> None:
+        bound = self._bound.pop(portal, None)
+        if bound is not None:
+            bound.close()
+
+    def _describe(self, message: Describe) -> Iterator[Bytes]:
+        if message.kind == "P":
+            bound = self._bound.get(message.name)
+            yield bound.description() if bound else backend.NO_DATA
+            return
+        if message.name not in self._prepared:
+            raise NoSuchThing(f"prepared statement {message.name!r} does not exist")
+        parsed = self._prepared[message.name]
+        count = max((statements.parameter_count(statement) for statement in parsed), default=0)
+        yield backend.parameter_description(count)
+        yield self._described(parsed, count)
+
+    def _described(self, parsed: list[Statement], count: int) -> bytes:
+        if not parsed:
+            return backend.NO_DATA
+        unbound = _Bound(self, parsed[0], (None,) * count)
+        try:
+            return unbound.description()
+        finally:
+            unbound.close()
+
+    def _execute(self, message: Execute) -> Iterator[Bytes]:
+        bound = self._bound.get(message.portal)
+        if bound is None:
+            yield backend.EMPTY_QUERY
+            return
+        yield from bound.run(message.max_rows or None, describe=False)
+
+    def _close(self, message: Close) -> bytes:
+        if message.kind == "S":
+            self._prepared.pop(message.name, None)
+        else:
+            self._forget(message.name)
+        return backend.CLOSE_COMPLETE
+
+    def select(self, statement: statements.Select, params: Params) -> Portal:
+        """Open a query."""
+        return self._shared.open(statement, params)
+
+    def cursor(self, name: str) -> Portal:
+        """The open cursor of that name."""
+        if name not in self._cursors:
+            raise NoSuchThing(f"cursor {name!r} does not exist")
+        return self._cursors[name]
+
+    def refuse_in_failed(self, statement: Statement) -> None:
+        """After an error only the end of the transaction, or of the savepoint, is accepted."""
+        ends = isinstance(statement, statements.End) or (isinstance(statement, statements.Savepoint) and statement.heals)
+        if self._status == "E" and not ends:
+            raise FailedTransaction("current transaction is aborted, commands ignored until end of transaction block")
+
+    def command(self, statement: Statement, params: Params) -> str:
+        """Do a statement that has no result; answers its command tag."""
+        match statement:
+            case statements.Begin():
+                self._status = "T"
+                return statement.tag
+            case statements.End():
+                return self._end(statement)
+            case statements.Savepoint():
+                self._status = "T" if statement.heals and self._status == "E" else self._status
+                return statement.tag
+            case statements.SetVariable():
+                check_setting(statement.name, statement.value)
+                return "SET" if statement.value is not None else "RESET"
+            case _:
+                return self._cursor_command(statement, params)
+
+    def _cursor_command(self, statement: Statement, params: Params) -> str:
+        match statement:
+            case statements.Declare():
+                if len(self._cursors) >= MAX_NAMED:
+                    raise NotServed(f"more than {MAX_NAMED} cursors in one session")
+                self._close_cursor(statement.cursor)
+                self._cursors[statement.cursor] = self.select(statement.query, params)
+                return "DECLARE CURSOR"
+            case statements.Rewind():
+                self.cursor(statement.cursor).rewind()
+                return "MOVE 0"
+            case statements.CloseCursor():
+                return self._close_cursors(statement.cursor)
+            case statements.Deallocate():
+                self._deallocate(statement.name)
+                return "DEALLOCATE ALL" if statement.name is None else "DEALLOCATE"
+            case _:
+                self.close()
+                return "DISCARD ALL"
+
+    def _end(self, statement: statements.End) -> str:
+        tag = "ROLLBACK" if self._status == "E" else statement.tag
+        self._status = "I"
+        self._close_cursors(None)
+        return tag
+
+    def _close_cursors(self, name: str | None) -> str:
+        if name is not None:
+            self.cursor(name)
+        for cursor in [name] if name is not None else list(self._cursors):
+            self._close_cursor(cursor)
+        return "CLOSE CURSOR ALL" if name is None else "CLOSE CURSOR"
+
+    def _close_cursor(self, name: str) -> None:
+        portal = self._cursors.pop(name, None)
+        if portal is not None:
+            portal.close()
+
+    def _deallocate(self, name: str | None) -> None:
+        if name is None:
+            self._prepared = {"": []}
+        elif self._prepared.pop(name, None) is None:
+            raise NoSuchThing(f"prepared statement {name!r} does not exist")
+
+    def sent(self, portal: Portal, count: int | None) -> Iterator[tuple[int, memoryview]]:
+        """The next rows of a portal as (rows, bytes to send); a cancel request reaches it meanwhile."""
+        with self._lock:
+            self._running = portal
+        try:
+            for batch in portal.read(count):
+                for position, chunk in enumerate(rows.encode(batch)):
+                    yield (batch.num_rows if position == 0 else 0), cast("memoryview", memoryview(chunk))
+        finally:
+            with self._lock:
+                self._running = None
+
+    def cancel(self) -> None:
+        """Stop the running query; called from another thread."""
+        with self._lock:
+            if self._running is not None:
+                self._running.interrupt()
+
+    def close(self) -> None:
+        """Give everything back."""
+        for portal in list(self._bound):
+            self._forget(portal)
+        self._close_cursors(None)
+        self._prepared = {"": []}
+
+
+class _Bound:
+    """A statement with its parameters, ready to run, possibly in several goes."""
+
+    def __init__(self, session: Session, statement: Statement, params: Params) -> None:
+        self._session, self._statement, self._params = session, statement, params
+        self._portal: Portal | None = None
+        self._sent_rows = 0
+
+    def _result(self) -> Portal | None:
+        """The portal that this statement reads from, opened when first asked for."""
+        match self._statement:
+            case statements.Select():
+                self._portal = self._portal or self._session.select(self._statement, self._params)
+                return self._portal
+            case statements.Show():
+                self._portal = self._portal or answers.show(self._statement.name)
+                return self._portal
+            case statements.Fetch():
+                return self._session.cursor(self._statement.cursor)
+            case _:
+                return None
+
+    def _returns_rows(self) -> bool:
+        return not (isinstance(self._statement, statements.Fetch) and self._statement.move)
+
+    def description(self) -> bytes:
+        """RowDescription, or NoData for what returns no rows."""
+        self._session.refuse_in_failed(self._statement)
+        portal = self._result()
+        return backend.NO_DATA if portal is None or not self._returns_rows() else backend.row_description(portal.columns)
+
+    def run(self, max_rows: int | None, *, describe: bool) -> Iterator[Bytes]:
+        """Run it; `describe` puts the columns in front, as the simple protocol wants them."""
+        self._session.refuse_in_failed(self._statement)
+        started = time.monotonic()
+        portal = self._result()
+        if portal is None:
+            yield backend.command_complete(self._session.command(self._statement, self._params))
+            return
+        if describe and self._returns_rows():
+            yield backend.row_description(portal.columns)
+        yield from self._rows(portal, max_rows)
+        _log.debug("answered rows=%d elapsed_ms=%.1f", self._sent_rows, (time.monotonic() - started) * 1000)
+
+    def _rows(self, portal: Portal, max_rows: int | None) -> Iterator[Bytes]:
+        fetch = self._statement if isinstance(self._statement, statements.Fetch) else None
+        wanted = fetch.count if fetch else max_rows
+        count = 0
+        for number, chunk in self._session.sent(portal, wanted):
+            count += number
+            if self._returns_rows():
+                yield chunk
+        self._sent_rows += count
+        if fetch is None and max_rows is not None and count == max_rows:
+            yield backend.PORTAL_SUSPENDED
+            return
+        if fetch is None:
+            portal.close()
+        yield backend.command_complete(self._tag(count))
+
+    def _tag(self, count: int) -> str:
+        match self._statement:
+            case statements.Fetch():
+                return f"{'MOVE' if self._statement.move else 'FETCH'} {count}"
+            case statements.Show():
+                return "SHOW"
+            case _:
+                return f"SELECT {self._sent_rows}"
+
+    def close(self) -> None:
+        """Give the result back, unless it is a cursor's."""
+        if self._portal is not None:
+            self._portal.close()
+
+
+def _decoded(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise ProtocolError("a parameter is not UTF-8") from None

@@ -1,0 +1,255 @@
+"""A value against a constant, exactly as Postgres decides it.
+
+The constant is turned into a literal of the column's own type, and the operator adjusted where the constant
+lies between two values of that type (`price < 1.005` on numeric(10,2) is `price <= 1.00`). So DuckDB never
+widens a column, which would go through floating point for decimals and would defeat row group statistics.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from fractions import Fraction
+
+from frostline.model.tiers import MICROS_PER_DAY, TierKind, civil, days_of, from_text
+from frostline.model.types import Collation
+from frostline.server.translate import duck
+from frostline.server.translate.operands import INTEGERS, Const, Untranslatable, Value
+
+OPERATORS = ("=", "<>", "<", "<=", ">", ">=")
+FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+_NUMBER = re.compile(r"[+-]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][+-]?\d{1,3})?")
+_UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+_HEX = re.compile(r"\\x((?:[0-9a-fA-F]{2})*)")
+_TIME = re.compile(r"(\d{4,7})-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d).*)?")
+_BOOLEANS = {"t": "true", "true": "true", "f": "false", "false": "false"}
+_NAN = ("nan",)
+_INFINITIES = {"infinity": 1, "inf": 1, "+infinity": 1, "+inf": 1, "-infinity": -1, "-inf": -1}
+
+_LARGEST = {"float": 3.4e38, "double": math.inf}
+_TIME_KINDS = {"date": TierKind.DATE, "timestamp": TierKind.TIMESTAMP, "timestamptz": TierKind.TIMESTAMPTZ}
+
+
+def compare(operator: str, value: Value, const: Const) -> str:
+    """The condition `value operator const` in DuckDB; raises Untranslatable where the meaning could differ."""
+    if operator not in OPERATORS:
+        raise Untranslatable(f"operator {operator}")
+    rule = _RULES.get((_family(value.type), _family(const.type or value.type)))
+    if rule is None:
+        raise Untranslatable(f"{value.type} {operator} {const.type}")
+    return duck.NULL if const.text is None else rule(operator, value, Const(const.type or value.type, const.text))
+
+
+def always(value: Value) -> str:
+    """True for every value but NULL, and NULL for NULL."""
+    return f"({value.sql} is not null or null)"
+
+
+def never(value: Value) -> str:
+    """False for every value but NULL, and NULL for NULL."""
+    return f"({value.sql} is null and null)"
+
+
+def _family(pg_type: str) -> str:
+    if pg_type in INTEGERS or pg_type == "numeric":
+        return "exact"
+    return "text" if pg_type == "varchar" else pg_type
+
+
+def _text(const: Const) -> str:
+    assert const.text is not None
+    return const.text
+
+
+def _between(operator: str, value: Value, floor: str) -> str:
+    """The condition when the constant lies strictly between `floor` and the next value of the type."""
+    match operator:
+        case "=":
+            return never(value)
+        case "<>":
+            return always(value)
+        case "<" | "<=":
+            return f"({value.sql} <= {floor})"
+        case _:
+            return f"({value.sql} > {floor})"
+
+
+def _beyond(operator: str, value: Value, sign: int) -> str:
+    """The condition when the constant is greater (1) or smaller (-1) than every value of the type."""
+    holds = ("<>", "<", "<=") if sign > 0 else ("<>", ">", ">=")
+    return always(value) if operator in holds else never(value)
+
+
+def _exact(operator: str, value: Value, const: Const) -> str:
+    text = _text(const).lower()
+    if const.type == "numeric" and text in _NAN:
+        return _beyond(operator, value, 1)
+    if const.type == "numeric" and text in _INFINITIES:
+        return _beyond(operator, value, _INFINITIES[text])
+    scaled = fraction(const) * 10**value.scale
+    floor = scaled.numerator // scaled.denominator
+    limit = INTEGERS.get(value.type) or 10 ** (value.precision or 38)
+    if not -limit <= floor < limit:
+        return _beyond(operator, value, 1 if floor > 0 else -1)
+    literal = _exact_literal(value, floor)
+    return f"({value.sql} {operator} {literal})" if scaled == floor else _between(operator, value, literal)
+
+
+def fraction(const: Const) -> Fraction:
+    """The exact number that the constant is; raises Untranslatable when it is none of its type."""
+    text = _text(const)
+    if not _NUMBER.fullmatch(text):
+        raise Untranslatable(f"not a plain number: {const.type}")
+    number = Fraction(text)
+    limit = INTEGERS.get(const.type or "")
+    if limit and (number.denominator != 1 or not -limit <= number < limit):
+        raise Untranslatable(f"not a {const.type}")
+    return number
+
+
+def _exact_literal(value: Value, scaled: int) -> str:
+    if value.type in INTEGERS:
+        return str(scaled) if scaled >= 0 else f"({scaled})"
+    if abs(scaled) >= 10**value.precision:
+        # -10^p, the floor of something below the smallest value: one digit more than the column has.
+        raise Untranslatable("at the edge of the column's precision")
+    digits = str(abs(scaled)).rjust(value.scale + 1, "0")
+    whole, fractional = digits[: len(digits) - value.scale], digits[len(digits) - value.scale :]
+    text = f"{'-' if scaled < 0 else ''}{whole}.{fractional}"
+    return duck.cast(duck.string(text), f"decimal({value.precision}, {value.scale})")
+
+
+def _float(duck_type: str, *, widen: bool) -> Callable[[str, Value, Const], str]:
+    def rule(operator: str, value: Value, const: Const) -> str:
+        text = _text(const).lower()
+        sql = duck.cast(value.sql, duck_type) if widen else value.sql
+        if text in _NAN:
+            return _against_nan(operator, sql, value)
+        if text not in _INFINITIES and not (_NUMBER.fullmatch(text) and abs(float(text)) < _LARGEST[duck_type]):
+            raise Untranslatable(f"not a {duck_type}")
+        return _guarded(operator, sql, duck.cast(duck.string(text), duck_type))
+
+    return rule
+
+
+def _guarded(operator: str, sql: str, literal: str) -> str:
+    # Some writers leave NaN out of a row group's minimum and maximum, so a filter that DuckDB checks against
+    # those would lose NaN rows, which are greater than everything. Naming NaN apart keeps them.
+    if operator in ("=", "<", "<="):
+        return f"({sql} {operator} {literal} and not isnan({sql}))"
+    return f"({sql} {operator} {literal} or isnan({sql}))"
+
+
+def _against_nan(operator: str, sql: str, value: Value) -> str:
+    match operator:
+        case "=" | ">=":
+            return f"isnan({sql})"
+        case "<>" | "<":
+            return f"(not isnan({sql}))"
+        case "<=":
+            return always(value)
+        case _:
+            return never(value)
+
+
+def axis(pg_type: str, text: str) -> int:
+    """A date or time constant on its axis; raises Untranslatable for what is not plain ISO text."""
+    if text not in ("infinity", "-infinity"):
+        _check_calendar(text)
+    try:
+        return from_text(_TIME_KINDS[pg_type], text)
+    except ValueError:
+        raise Untranslatable(f"not plain {pg_type} text") from None
+
+
+def _check_calendar(text: str) -> None:
+    found = _TIME.match(text)
+    if not found:
+        raise Untranslatable("not plain ISO text")
+    year, month, day = (int(part) for part in found.groups()[:3])
+    year = 1 - year if text.endswith(" BC") else year
+    clock = [int(part) for part in found.groups()[3:] if part]
+    known = 1 <= month <= 12 and 1 <= day <= 28 + _extra_days(year, month)
+    if not known or (clock and not (clock[0] < 24 and clock[1] < 60 and clock[2] < 60)) or "0000-" in text:
+        raise Untranslatable("not in the calendar")
+
+
+def _extra_days(year: int, month: int) -> int:
+    return days_of(year + month // 12, month % 12 + 1, 1) - days_of(year, month, 1) - 28
+
+
+def _time(operator: str, value: Value, const: Const) -> str:
+    return f"({value.sql} {operator} {duck.time(_TIME_KINDS[value.type], axis(value.type, _text(const)))})"
+
+
+def _date_and_timestamp(operator: str, value: Value, const: Const) -> str:
+    micros = axis("timestamp", _text(const))
+    if abs(micros) == TierKind.TIMESTAMP.highest:
+        return _time(operator, value, Const("date", _text(const)))
+    day, rest = divmod(micros, MICROS_PER_DAY)
+    literal = duck.time(TierKind.DATE, day)
+    return _between(operator, value, literal) if rest else f"({value.sql} {operator} {literal})"
+
+
+def _timestamp_and_date(operator: str, value: Value, const: Const) -> str:
+    day = axis("date", _text(const))
+    if abs(day) == TierKind.DATE.highest:
+        return _time(operator, value, Const("timestamp", _text(const)))
+    micros = day * MICROS_PER_DAY
+    if abs(micros) >= TierKind.TIMESTAMP.highest or civil(day)[0] > 294_000:
+        raise Untranslatable("a date beyond the timestamps")
+    return f"({value.sql} {operator} {duck.time(TierKind.TIMESTAMP, micros)})"
+
+
+def _string(operator: str, value: Value, const: Const) -> str:
+    check_order(operator, value)
+    return f"({value.sql} {operator} {duck.string(_text(const))})"
+
+
+def check_order(operator: str, value: Value) -> None:
+    """Raises Untranslatable unless byte order answers this operator under the value's collation."""
+    if value.collation is Collation.NONDETERMINISTIC:
+        raise Untranslatable("equality under a nondeterministic collation")
+    if operator not in ("=", "<>") and value.collation is Collation.LINGUISTIC:
+        raise Untranslatable("order under a linguistic collation")
+
+
+def _bytes(operator: str, value: Value, const: Const) -> str:
+    found = _HEX.fullmatch(_text(const))
+    if not found:
+        raise Untranslatable("bytea that is not in hex form")
+    return f"({value.sql} {operator} from_hex({duck.string(found[1])}))"
+
+
+def _uuid(operator: str, value: Value, const: Const) -> str:
+    text = _text(const).lower()
+    if not _UUID.fullmatch(text):
+        raise Untranslatable("not a canonical uuid")
+    return f"({value.sql} {operator} {duck.string(text)})"
+
+
+def _boolean(operator: str, value: Value, const: Const) -> str:
+    if _text(const) not in _BOOLEANS:
+        raise Untranslatable("not a plain boolean")
+    return f"({value.sql} {operator} {_BOOLEANS[_text(const)]})"
+
+
+_RULES: dict[tuple[str, str], Callable[[str, Value, Const], str]] = {
+    ("exact", "exact"): _exact,
+    ("float4", "float4"): _float("float", widen=False),
+    ("float4", "float8"): _float("double", widen=True),
+    ("float4", "exact"): _float("double", widen=True),
+    ("float8", "float8"): _float("double", widen=False),
+    ("float8", "exact"): _float("double", widen=False),
+    ("date", "date"): _time,
+    ("date", "timestamp"): _date_and_timestamp,
+    ("timestamp", "timestamp"): _time,
+    ("timestamp", "date"): _timestamp_and_date,
+    ("timestamptz", "timestamptz"): _time,
+    ("text", "text"): _string,
+    ("bytea", "bytea"): _bytes,
+    ("uuid", "uuid"): _uuid,
+    ("bool", "bool"): _boolean,
+}
+"""By the families of column and constant. What is not here is for Postgres: numeric against float, for one,
+because the two engines round differently on the way to double."""

@@ -1,0 +1,70 @@
+"""Pieces of DuckDB SQL, quoted. Everything that comes from outside enters DuckDB through one of these."""
+
+from collections.abc import Iterable
+
+from frostline.model.tiers import TierKind, to_text
+
+NULL = "cast(null as boolean)"
+
+
+def ident(name: str) -> str:
+    """A quoted identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def string(text: str) -> str:
+    """A string literal. DuckDB knows no backslash escapes in it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def cast(value: str, duck_type: str) -> str:
+    """A value of another type."""
+    return f"cast({value} as {duck_type})"
+
+
+def listed(items: Iterable[str]) -> str:
+    """A comma-separated list."""
+    return ", ".join(items)
+
+
+def all_of(conditions: Iterable[str]) -> str:
+    """A conjunction; true when there is nothing to say."""
+    return " and ".join(conditions) or "true"
+
+
+def time(kind: TierKind, value: int) -> str:
+    """A date or timestamp literal from its axis value."""
+    text = to_text(kind, value)
+    if text.endswith(" BC"):
+        day, _, clock = text.removesuffix(" BC").partition(" ")
+        text = f"{day} (BC) {clock}".strip()
+    return cast(string(text), _TIME_TYPES[kind])
+
+
+_TIME_TYPES = {
+    TierKind.DATE: "date",
+    TierKind.TIMESTAMP: "timestamp",
+    TierKind.TIMESTAMPTZ: "timestamptz",
+}
+_LAKE_TYPES = {
+    "boolean": "boolean",
+    "int": "integer",
+    "long": "bigint",
+    "float": "float",
+    "double": "double",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamptz": "timestamptz",
+    "string": "varchar",
+    "binary": "blob",
+}
+
+
+def column_type(lake_type: str) -> str:
+    """The DuckDB type of a lake column."""
+    return _LAKE_TYPES.get(lake_type, lake_type)
+
+
+def tier_literal(kind: TierKind, value: int) -> str:
+    """A tier value as a literal of the tier key's type."""
+    return time(kind, value) if kind.is_time else str(value)

@@ -1,0 +1,102 @@
+"""The two things that conditions compare: constants as Postgres typed them, and values computed from columns."""
+
+from dataclasses import dataclass
+
+from pglast import ast
+
+from frostline.model.types import Collation
+
+INTEGERS = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
+"""Integer types, with the first magnitude that does not fit."""
+_NUMBERS = {*INTEGERS, "numeric", "float4", "float8"}
+
+
+class Untranslatable(Exception):
+    """Not known to mean the same in DuckDB; Postgres has to evaluate it. Says why, for the log."""
+
+
+@dataclass(frozen=True)
+class Const:
+    """A constant: its text as Postgres prints it (None is NULL), and its type (None: takes the other side's)."""
+
+    type: str | None
+    text: str | None
+
+
+@dataclass(frozen=True)
+class Value:
+    """A DuckDB expression whose value has this Postgres type."""
+
+    sql: str
+    type: str
+    precision: int = 0
+    scale: int = 0
+    collation: Collation = Collation.NONE
+    collation_name: str | None = None
+
+
+def constant(node: ast.Node | None, params: tuple[str | None, ...]) -> Const | None:
+    """The constant that this node is, or None when it is something else."""
+    match node:
+        case ast.A_Const():
+            return _literal(node)
+        case ast.ParamRef():
+            return Const(None, params[_position(node, params)])
+        case ast.TypeCast():
+            inner = constant(node.arg, params)
+            return None if inner is None else _cast(inner, node.typeName)
+        case _:
+            return None
+
+
+def _position(node: ast.ParamRef, params: tuple[str | None, ...]) -> int:
+    number = int(node.number or 0)
+    if not 1 <= number <= len(params):
+        raise Untranslatable(f"there is no parameter ${number}")
+    return number - 1
+
+
+def _literal(node: ast.A_Const) -> Const | None:
+    if node.isnull:
+        return Const(None, None)
+    match node.val:
+        case ast.Integer():
+            return Const("int4", str(node.val.ival))
+        case ast.Float():
+            return _number(str(node.val.fval))
+        case ast.Boolean():
+            return Const("bool", "t" if node.val.boolval else "f")
+        case ast.String():
+            return Const(None, str(node.val.sval))
+        case _:
+            return None
+
+
+def _number(text: str) -> Const:
+    """A number that is no int4: bigint if it fits, else numeric."""
+    digits = text.lstrip("-").isdigit()
+    return Const("int8" if digits and -(2**63) <= int(text) < 2**63 else "numeric", text)
+
+
+def type_name(node: ast.TypeName | None) -> str | None:
+    """The built-in type of a cast, `name` or `name[]`; None for any other and for one with a modifier."""
+    if node is None or node.typmods or node.setof or node.pct_type:
+        return None
+    names = [str(part.sval) for part in node.names or ()]
+    if len(names) == 2 and names[0] == "pg_catalog":
+        names = names[1:]
+    if len(names) != 1:
+        return None
+    return names[0] + ("[]" if node.arrayBounds else "")
+
+
+def _cast(inner: Const, node: ast.TypeName | None) -> Const | None:
+    target = type_name(node)
+    if target is None:
+        return None
+    if inner.type is None or inner.type == target or inner.text is None:
+        return Const(target, inner.text)
+    widens = inner.type in INTEGERS and target in _NUMBERS and INTEGERS[inner.type] <= INTEGERS.get(target, 2**63)
+    if widens or (inner.type == "numeric" and target == "float8"):
+        return Const(target, inner.text)
+    return None

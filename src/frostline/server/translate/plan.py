@@ -1,0 +1,127 @@
+"""From one SELECT to what has to be done for it: a query for DuckDB alone, or one that Postgres must finish."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pglast import ast
+
+from frostline.model.tables import Column
+from frostline.server.lake_tables import LakeTables
+from frostline.server.protocol.backend import ResultColumn
+from frostline.server.translate import duck, sampling
+from frostline.server.translate.conditions import condition
+from frostline.server.translate.operands import Untranslatable
+from frostline.server.translate.pins import pinned_snapshot, sources
+from frostline.server.translate.projection import Projection, projection
+from frostline.server.translate.pruning import Bounds, tier_bounds
+from frostline.server.translate.scope import Scope, Source, UnknownName, conjuncts
+from frostline.server.translate.statements import NotServed, Select
+from frostline.server.translate.tail import limit_clause, order_clause
+from frostline.server.translate.whole import columns_named, functions_named, refuse_unserved
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The candidate rows of one lake table: these columns, within these tier bounds, for which the conditions hold."""
+
+    source: Source
+    columns: tuple[Column, ...]
+    bounds: Bounds
+    conditions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DuckPlan:
+    """DuckDB answers alone: `select {outputs} from {scan} {tail}`."""
+
+    scan: Scan
+    result: tuple[ResultColumn, ...]
+    outputs: tuple[str, ...]
+    tail: str
+
+
+@dataclass(frozen=True)
+class PostgresPlan:
+    """Postgres answers over temporary tables that hold the candidate rows of each scan."""
+
+    sql: str
+    params: tuple[str | None, ...]
+    scans: tuple[Scan, ...]
+    functions: frozenset[str] = field(default_factory=frozenset[str])
+    reason: str = ""
+
+
+Plan = DuckPlan | PostgresPlan
+
+
+def plan(select: Select, params: tuple[str | None, ...], tables: LakeTables) -> Plan:
+    """Decide how to answer; raises NotServed or UnknownName for what is not to be answered at all."""
+    refuse_unserved(select.node)
+    found = tuple(sources(select.node, params, tables))
+    if not found:
+        raise NotServed("the lake server answers queries on lake tables only")
+    try:
+        return _duck_plan(select.node, found, params)
+    except Untranslatable as reason:
+        return _postgres_plan(select, found, params, str(reason))
+
+
+def _duck_plan(node: ast.SelectStmt, found: tuple[Source, ...], params: tuple[str | None, ...]) -> DuckPlan:
+    if len(found) != 1 or len(node.fromClause or ()) != 1:
+        raise Untranslatable("several tables")
+    if node.groupClause or node.havingClause or node.distinctClause or node.windowClause or node.valuesLists:
+        raise Untranslatable("grouping")
+    scope = Scope(found[0], params)
+    fraction, wanted = sampling.split(node, _unpinned(node, scope))
+    conditions = tuple(condition(part, scope) for part in wanted) + sampling.condition(fraction)
+    shown = projection(node.targetList or (), scope)
+    tail = order_clause(node, scope) + limit_clause(node, scope)
+    scan = Scan(found[0], _needed(node, scope, shown), tier_bounds(wanted, scope), conditions)
+    return DuckPlan(scan, shown.result, shown.outputs, tail)
+
+
+def _needed(node: ast.SelectStmt, scope: Scope, shown: Projection) -> tuple[Column, ...]:
+    names = columns_named(node) | {column.name for column in shown.columns}
+    return tuple(column for column in scope.source.table.columns if column.name in names)
+
+
+def _unpinned(node: ast.SelectStmt, scope: Scope) -> list[ast.Node]:
+    """The conditions without the pin, which the choice of files already answers."""
+    return [part for part in conjuncts(node.whereClause) if pinned_snapshot(part, scope) is None]
+
+
+def _postgres_plan(
+    select: Select, found: Sequence[Source], params: tuple[str | None, ...], reason: str
+) -> PostgresPlan:
+    if sampling.is_sampled(select.node):
+        raise NotServed("a sample is served of a plain scan only")
+    names = columns_named(select.node)
+    alone = len(found) == 1 and isinstance((select.node.fromClause or (None,))[0], ast.RangeVar)
+    scans = tuple(_candidates(select.node, Scope(source, params), names, alone=alone) for source in found)
+    return PostgresPlan(select.sql, params, scans, functions_named(select.node), reason)
+
+
+def _candidates(node: ast.SelectStmt, scope: Scope, names: frozenset[str], *, alone: bool) -> Scan:
+    """Every column that the query could mean, and for a query on one table the conditions that are safe to apply."""
+    table = scope.source.table
+    columns = tuple(column for column in table.columns if "*" in names or column.name in names)
+    wanted = list(_unpinned(node, scope)) if alone else []
+    applied = tuple(_translatable(wanted, scope))
+    return Scan(scope.source, columns, tier_bounds(wanted, scope), applied)
+
+
+def _translatable(nodes: Sequence[ast.Node], scope: Scope) -> Iterator[str]:
+    for node in nodes:
+        try:
+            yield condition(node, scope)
+        except (Untranslatable, UnknownName):
+            continue
+
+
+def nothing(scan: Scan) -> str:
+    """A relation with the columns of the scan and no row."""
+    columns = (
+        f"{duck.cast('null', duck.column_type(column.carriage.lake_type))} as {duck.ident(column.name)}"
+        for column in scan.columns
+    )
+    return f"(select {duck.listed(columns) or 'null'} where false)"

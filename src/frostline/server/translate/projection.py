@@ -1,0 +1,54 @@
+"""The select list of a plain scan: columns, NULL, the snapshot, and `*`."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pglast import ast
+
+from frostline.model.tables import Column
+from frostline.server.protocol.backend import TEXT_OID, ResultColumn
+from frostline.server.translate import duck
+from frostline.server.translate.operands import Untranslatable, constant
+from frostline.server.translate.output import TYPE_OIDS, printed
+from frostline.server.translate.scope import SNAPSHOT_COLUMN, Scope
+
+
+@dataclass(frozen=True)
+class Projection:
+    """What the client gets: column descriptions, the text expressions, and the lake columns behind them."""
+
+    result: tuple[ResultColumn, ...]
+    outputs: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+
+def projection(targets: Sequence[ast.ResTarget], scope: Scope) -> Projection:
+    """The select list; raises Untranslatable for expressions."""
+    items = [item for target in targets for item in _target(target, scope)]
+    columns = tuple(column for _, _, column in items if column is not None)
+    return Projection(tuple(result for result, _, _ in items), tuple(output for _, output, _ in items), columns)
+
+
+_Item = tuple[ResultColumn, str, Column | None]
+
+
+def _target(target: ast.ResTarget, scope: Scope) -> Iterator[_Item]:
+    node = target.val
+    if isinstance(node, ast.ColumnRef) and isinstance((node.fields or ())[-1], ast.A_Star):
+        yield from (_column(column, column.name) for column in scope.source.table.columns)
+        return
+    column, const = scope.column(node), constant(node, scope.params)
+    if column is not None:
+        yield _column(column, target.name or column.name)
+    elif scope.name(node) == SNAPSHOT_COLUMN:
+        snapshot = duck.string(str(scope.source.snapshot))
+        yield ResultColumn(target.name or SNAPSHOT_COLUMN, TYPE_OIDS["int8"]), snapshot, None
+    elif const is not None and const.text is None:
+        yield ResultColumn(target.name or "?column?"), duck.cast("null", "varchar"), None
+    else:
+        raise Untranslatable("an expression in the select list")
+
+
+def _column(column: Column, name: str) -> _Item:
+    oid = TYPE_OIDS.get(column.pg_type.name, TEXT_OID) if column.pg_type.builtin else TEXT_OID
+    return ResultColumn(name, oid), printed(column), column

@@ -1,0 +1,94 @@
+"""Which tier values a query can want, so that files outside are never opened."""
+
+from collections.abc import Iterable, Sequence
+
+from pglast import ast
+from pglast.enums import A_Expr_Kind
+
+from frostline.model.tables import LakeFile
+from frostline.model.tiers import TierKind
+from frostline.server.translate.arrays import elements
+from frostline.server.translate.compare import FLIPPED, axis, fraction
+from frostline.server.translate.operands import INTEGERS, Const, Untranslatable, constant
+from frostline.server.translate.scope import Scope
+from frostline.server.translate.values import operator_name
+
+Bounds = tuple[int, int]
+"""Smallest and largest tier value, both inclusive."""
+
+_TIME_TYPES = {TierKind.DATE: "date", TierKind.TIMESTAMP: "timestamp", TierKind.TIMESTAMPTZ: "timestamptz"}
+
+
+def tier_bounds(conditions: Iterable[ast.Node], scope: Scope) -> Bounds:
+    """The bounds that the foreign table and these conditions set; too wide is safe, too narrow never happens."""
+    kind, remote = scope.source.table.tier_kind, scope.source.remote
+    low = kind.lowest if remote.lower is None else remote.lower
+    high = remote.upper - 1
+    for node in conditions:
+        try:
+            lower, upper = _of_condition(node, scope)
+        except Untranslatable:
+            continue
+        low, high = max(low, lower), min(high, upper)
+    return low, high
+
+
+def within(files: Iterable[LakeFile], bounds: Bounds) -> list[LakeFile]:
+    """The files that may hold a row within the bounds."""
+    return [file for file in files if file.upper >= bounds[0] and file.lower <= bounds[1]]
+
+
+def _of_condition(node: ast.Node, scope: Scope) -> Bounds:
+    if not isinstance(node, ast.A_Expr):
+        raise Untranslatable("not a comparison")
+    if node.kind == A_Expr_Kind.AEXPR_OP_ANY and _is_tier_key(node.lexpr, scope) and operator_name(node) == "=":
+        return _hull(elements(node.rexpr, scope.params) or (), scope.source.table.tier_kind)
+    if node.kind == A_Expr_Kind.AEXPR_OP:
+        return _of_comparison(node, scope)
+    raise Untranslatable("not a comparison")
+
+
+def _of_comparison(node: ast.A_Expr, scope: Scope) -> Bounds:
+    operator, kind = operator_name(node) or "", scope.source.table.tier_kind
+    if _is_tier_key(node.lexpr, scope):
+        return _range(operator, _number(constant(node.rexpr, scope.params), kind), kind)
+    if _is_tier_key(node.rexpr, scope):
+        return _range(FLIPPED.get(operator, ""), _number(constant(node.lexpr, scope.params), kind), kind)
+    raise Untranslatable("not on the tier key")
+
+
+def _is_tier_key(node: ast.Node | None, scope: Scope) -> bool:
+    return scope.name(node) == scope.source.table.tier_key
+
+
+def _range(operator: str, at: int, kind: TierKind) -> Bounds:
+    """The bounds of `key operator at`. Not tightened by one for < and >, which keeps fractions out of it."""
+    match operator:
+        case "=":
+            return at, at
+        case "<" | "<=":
+            return kind.lowest, at
+        case ">" | ">=":
+            return at, kind.highest
+        case _:
+            raise Untranslatable(operator)
+
+
+def _number(const: Const | None, kind: TierKind) -> int:
+    if const is None or const.text is None:
+        raise Untranslatable("not a constant")
+    if kind.is_time:
+        expected = _TIME_TYPES[kind]
+        if const.type not in (None, expected):
+            raise Untranslatable("another type")
+        return axis(expected, const.text)
+    if const.type is not None and const.type not in INTEGERS:
+        raise Untranslatable("another type")
+    return int(fraction(Const(const.type or "int8", const.text)))
+
+
+def _hull(items: Sequence[Const], kind: TierKind) -> Bounds:
+    numbers = [_number(item, kind) for item in items if item.text is not None]
+    if not numbers:
+        raise Untranslatable("no element")
+    return min(numbers), max(numbers)

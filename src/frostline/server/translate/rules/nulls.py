@@ -1,0 +1,40 @@
+"""IS NULL, IS NOT NULL, IS [NOT] DISTINCT FROM."""
+
+from pglast import ast
+from pglast.enums import A_Expr_Kind, NullTestType
+
+from frostline.server.translate import duck
+from frostline.server.translate.compare import compare
+from frostline.server.translate.operands import Const, Untranslatable, constant
+from frostline.server.translate.scope import Scope
+from frostline.server.translate.values import value
+
+
+def null_test(node: ast.Node, scope: Scope) -> str | None:
+    """The rule for `column IS [NOT] NULL`, whatever the column's type."""
+    if not isinstance(node, ast.NullTest):
+        return None
+    column = scope.column(node.arg)
+    if column is None:
+        raise Untranslatable("null test of an expression")
+    word = "is null" if node.nulltesttype == NullTestType.IS_NULL else "is not null"
+    return f"({duck.ident(column.name)} {word})"
+
+
+def distinct(node: ast.Node, scope: Scope) -> str | None:
+    """The rule for `column IS [NOT] DISTINCT FROM constant`."""
+    kinds = (A_Expr_Kind.AEXPR_DISTINCT, A_Expr_Kind.AEXPR_NOT_DISTINCT)
+    if not isinstance(node, ast.A_Expr) or node.kind not in kinds:
+        return None
+    const = constant(node.rexpr, scope.params)
+    if const is None:
+        raise Untranslatable("distinct from an expression")
+    same = _same(node.lexpr, const, scope)
+    return f"(not {same})" if node.kind == A_Expr_Kind.AEXPR_DISTINCT else same
+
+
+def _same(node: ast.Node | None, const: Const, scope: Scope) -> str:
+    left = value(node, scope)
+    if const.text is None:
+        return f"({left.sql} is null)"
+    return f"coalesce({compare('=', left, const)}, false)"

@@ -1,0 +1,47 @@
+"""The samples that ANALYZE of a foreign table asks for: TABLESAMPLE, or `random() < fraction`."""
+
+from pglast import ast
+from pglast.enums import A_Expr_Kind
+
+from frostline.server.translate.operands import Untranslatable, constant
+from frostline.server.translate.values import operator_name
+
+
+def split(node: ast.SelectStmt, conditions: list[ast.Node]) -> tuple[float | None, list[ast.Node]]:
+    """The wanted fraction of the rows, if it is a sample, and the conditions that are left."""
+    item = (node.fromClause or (None,))[0]
+    if isinstance(item, ast.RangeTableSample):
+        return _percent(item) / 100, conditions
+    for position, part in enumerate(conditions):
+        fraction = _below_random(part)
+        if fraction is not None:
+            return fraction, conditions[:position] + conditions[position + 1 :]
+    return None, conditions
+
+
+def condition(fraction: float | None) -> tuple[str, ...]:
+    """Row by row sampling: the same for BERNOULLI and SYSTEM, because a lake has no pages worth sampling."""
+    return () if fraction is None else (f"random() < {fraction:.17f}",)
+
+
+def is_sampled(node: ast.SelectStmt) -> bool:
+    """Whether FROM has a TABLESAMPLE."""
+    return any(isinstance(item, ast.RangeTableSample) for item in node.fromClause or ())
+
+
+def _percent(item: ast.RangeTableSample) -> float:
+    method = str((item.method or ())[-1].sval)
+    arguments = item.args or ()
+    const = constant(arguments[0], ()) if len(arguments) == 1 else None
+    if method not in ("bernoulli", "system") or item.repeatable or const is None or const.text is None:
+        raise Untranslatable("a sample of another kind")
+    return float(const.text)
+
+
+def _below_random(node: ast.Node) -> float | None:
+    if not isinstance(node, ast.A_Expr) or node.kind != A_Expr_Kind.AEXPR_OP or operator_name(node) != "<":
+        return None
+    call, const = node.lexpr, constant(node.rexpr, ())
+    if not isinstance(call, ast.FuncCall) or const is None or const.text is None:
+        return None
+    return float(const.text) if str((call.funcname or ())[-1].sval) == "random" and not call.args else None

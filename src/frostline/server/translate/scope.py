@@ -1,0 +1,94 @@
+"""The lake tables that a query names, and what a column reference in it means."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pglast import ast
+from pglast.enums import BoolExprType
+
+from frostline.errors import FrostlineError
+from frostline.model.names import BadName, RemoteName
+from frostline.model.tables import Column, Table
+from frostline.server.lake_tables import LakeTables
+from frostline.server.translate import duck
+from frostline.server.translate.operands import Untranslatable, Value
+
+SNAPSHOT_COLUMN = "frostline_snapshot"
+
+
+class UnknownName(FrostlineError):
+    """A table or column that is not there."""
+
+    sqlstate = "42P01"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One lake table in a FROM clause, at one snapshot. `snapshot` None has no rows."""
+
+    alias: str
+    table: Table
+    remote: RemoteName
+    snapshot: int | None
+    location: int
+
+    def value(self, column: Column) -> Value:
+        """The column as DuckDB has it; only for types whose comparisons are known to agree."""
+        if not column.carriage.pushable:
+            raise Untranslatable(f"conditions on {column.pg_type.name} are for Postgres")
+        pg_type = column.pg_type
+        return Value(
+            duck.ident(column.name),
+            pg_type.name,
+            pg_type.precision or 0,
+            pg_type.scale or 0,
+            column.collation,
+            column.collation_name,
+        )
+
+
+def remote_table(node: ast.RangeVar, tables: LakeTables) -> tuple[Table, RemoteName]:
+    """What a name in FROM stands for."""
+    try:
+        remote = RemoteName.parse(str(node.relname))
+    except BadName:
+        raise UnknownName(f"not a lake table: {node.relname!r}", hint="query the relation in Postgres") from None
+    return tables.resolve(remote.table_id), remote
+
+
+@dataclass(frozen=True)
+class Scope:
+    """One lake table and the parameters: what a condition on it may speak of."""
+
+    source: Source
+    params: tuple[str | None, ...] = ()
+
+    def column(self, node: ast.Node | None) -> Column | None:
+        """The column that this node names, None for anything else (`frostline_snapshot` included)."""
+        name = self.name(node)
+        if name is None or name == SNAPSHOT_COLUMN:
+            return None
+        try:
+            return self.source.table.column(name)
+        except KeyError:
+            raise UnknownName(f"column {name!r} does not exist") from None
+
+    def name(self, node: ast.Node | None) -> str | None:
+        """The name of the column that this node refers to, None when it is no column of this table."""
+        if not isinstance(node, ast.ColumnRef):
+            return None
+        parts = [str(part.sval) for part in node.fields or () if isinstance(part, ast.String)]
+        if len(parts) != len(node.fields or ()) or len(parts) > 2:
+            return None
+        if len(parts) == 2 and parts[0] != self.source.alias:
+            return None
+        return parts[-1]
+
+
+def conjuncts(node: ast.Node | None) -> Iterator[ast.Node]:
+    """The conditions that all have to hold."""
+    if isinstance(node, ast.BoolExpr) and node.boolop == BoolExprType.AND_EXPR:
+        for part in node.args or ():
+            yield from conjuncts(part)
+    elif node is not None:
+        yield node

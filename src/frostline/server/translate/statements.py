@@ -1,0 +1,238 @@
+"""Which statements the server knows: SQL text in, one small value a statement out. Anything else is refused here."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pglast import ast, parser
+from pglast.enums import DiscardMode, FetchDirection, TransactionStmtKind, VariableSetKind
+
+from frostline.errors import FrostlineError
+
+_ALL = 2**63 - 1
+"""How the parser writes FETCH ALL."""
+
+
+class SyntaxRefused(FrostlineError):
+    """The text is not SQL."""
+
+    sqlstate = "42601"
+
+
+class NotServed(FrostlineError):
+    """The SQL is fine, but nothing that the lake server does."""
+
+    sqlstate = "0A000"
+
+
+@dataclass(frozen=True)
+class Begin:
+    """START TRANSACTION. Lake snapshots are immutable, so every isolation level is the same."""
+
+    tag: str
+
+
+@dataclass(frozen=True)
+class End:
+    """COMMIT or ROLLBACK."""
+
+    tag: str
+
+
+@dataclass(frozen=True)
+class Savepoint:
+    """SAVEPOINT, RELEASE, ROLLBACK TO; the latter heals a failed transaction."""
+
+    tag: str
+    heals: bool
+
+
+@dataclass(frozen=True)
+class SetVariable:
+    """SET name = value; `value` is None for RESET and DEFAULT."""
+
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True)
+class Show:
+    """SHOW name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Select:
+    """A query, with its own text."""
+
+    sql: str
+    node: ast.SelectStmt
+
+
+@dataclass(frozen=True)
+class Declare:
+    """DECLARE name CURSOR FOR query."""
+
+    cursor: str
+    query: Select
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """FETCH or MOVE so many rows forward; `count` is None for all of them."""
+
+    cursor: str
+    count: int | None
+    move: bool
+
+
+@dataclass(frozen=True)
+class Rewind:
+    """MOVE BACKWARD ALL: to before the first row."""
+
+    cursor: str
+
+
+@dataclass(frozen=True)
+class CloseCursor:
+    """CLOSE name; None is ALL."""
+
+    cursor: str | None
+
+
+@dataclass(frozen=True)
+class Deallocate:
+    """DEALLOCATE name; None is ALL."""
+
+    name: str | None
+
+
+@dataclass(frozen=True)
+class Discard:
+    """DISCARD ALL."""
+
+
+Statement = (
+    Begin
+    | End
+    | Savepoint
+    | SetVariable
+    | Show
+    | Select
+    | Declare
+    | Fetch
+    | Rewind
+    | CloseCursor
+    | Deallocate
+    | Discard
+)
+
+
+def parameter_count(statement: Statement) -> int:
+    """The highest parameter number that the statement mentions."""
+    sql = statement.query.sql if isinstance(statement, Declare) else getattr(statement, "sql", "")
+    tokens = [token for token in parser.scan(sql) if token.name == "PARAM"]
+    return max((int(sql[token.start + 1 : token.end + 1]) for token in tokens), default=0)
+
+
+def parse(sql: str) -> list[Statement]:
+    """The statements of the text; raises SyntaxRefused or NotServed."""
+    try:
+        raw = parser.parse_sql(sql)
+    except parser.ParseError as error:
+        raise SyntaxRefused(f"syntax error: {error.args[0]}") from None
+    return [_statement(statement.stmt, text) for statement, text in _with_text(sql, raw)]
+
+
+def _with_text(sql: str, raw: tuple[ast.RawStmt, ...]) -> Iterator[tuple[ast.RawStmt, str]]:
+    for statement in raw:
+        start, length = statement.stmt_location or 0, statement.stmt_len or 0
+        # Locations inside the tree count from the start of the whole text, so a lone statement keeps all of it.
+        yield statement, sql if len(raw) == 1 else sql[start : start + length if length else None]
+
+
+def _statement(node: ast.Node, sql: str) -> Statement:
+    match node:
+        case ast.SelectStmt():
+            return Select(sql, node)
+        case ast.DeclareCursorStmt():
+            return _declare(node, sql)
+        case ast.FetchStmt():
+            return _fetch(node)
+        case ast.TransactionStmt():
+            return _transaction(node)
+        case _:
+            return _session_statement(node)
+
+
+def _session_statement(node: ast.Node) -> Statement:
+    match node:
+        case ast.ClosePortalStmt():
+            return CloseCursor(node.portalname)
+        case ast.DeallocateStmt():
+            return Deallocate(node.name)
+        case ast.DiscardStmt() if node.target == DiscardMode.DISCARD_ALL:
+            return Discard()
+        case ast.VariableShowStmt():
+            return Show(str(node.name).lower())
+        case ast.VariableSetStmt():
+            return _set(node)
+        case _:
+            raise NotServed(f"the lake server does not do {_words(node)}", hint="only SELECT on lake tables is served")
+
+
+def _words(node: ast.Node) -> str:
+    return type(node).__name__.removesuffix("Stmt").lower()
+
+
+def _declare(node: ast.DeclareCursorStmt, sql: str) -> Declare:
+    if not isinstance(node.query, ast.SelectStmt):
+        raise NotServed("a cursor is served for SELECT only")
+    tokens = parser.scan(sql)
+    keyword = next(token for token in tokens if token.name == "FOR")
+    return Declare(str(node.portalname), Select(sql[keyword.end + 1 :].strip(), node.query))
+
+
+def _fetch(node: ast.FetchStmt) -> Fetch | Rewind:
+    cursor, count = str(node.portalname), int(node.howMany or 0)
+    if node.direction == FetchDirection.FETCH_FORWARD:
+        return Fetch(cursor, None if count == _ALL else count, bool(node.ismove))
+    if node.direction == FetchDirection.FETCH_BACKWARD and count == _ALL and node.ismove:
+        return Rewind(cursor)
+    raise NotServed("cursors move forward only", hint="MOVE BACKWARD ALL starts again")
+
+
+_TRANSACTION: dict[TransactionStmtKind, Statement] = {
+    TransactionStmtKind.TRANS_STMT_BEGIN: Begin("BEGIN"),
+    TransactionStmtKind.TRANS_STMT_START: Begin("START TRANSACTION"),
+    TransactionStmtKind.TRANS_STMT_COMMIT: End("COMMIT"),
+    TransactionStmtKind.TRANS_STMT_ROLLBACK: End("ROLLBACK"),
+    TransactionStmtKind.TRANS_STMT_SAVEPOINT: Savepoint("SAVEPOINT", heals=False),
+    TransactionStmtKind.TRANS_STMT_RELEASE: Savepoint("RELEASE", heals=False),
+    TransactionStmtKind.TRANS_STMT_ROLLBACK_TO: Savepoint("ROLLBACK", heals=True),
+}
+
+
+def _transaction(node: ast.TransactionStmt) -> Statement:
+    statement = _TRANSACTION.get(node.kind) if node.kind is not None else None
+    if statement is None:
+        raise NotServed("the lake server has no two-phase commit: it never holds a change")
+    return statement
+
+
+def _set(node: ast.VariableSetStmt) -> SetVariable:
+    name = str(node.name or "all").lower()
+    if node.kind != VariableSetKind.VAR_SET_VALUE or not node.args:
+        return SetVariable(name, None)
+    return SetVariable(name, ",".join(_setting(argument) for argument in node.args))
+
+
+def _setting(node: ast.Node) -> str:
+    value = node.val if isinstance(node, ast.A_Const) else None
+    match value:
+        case ast.String():
+            return str(value.sval)
+        case ast.Integer():
+            return str(value.ival)
+        case _:
+            raise NotServed("the setting's value is not a plain constant")

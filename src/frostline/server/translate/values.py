@@ -1,0 +1,58 @@
+"""Scalar expressions over columns: the column itself, casts that change nothing, and integer arithmetic that cannot fail."""
+
+from dataclasses import replace
+
+from pglast import ast
+from pglast.enums import A_Expr_Kind
+
+from frostline.server.translate.operands import INTEGERS, Untranslatable, Value, constant, type_name
+from frostline.server.translate.scope import Scope
+
+
+def operator_name(node: ast.A_Expr) -> str | None:
+    """The operator, if it is one of Postgres' own."""
+    names = [str(part.sval) for part in node.name or ()]
+    if len(names) == 2 and names[0] == "pg_catalog":
+        return names[1]
+    return names[0] if len(names) == 1 else None
+
+
+def value(node: ast.Node | None, scope: Scope) -> Value:
+    """The node as a typed DuckDB expression; raises Untranslatable for anything that is not known to be the same."""
+    column = scope.column(node)
+    if column is not None:
+        return scope.source.value(column)
+    match node:
+        case ast.TypeCast():
+            return _widened(value(node.arg, scope), type_name(node.typeName))
+        case ast.A_Expr() if node.kind == A_Expr_Kind.AEXPR_OP:
+            return _division(node, scope)
+        case _:
+            raise Untranslatable(f"{type(node).__name__}")
+
+
+def _widened(inner: Value, target: str | None) -> Value:
+    if target == inner.type or (inner.type, target) == ("varchar", "text"):
+        return replace(inner, type=target)
+    if inner.type in INTEGERS and target in INTEGERS and INTEGERS[inner.type] <= INTEGERS[target]:
+        return replace(inner, type=target)
+    raise Untranslatable(f"cast from {inner.type} to {target}")
+
+
+_DIVISIONS = {"%": "%", "/": "//"}
+"""DuckDB's `/` is not integer division. Both engines cut towards zero."""
+
+
+def _division(node: ast.A_Expr, scope: Scope) -> Value:
+    operator = operator_name(node)
+    divisor = constant(node.rexpr, scope.params)
+    if operator not in _DIVISIONS or divisor is None or divisor.text is None:
+        raise Untranslatable(f"operator {operator}")
+    dividend = value(node.lexpr, scope)
+    if dividend.type not in INTEGERS:
+        raise Untranslatable(f"{dividend.type} {operator}")
+    result = max(dividend.type, divisor.type or dividend.type, key=lambda name: INTEGERS.get(name, 0))
+    if (divisor.type or dividend.type) not in INTEGERS or not divisor.text.isdigit() or int(divisor.text) == 0:
+        # Zero fails, and the smallest integer divided by -1 overflows: Postgres says so best.
+        raise Untranslatable("divisor")
+    return Value(f"({dividend.sql} {_DIVISIONS[operator]} {int(divisor.text)})", result)

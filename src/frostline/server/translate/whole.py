@@ -1,0 +1,61 @@
+"""Looking over a whole query: what it names, and what in it is never served."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pglast import ast
+
+from frostline.server.translate.statements import NotServed
+
+
+def walk(node: object) -> Iterator[ast.Node]:
+    """The node and everything below it, outermost first."""
+    if isinstance(node, ast.Node):
+        yield node
+        for name in node:
+            yield from walk(getattr(node, name))
+    elif isinstance(node, (tuple, list)):
+        items: tuple[Any, ...] = tuple(node)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        for item in items:
+            yield from walk(item)
+
+
+def refuse_unserved(node: ast.SelectStmt) -> None:
+    """Raise NotServed for what reads or changes anything but lake tables."""
+    for part in walk(node):
+        match part:
+            case ast.SelectStmt() if part.lockingClause or part.intoClause or part.withClause:
+                raise NotServed("locking, INTO and WITH are not served by the lake server")
+            case ast.RangeFunction() | ast.RangeTableFunc() | ast.JsonTable():
+                raise NotServed("functions in FROM are not served by the lake server")
+            case ast.RangeVar() if part.catalogname or not part.schemaname:
+                raise NotServed(f"not a lake table: {part.relname!r}", hint="name it as the foreign table does")
+            case ast.FuncCall() if _qualified_elsewhere(part.funcname):
+                raise NotServed("only functions of pg_catalog are served")
+            case ast.A_Expr() if _qualified_elsewhere(part.name):
+                raise NotServed("only operators of pg_catalog are served")
+            case _:
+                pass
+
+
+def _qualified_elsewhere(names: Any) -> bool:
+    parts = [str(part.sval) for part in names or ()]
+    return len(parts) > 1 and parts[0] != "pg_catalog"
+
+
+def columns_named(node: ast.SelectStmt) -> frozenset[str]:
+    """The last part of every column reference; `*` when all columns, or a whole row, are meant."""
+    names: set[str] = set()
+    aliases = {part.alias.aliasname for part in walk(node) if isinstance(part, ast.RangeVar) and part.alias}
+    for part in walk(node):
+        if isinstance(part, ast.ColumnRef):
+            last = (part.fields or ())[-1]
+            name = str(last.sval) if isinstance(last, ast.String) else "*"
+            names.add("*" if name in aliases and len(part.fields or ()) == 1 else name)
+    return frozenset(names)
+
+
+def functions_named(node: ast.SelectStmt) -> frozenset[str]:
+    """The name of every function that is called."""
+    calls = (part for part in walk(node) if isinstance(part, ast.FuncCall))
+    return frozenset(str((call.funcname or ())[-1].sval) for call in calls)

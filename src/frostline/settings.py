@@ -1,0 +1,160 @@
+"""Settings, read once by the command line: environment > frostline.toml > defaults. Unknown keys are refused."""
+
+import difflib
+import json
+import os
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from frostline.errors import UsageError
+
+FILE_NAME = "frostline.toml"
+ENV_PREFIX = "FROSTLINE_"
+_ENV_OF_OTHERS = ("HOME", "OUTPUT", "DEBUG", "FAILPOINT", "TEST_")
+"""What may follow the prefix without being a key: the command line's own switches, failpoints, the tests."""
+_SECRET = ("dsn", "lake_password")
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+Bytes = Annotated[int, Field(ge=1 << 20)]
+DuckMemory = Annotated[str, Field(pattern=r"^[1-9][0-9]*(KB|MB|GB|TB|KiB|MiB|GiB|TiB)$")]
+SparkMemory = Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgt]$")]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class Settings(BaseSettings):
+    """Everything that can be set. One instance is made by the command line and handed down."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix=ENV_PREFIX, hide_input_in_errors=True)
+
+    dsn: Annotated[Text, Field(repr=False)]
+    """The Postgres database, as a libpq connection string; it may hold a password, so it is never logged."""
+    warehouse: Text
+    """Where the lake's files are: a directory, or a URI such as file:///srv/lake."""
+    embedded: bool = False
+    """The database is the embedded one of this home; `frostline up` says so in the file it writes."""
+
+    lake_host: Text = "127.0.0.1"
+    """The name under which Postgres reaches the lake server."""
+    lake_listen: Text = "127.0.0.1"
+    """The address the lake server binds."""
+    lake_port: Port = 5433
+    lake_user: Text = "frostline"
+    lake_password: SecretStr | None = None
+    lake_memory: DuckMemory = "1GB"
+    """What all queries of the lake server together may use before they spill to disk."""
+    lake_threads: Annotated[int, Field(ge=1)] = Field(default_factory=lambda: os.cpu_count() or 1)
+
+    spark_master: Text = "local[*]"
+    spark_memory: SparkMemory = "1g"
+    """The driver's Java heap; with a local master the tasks run in it too."""
+    export_shard_bytes: Bytes = 256 << 20
+    """How much of a partition one export task reads, as Postgres counts it."""
+    export_memory: DuckMemory = "512MB"
+    """What one export task may use."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Say what wins: arguments, then the environment, then the file."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def load(home: Path | None = None, given: Mapping[str, Any] | None = None) -> Settings:
+    """Read the settings; `given` (from the command line) wins over everything. Wrong ones raise UsageError."""
+    file = home / FILE_NAME if home else None
+    if file:
+        read_file(file)
+    _check_environment()
+
+    class Located(Settings, toml_file=file):
+        """The settings of this home."""
+
+    try:
+        return Located(**(given or {}))
+    except ValidationError as error:
+        raise _usage_error(error, file) from None
+
+
+def read_file(file: Path) -> dict[str, Any]:
+    """The keys of a frostline.toml as they stand there. Raises UsageError when it is absent or not TOML."""
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        hint = f"start it with: frostline up --home {file.parent}"
+        raise UsageError(f"no {FILE_NAME} in {str(file.parent)!r}", hint=hint) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise UsageError(f"cannot read {str(file)!r}: {one_line(error)}", hint=f"correct {file}") from None
+
+
+def write_file(file: Path, values: Mapping[str, str | int]) -> None:
+    """Write a frostline.toml that only its owner can read. It appears complete or not at all."""
+    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in values.items()]
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, encoding="utf-8", delete=False) as draft:
+        draft.writelines(lines)  # a temporary file is made with mode 0600
+        draft.flush()
+        os.fsync(draft.fileno())
+    Path(draft.name).replace(file)
+
+
+def one_line(error: BaseException) -> str:
+    """An error's text without line breaks."""
+    return " ".join(str(error).split())
+
+
+def _check_environment() -> None:
+    """Refuse a misspelt variable, which would be ignored otherwise."""
+    for name in os.environ:
+        key = name.removeprefix(ENV_PREFIX)
+        if not name.startswith(ENV_PREFIX) or key.startswith(_ENV_OF_OTHERS):
+            continue
+        if key.lower() not in Settings.model_fields:
+            raise UsageError(f"unknown setting {name} in the environment", hint=_meant(key.lower(), f"unset {name}"))
+
+
+def _usage_error(error: ValidationError, file: Path | None) -> UsageError:
+    problems = error.errors(include_url=False, include_context=False)
+    first = min(problems, key=lambda problem: problem["type"] == "missing")  # a misspelt key is missing too
+    key = str(first["loc"][0])
+    if first["type"] == "missing":
+        return UsageError(f"{key} is not set", hint=_supply(key, file))
+    if first["type"] == "extra_forbidden":
+        return UsageError(f"unknown setting {key!r} in {str(file)!r}", hint=_meant(key, f"take it out of {file}"))
+    shown = "" if key in _SECRET else f" {first['input']!r}"
+    return UsageError(f"wrong {key}{shown}: {_lower(first['msg'])}", hint=_correct(key, file))
+
+
+def _supply(key: str, file: Path | None) -> str:
+    return f"set {key} in {file}" if file else f"say --home DIR, or set {_variable(key)}"
+
+
+def _correct(key: str, file: Path | None) -> str:
+    if _variable(key) in os.environ:
+        return f"correct {_variable(key)} in the environment"
+    return f"correct {key} in {file}" if file else f"correct --{key.replace('_', '-')}"
+
+
+def _variable(key: str) -> str:
+    return ENV_PREFIX + key.upper()
+
+
+def _meant(key: str, otherwise: str) -> str:
+    close = difflib.get_close_matches(key, Settings.model_fields, n=1)
+    return f"did you mean {close[0]}?" if close else otherwise
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]

@@ -1,0 +1,1 @@
+"""The tests. Each name is a sentence."""

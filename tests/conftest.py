@@ -1,0 +1,9 @@
+"""Fixtures live in `tests/fixtures`; this only names them."""
+
+pytest_plugins = [
+    "tests.fixtures.lakeserver",
+    "tests.fixtures.command",
+    "tests.fixtures.postgres",
+    "tests.fixtures.spark",
+    "tests.fixtures.tables",
+]
