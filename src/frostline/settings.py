@@ -55,6 +55,8 @@ class Settings(BaseSettings):
     """The driver's Java heap; with a local master the tasks run in it too."""
     export_shard_bytes: Bytes = 256 << 20
     """How much of a partition one export task reads, as Postgres counts it."""
+    archive_batch_bytes: Bytes = 16 << 30
+    """How much of the heap one archive job moves; a longer backlog is published piece by piece."""
     export_memory: DuckMemory = "512MB"
     """What one export task may use."""
 

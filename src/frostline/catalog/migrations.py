@@ -81,3 +81,14 @@ def version(connection: Connection) -> int | None:
         return None
     row = connection.execute(queries.get("migration", "newest")).fetchone()
     return None if row is None else row[0]
+
+
+def require(connection: Connection) -> None:
+    """Refuse a database without the catalog, or with one that is not of this program's version."""
+    found = version(connection)
+    if found is None:
+        hint = "frostline init --dsn DSN --warehouse URI"
+        raise UsageError("Frostline is not installed in this database", hint=hint)
+    if found < known()[-1].number:
+        raise UsageError(f"the catalog is at migration {found}, this program needs {known()[-1].number}", hint="frostline init")
+    _refuse_newer({found})

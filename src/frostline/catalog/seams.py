@@ -1,17 +1,34 @@
 """The seam of each table, and the Iceberg pointer that moves with it."""
 
+from typing import LiteralString
+
 from frostline.catalog import queries
 from frostline.catalog.connect import Connection
 from frostline.errors import ConflictError, CorruptionError
 from frostline.model.tables import Seam, Table
-from frostline.model.tiers import from_text, to_text
+from frostline.model.tiers import TierKind, from_text, to_text
+
+LINE_COLUMNS: dict[TierKind, LiteralString] = {
+    TierKind.TIMESTAMPTZ: "line_timestamptz",
+    TierKind.TIMESTAMP: "line_timestamp",
+    TierKind.DATE: "line_date",
+    TierKind.SMALLINT: "line_integer",
+    TierKind.INTEGER: "line_integer",
+    TierKind.BIGINT: "line_integer",
+}
+"""T is kept in the tier key's own type, so that the view compares like with like."""
 
 
 def insert(connection: Connection, table: Table) -> None:
     """The seam of a table with nothing in the lake: every row is hot."""
-    kind = table.tier_kind
-    values = {"table_id": table.id, "kind": kind.value, "line": to_text(kind, kind.lowest)}
+    values = {"table_id": table.id, **_line(table, table.tier_kind.lowest)}
     connection.execute(queries.get("seam", "insert"), values)
+
+
+def _line(table: Table, value: int) -> dict[str, str | None]:
+    """The frost line in the column of its own type, and nothing in the others."""
+    columns: dict[str, str | None] = dict.fromkeys(LINE_COLUMNS.values())
+    return columns | {LINE_COLUMNS[table.tier_kind]: to_text(table.tier_kind, value)}
 
 
 def get(connection: Connection, table: Table) -> Seam:
@@ -27,7 +44,7 @@ def move(connection: Connection, table: Table, old: Seam, new: Seam) -> None:
     """Set T, S and the location together if T and S still are what they were; else ConflictError."""
     values = {
         "table_id": table.id,
-        "line": to_text(table.tier_kind, new.frost_line),
+        **_line(table, new.frost_line),
         "snapshot_id": new.snapshot_id,
         "metadata_location": new.metadata_location,
         "old_line": to_text(table.tier_kind, old.frost_line),

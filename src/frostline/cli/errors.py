@@ -1,4 +1,4 @@
-"""How an error ends the program: one line that says what, one that says what to do, and the exit code of its class."""
+"""How an error ends the program: a line that says what, lines that say what to do, the exit code of its class."""
 
 import sys
 import traceback
@@ -17,8 +17,8 @@ def report(error: BaseException, *, debug: bool) -> int:
         traceback.print_exception(error, file=sys.stderr)
     message, hint, exit_code = explain(error)
     _print("error", message)
-    if hint:
-        _print("hint", hint)
+    for line in (hint or "").splitlines():
+        _print("hint", line)
     return exit_code
 
 

@@ -1,6 +1,7 @@
 """What every command shares: where the settings are, how to print, and the options that say so."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 import click
 
 from frostline import logs, settings
+from frostline.catalog import migrations
+from frostline.catalog.connect import Connection, connect
 from frostline.cli.output import JsonOutput, Output, TextOutput
 from frostline.errors import UsageError
 
@@ -27,6 +30,13 @@ class Invocation:
         loaded = settings.load(self.home, given)
         logs.configure("debug" if self.debug else loaded.log_level)
         return loaded
+
+    @contextmanager
+    def catalog(self) -> Generator[Connection]:
+        """A connection to a database that has Frostline's catalog."""
+        with connect(self.settings().dsn, purpose="command") as connection:
+            migrations.require(connection)
+            yield connection
 
     def needed_home(self) -> Path:
         """The home directory of a command that cannot do without."""

@@ -15,6 +15,12 @@ COMMANDS = {
     "init": "frostline.cli.init:init",
     "serve": "frostline.cli.serve:serve",
     "psql": "frostline.cli.psql:psql",
+    "table": "frostline.cli.table:table",
+    "plan": "frostline.cli.plan:plan",
+    "archive": "frostline.cli.archive:archive",
+    "clean": "frostline.cli.clean:clean",
+    "verify": "frostline.cli.verify:verify",
+    "status": "frostline.cli.status:status",
 }
 """Where each command is. Loaded when it is used: what one command needs must not slow the others down."""
 

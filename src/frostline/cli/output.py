@@ -91,6 +91,8 @@ def shown(key: str, value: object) -> str:
     """A value as people read it."""
     if value is None:
         return "-"
+    if isinstance(value, list):
+        return "\n".join(str(entry) for entry in value) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int) and key.endswith("_bytes"):

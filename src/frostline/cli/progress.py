@@ -3,29 +3,40 @@
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-Advance = Callable[[int, int], None]
-"""Called with the rows and the bytes that were done since the last call."""
+from frostline.model.tables import Table
+
+if TYPE_CHECKING:
+    from frostline.pipeline import tasks
 
 
 @contextmanager
-def progress_bar(label: str, total_bytes: int) -> Generator[Advance]:
-    """Show rows, bytes and the time left while the block runs; yields the function that advances the bar."""
+def exporting() -> Generator["Callable[[Table, tasks.Progress], None]"]:
+    """Show rows, bytes and the time left of each table's export while the block runs."""
     if not sys.stderr.isatty():
-        yield lambda _rows, _size_bytes: None
+        yield lambda _table, _progress: None
         return
-    rows = TextColumn("{task.fields[rows]:,} rows")
-    columns = (TextColumn(label), BarColumn(), rows, DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[rows]:,} rows"),
+        DownloadColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=total_bytes, rows=0)
-        done_rows = 0
+        shown: dict[int, TaskID] = {}
 
-        def advance(more_rows: int, size_bytes: int) -> None:
-            nonlocal done_rows
-            done_rows += more_rows
-            bar.update(task, advance=size_bytes, rows=done_rows)
+        def report(table: Table, progress: "tasks.Progress") -> None:
+            if table.id not in shown:
+                shown[table.id] = bar.add_task(str(table.name), rows=0)
+            # The lake's bytes are known only when they are written, so the total follows the shards.
+            share = progress.shards_total / progress.shards if progress.shards else None
+            total = progress.size_bytes * share if share else None
+            bar.update(shown[table.id], total=total, completed=progress.size_bytes, rows=progress.rows)
 
-        yield advance
+        yield report

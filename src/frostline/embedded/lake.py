@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from frostline.catalog import migrations
 from frostline.catalog.connect import connect
 from frostline.embedded.install import lake_password
-from frostline.errors import UsageError
 from frostline.settings import Settings
 
 if TYPE_CHECKING:
@@ -20,14 +19,12 @@ def start(settings: Settings) -> "LakeServer":
     from frostline.server.provider import CatalogTables  # noqa: PLC0415
 
     with connect(settings.dsn, purpose="serve") as connection:
-        if migrations.version(connection) is None:
-            hint = "frostline init --dsn DSN --warehouse URI"
-            raise UsageError("Frostline is not installed in this database", hint=hint)
+        migrations.require(connection)
         password = lake_password(settings, connection)
     server = LakeServer(
         host=settings.lake_listen,
         port=settings.lake_port,
-        tables=CatalogTables(settings.dsn, settings.warehouse),
+        tables=CatalogTables(settings.dsn),
         user=settings.lake_user,
         password=password,
         postgres_dsn=settings.dsn,

@@ -114,7 +114,11 @@ def _identifier(table: tables.Table) -> tuple[str, str]:
 
 
 def _opened(table: tables.Table, base: str) -> Table:
+    """The table as the base has it. Our own spec stands for its equal, because it knows days that PyIceberg's does not."""
     metadata = snapshots.read_metadata(base)
+    ours = schema.partition_spec(table)
+    specs = [ours if spec == ours else spec for spec in metadata.partition_specs]
+    metadata = metadata.model_copy(update={"partition_specs": specs})
     return Table(_identifier(table), metadata, base, paths.file_io(base), _Staging("frostline"))
 
 

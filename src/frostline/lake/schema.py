@@ -1,11 +1,12 @@
 """The Iceberg side of a managed table: schema, partition spec and sort order."""
 
 import re
+from typing import Any
 
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortDirection, SortField, SortOrder
-from pyiceberg.transforms import IdentityTransform, parse_transform
+from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform, parse_transform
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -72,6 +73,26 @@ def parquet_names(table: Table) -> tuple[str, ...]:
     return tuple(names.values())
 
 
+class _AnyDay(DayTransform[Any]):
+    """PyIceberg names the partitions of a commit in words, which fails for days that Python's dates do not know."""
+
+    def to_human_string(self, _: object, value: Any) -> str:
+        """The number of the day."""
+        return str(value)
+
+
+class _AnyHour(HourTransform[Any]):
+    """The same for hours."""
+
+    def to_human_string(self, _: object, value: Any) -> str:
+        """The number of the hour."""
+        return str(value)
+
+
+def _transform(text: str) -> Transform[Any, Any]:
+    return {"day": _AnyDay, "hour": _AnyHour}[text]() if text in ("day", "hour") else parse_transform(text)
+
+
 def partition_spec(table: Table) -> PartitionSpec:
     """Partition by the table's transform of the tier key.
 
@@ -81,7 +102,7 @@ def partition_spec(table: Table) -> PartitionSpec:
     field = PartitionField(
         source_id=table.column(table.tier_key).field_id,
         field_id=PARTITION_FIELD_ID_START,
-        transform=parse_transform(table.lake_partition),
+        transform=_transform(table.lake_partition),
         name=name,
     )
     return PartitionSpec(field, spec_id=0)

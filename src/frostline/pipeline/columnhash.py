@@ -43,7 +43,7 @@ def _of_int(array: Values) -> U64:
 
 
 def _of_long(array: Values) -> U64:
-    return lookup3.of_int64(_fixed(array, "<i8"))
+    return _of_eight_bytes(_fixed(array, "<i8"))
 
 
 def _of_date(array: Values) -> U64:
@@ -60,7 +60,7 @@ def _of_timestamp(array: Values) -> U64:
     moved = micros - np.int64(_EPOCH_MICROS)
     moved[micros == _INT64.max] = _INT64.max
     moved[micros == -_INT64.max] = _INT64.min
-    return lookup3.of_int64(moved)
+    return _of_eight_bytes(moved)
 
 
 def _of_float(array: Values) -> U64:
@@ -68,7 +68,12 @@ def _of_float(array: Values) -> U64:
 
 
 def _of_double(array: Values) -> U64:
-    sent = _fixed(array, "<u8").byteswap()
+    return _of_eight_bytes(_fixed(array, "<u8"))
+
+
+def _of_eight_bytes(values: npt.NDArray[Any]) -> U64:
+    """Hash values as they are sent: in network byte order."""
+    sent = values.view(np.uint64).byteswap()
     return lookup3.of_words(sent.astype(np.uint32), (sent >> np.uint64(32)).astype(np.uint32))
 
 

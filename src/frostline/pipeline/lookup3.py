@@ -41,13 +41,6 @@ def of_words(first: U32, second: U32 | None = None) -> U64:
     return _final(a, b, c)
 
 
-def of_int64(values: npt.NDArray[np.int64]) -> U64:
-    """What `hashint8extended` gives: the high half is folded in so that an int4 of the same value hashes alike."""
-    low = values.astype(np.uint32)
-    high = (values >> 32).astype(np.uint32)
-    return of_words(low ^ np.where(values >= 0, high, ~high))
-
-
 def of_strings(data: Bytes, starts: Positions, lengths: Positions) -> U64:
     """Hash byte strings that lie in one buffer."""
     padded = np.concatenate([data, np.zeros(_ROUND, np.uint8)])

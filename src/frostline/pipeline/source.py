@@ -1,6 +1,6 @@
 """The Postgres side of an export: which rows a shard has, how they are read, and what Postgres says about them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import LiteralString
 
 import psycopg
@@ -44,7 +44,7 @@ class Shard:
     """A part of a heap partition that one task exports into one file."""
 
     table: Table
-    dsn: str
+    dsn: str = field(repr=False)
     snapshot: str
     """What `pg_export_snapshot()` gave to the driver, whose transaction is still open."""
     partition: Name

@@ -20,6 +20,7 @@ class Progress:
     """How much of an export is done."""
 
     shards: int
+    shards_total: int
     rows: int
     size_bytes: int
 
@@ -54,13 +55,13 @@ def export(
         running = pool.submit(work.collect)
         try:
             while not running.done():
-                report(Progress(done.value, rows.value, size.value))
+                report(Progress(done.value, len(shards), rows.value, size.value))
                 time.sleep(_POLL_S)
         except BaseException:
             context.cancelAllJobs()
             raise
         outcomes = running.result()
-    report(Progress(done.value, rows.value, size.value))
+    report(Progress(done.value, len(shards), rows.value, size.value))
     return [file for file in map(unwrap, outcomes) if file is not None]
 
 

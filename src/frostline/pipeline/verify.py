@@ -53,8 +53,9 @@ def run(connection: Connection, table: Table) -> Report:
         sound = [file for file in recorded if file.path not in named]
         for partition in waiting:
             # A broken file is reported by its name; comparing its range as well would only say it twice.
-            if len(_within(partition, sound)) == len(_within(partition, recorded)):
-                faults += _different(connection, table, partition, sound)
+            files = _within(partition, sound)
+            if len(files) == len(_within(partition, recorded)):
+                faults += _different(connection, table, partition, files)
     rows = sum(file.fingerprint.rows for file in recorded)
     return Report(table, len(recorded), rows, len(waiting), tuple(faults))
 
@@ -79,8 +80,9 @@ def _strangers(table: Table, seam: Seam, recorded: Sequence[RecordedFile]) -> It
     """The lake's snapshot must be made of exactly the recorded files."""
     known = {file.path for file in recorded}
     held: set[str] = set()
+    tier = table.column(table.tier_key).field_id
     if seam.snapshot_id is not None and seam.metadata_location is not None:
-        held = {file.path for file in snapshots.files(seam.metadata_location, seam.snapshot_id, table)}
+        held = {file.path for file in snapshots.files(seam.metadata_location, seam.snapshot_id, tier)}
     for path in sorted(held - known):
         yield Fault(path, "is in the lake snapshot but was never recorded")
     for path in sorted(known - held):

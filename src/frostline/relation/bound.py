@@ -32,8 +32,9 @@ def current(connection: Connection, table: Table) -> int | None:
 
 
 def _partitions(connection: Connection, table: Table) -> dict[Name, tuple[int | None, int | None]]:
+    """The foreign tables, with the range of each."""
     found = facts.read_partitions(connection, _oid(connection, table))
-    return {partition.name: bounds(table.tier_kind, partition.bound) for partition in found}
+    return {one.name: bounds(table.tier_kind, one.bound) for one in found if one.relkind == "f"}
 
 
 def _oid(connection: Connection, table: Table) -> int:

@@ -5,8 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from psycopg import sql
 
 from frostline import sqlfiles
+from frostline.catalog.seams import LINE_COLUMNS
 from frostline.model.registration import HeapColumn, HeapFacts
 from frostline.model.tables import Column, Table
+from frostline.model.tiers import to_text
 from frostline.relation import names, policies
 from frostline.relation.names import trusted
 
@@ -86,8 +88,10 @@ class Definition:
     def _lake(self) -> sql.Composed:
         return template("lake").format(
             lake=names.lake(self.table),
+            nothing=names.nothing(self.table),
             columns=lake_columns(self.table),
             tier_key=sql.Identifier(self.table.tier_key),
+            highest=sql.Literal(to_text(self.table.tier_kind, self.table.tier_kind.highest)),
         )
 
     def _line(self) -> sql.Composed:
@@ -314,7 +318,7 @@ def line(table: Table) -> sql.Composed:
     """The frost line as the view reads it: a sub-select that Postgres evaluates once a query."""
     narrow = "::smallint" if table.tier_kind == "smallint" else "::integer" if table.tier_kind == "integer" else ""
     return template("line").format(
-        line_column=sql.Identifier(names.LINE_COLUMNS[table.tier_kind]),
+        line_column=sql.Identifier(LINE_COLUMNS[table.tier_kind]),
         line_cast=sql.SQL(narrow),
         table_id=sql.Literal(table.id),
     )

@@ -6,17 +6,6 @@ from psycopg import sql
 
 from frostline.model.names import MAX_BYTES, Name, cut
 from frostline.model.tables import Table
-from frostline.model.tiers import TierKind
-
-LINE_COLUMNS: dict[TierKind, LiteralString] = {
-    TierKind.TIMESTAMPTZ: "line_timestamptz",
-    TierKind.TIMESTAMP: "line_timestamp",
-    TierKind.DATE: "line_date",
-    TierKind.SMALLINT: "line_integer",
-    TierKind.INTEGER: "line_integer",
-    TierKind.BIGINT: "line_integer",
-}
-
 
 def identifier(name: Name) -> sql.Identifier:
     """A user's table."""
@@ -36,6 +25,12 @@ def overlay(table: Table) -> sql.Identifier:
 def lake(table: Table) -> sql.Identifier:
     """The partitioned parent of the lake's foreign tables."""
     return sql.Identifier("frostline_lake", table.internal)
+
+
+def nothing(table: Table) -> sql.Identifier:
+    """The partition of the lake's parent that never has a row."""
+    suffix = " nothing"
+    return sql.Identifier("frostline_lake", cut(table.internal, MAX_BYTES - len(suffix)) + suffix)
 
 
 def function(table: Table, verb: str) -> sql.Identifier:

@@ -1,6 +1,14 @@
-"""SCRAM-SHA-256, the server's side: messages in, messages out."""
+"""SCRAM-SHA-256, the server's side: messages in, messages out.
 
+The keys come from `scramp`; the exchange is our own, because scramp refuses the empty user name that libpq sends
+inside SCRAM (Postgres takes the user from the startup message).
+"""
+
+import base64
 import hashlib
+import hmac
+import re
+import secrets
 import struct
 
 import scramp
@@ -10,6 +18,12 @@ from frostline.server.protocol import backend
 from frostline.server.protocol.frontend import ProtocolError
 
 MECHANISM = "SCRAM-SHA-256"
+
+_FIRST = re.compile(r"(?P<header>[ny],(?:a=[^,]*)?,)(?P<bare>n=[^,]*,r=(?P<nonce>[!-+\--~]{1,512})(?:,.*)?)")
+_FINAL = re.compile(r"(?P<bare>c=(?P<binding>[^,]*),r=(?P<nonce>[^,]*)(?:,.*)?),p=(?P<proof>[A-Za-z0-9+/=]+)")
+
+Keys = tuple[bytes, bytes, bytes, int]
+"""Salt, stored key, server key, iterations."""
 
 
 class WrongPassword(FrostlineError):
@@ -23,51 +37,78 @@ class Credentials:
 
     def __init__(self, user: str, password: str) -> None:
         self._user = user
-        self._mechanism = scramp.ScramMechanism(MECHANISM)
-        self._known = self._mechanism.make_auth_info(password)
-        # For a user that is not there the exchange runs all the same, with a salt that is the same every time,
-        # so that a client cannot find out who is.
-        self._decoy_key = hashlib.sha256(self._known[1]).digest()
+        self._keys: Keys = scramp.ScramMechanism(MECHANISM).make_auth_info(password)
+        self._decoy = secrets.token_bytes(32)
 
     def exchange(self, user: str) -> "Exchange":
-        """Begin to authenticate one client."""
+        """Begin to authenticate one client.
+
+        For a user that is not there the exchange runs all the same, with a salt that is the same every time, so
+        that nobody can find out who is.
+        """
         if user == self._user:
-            return Exchange(user, self._mechanism, self._known)
-        salt = hashlib.sha256(self._decoy_key + user.encode()).digest()[:16]
-        return Exchange(user, self._mechanism, (salt, b"\0" * 32, b"\0" * 32, self._known[3]))
+            return Exchange(user, self._keys)
+        salt = hmac.digest(self._decoy, user.encode(), "sha256")[:16]
+        return Exchange(user, (salt, secrets.token_bytes(32), secrets.token_bytes(32), self._keys[3]))
 
 
 class Exchange:
-    """One authentication: `first` and `last` are the client's two messages."""
+    """One authentication: `first` and `last` answer the client's two messages."""
 
-    def __init__(
-        self, user: str, mechanism: scramp.ScramMechanism, info: tuple[bytes, bytes, bytes, int]
-    ) -> None:
+    def __init__(self, user: str, keys: Keys) -> None:
         self._user = user
-        self._server = mechanism.make_server(lambda _: info)
+        self._salt, self._stored_key, self._server_key, self._iterations = keys
+        self._header = self._nonce = self._said = ""
 
     def first(self, body: bytes) -> bytes:
-        """Answer the client's first message with salt and nonce."""
-        mechanism, _, rest = body.partition(b"\0")
-        if mechanism != MECHANISM.encode() or len(rest) < 4:
-            raise ProtocolError("the client chose another way to authenticate")
-        (size,) = struct.unpack_from("!i", rest)
-        if size != len(rest) - 4:
+        """Answer with salt and nonce."""
+        found = _FIRST.fullmatch(_initial_response(body))
+        if found is None:
             raise ProtocolError("the client's first SCRAM message is malformed")
-        try:
-            self._server.set_client_first(_decoded(rest[4:]))
-            return backend.sasl_continue(self._server.get_server_first())
-        except (scramp.ScramException, ValueError) as error:
-            raise ProtocolError("the client's first SCRAM message is malformed") from error
+        self._header, self._nonce = found["header"], found["nonce"] + secrets.token_urlsafe(18)
+        salt = base64.b64encode(self._salt).decode()
+        answer = f"r={self._nonce},s={salt},i={self._iterations}"
+        self._said = f"{found['bare']},{answer}"
+        return backend.sasl_continue(answer)
 
     def last(self, body: bytes) -> bytes:
         """Check the client's proof and answer with ours; raises WrongPassword."""
+        found = _FINAL.fullmatch(_decoded(body))
+        if found is None:
+            raise ProtocolError("the client's last SCRAM message is malformed")
+        said = f"{self._said},{found['bare']}".encode()
+        binding = base64.b64encode(self._header.encode()).decode()
+        same = found["nonce"] == self._nonce and found["binding"] == binding
+        if not (same and self._proves(found["proof"], said)):
+            raise WrongPassword(f'password authentication failed for user "{self._user}"')
+        signature = base64.b64encode(hmac.digest(self._server_key, said, "sha256")).decode()
+        return backend.sasl_final(f"v={signature}")
+
+    def _proves(self, proof: str, said: bytes) -> bool:
+        """Whether the proof, taken off the signature, is a key whose hash we have stored."""
         try:
-            self._server.set_client_final(_decoded(body))
-            return backend.sasl_final(self._server.get_server_final())
-        except (scramp.ScramException, ValueError) as error:
-            raise WrongPassword(f"password authentication failed for user {self._user!r}") from error
+            given = base64.b64decode(proof, validate=True)
+        except ValueError:
+            return False
+        signature = hmac.digest(self._stored_key, said, "sha256")
+        if len(given) != len(signature):
+            return False
+        key = bytes(left ^ right for left, right in zip(given, signature, strict=True))
+        return hmac.compare_digest(hashlib.sha256(key).digest(), self._stored_key)
+
+
+def _initial_response(body: bytes) -> str:
+    mechanism, _, rest = body.partition(b"\0")
+    if mechanism != MECHANISM.encode() or len(rest) < 4:
+        raise ProtocolError("the client chose another way to authenticate")
+    (size,) = struct.unpack_from("!i", rest)
+    if size != len(rest) - 4:
+        raise ProtocolError("the client's first SCRAM message is malformed")
+    return _decoded(rest[4:])
 
 
 def _decoded(body: bytes) -> str:
-    return body.decode()
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        raise ProtocolError("a SCRAM message is not UTF-8") from None

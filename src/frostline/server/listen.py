@@ -6,7 +6,7 @@ import socket
 import ssl
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from frostline.errors import FrostlineError
@@ -33,6 +33,7 @@ from frostline.server.session import Session
 _log = logging.getLogger(__name__)
 
 _RECEIVE_BYTES = 65_536
+_PACKET_BYTES = 16_384
 _REPORTED = (
     "server_version",
     "server_encoding",
@@ -181,7 +182,6 @@ class _Connection:
         try:
             self._client.settimeout(self._server.startup_timeout_s)
             if self._login():
-                self._client.settimeout(self._server.send_timeout_s)
                 self._converse()
         except (_HungUp, OSError):
             _log.debug("client hung up session=%d", self.process_id)
@@ -260,23 +260,27 @@ class _Connection:
 
     def _converse(self) -> None:
         while not isinstance(message := self._receive_later(), Terminate):
-            small: list[bytes] = []
-            for chunk in self.session.receive(message):
-                self._collect(small, chunk)
-            self._flush(small)
+            self._client.settimeout(self._server.send_timeout_s)
+            for chunk in together(self.session.receive(message)):
+                self._client.sendall(chunk)
 
     def _receive_later(self) -> Later:
+        # postgres_fdw keeps its connections open as long as its own session lives; keepalive finds dead ones.
+        self._client.settimeout(None)
         message = self._receive()
         assert not isinstance(message, (SslRequest, GssRequest, CancelRequest, Startup))
         return message
 
-    def _collect(self, small: list[bytes], chunk: bytes | memoryview) -> None:
-        """Small answers go out together: a client that waits for all of them gets one packet."""
-        small.append(bytes(chunk))
-        if sum(map(len, small)) >= _RECEIVE_BYTES:
-            self._flush(small)
 
-    def _flush(self, small: list[bytes]) -> None:
-        if small:
-            self._client.sendall(b"".join(small))
-            small.clear()
+def together(chunks: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """Small answers joined into one packet; large ones as they are, without a copy."""
+    small: list[bytes | memoryview] = []
+    size = 0
+    for chunk in chunks:
+        small.append(chunk)
+        size += len(chunk)
+        if size >= _PACKET_BYTES:
+            yield from small
+            small, size = [], 0
+    if small:
+        yield b"".join(small)

@@ -135,8 +135,7 @@ class Session:
 
     def _describe(self, message: Describe) -> Iterator[Bytes]:
         if message.kind == "P":
-            bound = self._bound.get(message.name)
-            yield bound.description() if bound else backend.NO_DATA
+            yield self._portal_description(message.name)
             return
         if message.name not in self._prepared:
             raise NoSuchThing(f"prepared statement {message.name!r} does not exist")
@@ -144,6 +143,14 @@ class Session:
         count = max((statements.parameter_count(statement) for statement in parsed), default=0)
         yield backend.parameter_description(count)
         yield self._described(parsed, count)
+
+    def _portal_description(self, name: str) -> bytes:
+        """Cursors are portals too: clients ask for their columns under the cursor's name."""
+        if name in self._bound:
+            return self._bound[name].description()
+        if name == "":
+            return backend.NO_DATA
+        return backend.row_description(self.cursor(name).columns)
 
     def _described(self, parsed: list[Statement], count: int) -> bytes:
         if not parsed:

@@ -20,6 +20,8 @@ create table {lake} (
     frostline_snapshot bigint,
     {columns}
 ) partition by range ({tier_key});
+-- Always empty, at the very end of the range. Postgres prunes at run time only among two partitions or more.
+create table {nothing} partition of {lake} for values from ({highest}) to (maxvalue);
 
 -- name: inner_view
 create view {inner} as

@@ -147,14 +147,13 @@ def parse(sql: str) -> list[Statement]:
 def _with_text(sql: str, raw: tuple[ast.RawStmt, ...]) -> Iterator[tuple[ast.RawStmt, str]]:
     for statement in raw:
         start, length = statement.stmt_location or 0, statement.stmt_len or 0
-        # Locations inside the tree count from the start of the whole text, so a lone statement keeps all of it.
-        yield statement, sql if len(raw) == 1 else sql[start : start + length if length else None]
+        yield statement, sql[start : start + length if length else None]
 
 
 def _statement(node: ast.Node, sql: str) -> Statement:
     match node:
         case ast.SelectStmt():
-            return Select(sql, node)
+            return _select(sql)
         case ast.DeclareCursorStmt():
             return _declare(node, sql)
         case ast.FetchStmt():
@@ -190,7 +189,14 @@ def _declare(node: ast.DeclareCursorStmt, sql: str) -> Declare:
         raise NotServed("a cursor is served for SELECT only")
     tokens = parser.scan(sql)
     keyword = next(token for token in tokens if token.name == "FOR")
-    return Declare(str(node.portalname), Select(sql[keyword.end + 1 :].strip(), node.query))
+    return Declare(str(node.portalname), _select(sql[keyword.end + 1 :].strip()))
+
+
+def _select(sql: str) -> Select:
+    """Parsed again from its own text, so that the locations in the tree are locations in that text."""
+    (raw,) = parser.parse_sql(sql)
+    assert isinstance(raw.stmt, ast.SelectStmt)
+    return Select(sql, raw.stmt)
 
 
 def _fetch(node: ast.FetchStmt) -> Fetch | Rewind:

@@ -1,10 +1,7 @@
 -- name: insert
 insert into frostline.seam (table_id, line_timestamptz, line_timestamp, line_date, line_integer)
-values (%(table_id)s,
-        case when %(kind)s::text = 'timestamp with time zone' then %(line)s::text::timestamptz end,
-        case when %(kind)s::text = 'timestamp without time zone' then %(line)s::text::timestamp end,
-        case when %(kind)s::text = 'date' then %(line)s::text::date end,
-        case when %(kind)s::text in ('smallint', 'integer', 'bigint') then %(line)s::text::bigint end)
+values (%(table_id)s, %(line_timestamptz)s::timestamptz, %(line_timestamp)s::timestamp,
+        %(line_date)s::date, %(line_integer)s::bigint)
 
 -- name: get
 select s.table_id, coalesce(line_timestamptz::text, line_timestamp::text, line_date::text, line_integer::text),
@@ -14,10 +11,8 @@ select s.table_id, coalesce(line_timestamptz::text, line_timestamp::text, line_d
 -- name: move
 -- One row, by compare-and-set on T and S: whoever lost the race changes nothing. Row lock only; readers never wait.
 update frostline.seam
-   set line_timestamptz = case when line_timestamptz is not null then %(line)s::text::timestamptz end,
-       line_timestamp = case when line_timestamp is not null then %(line)s::text::timestamp end,
-       line_date = case when line_date is not null then %(line)s::text::date end,
-       line_integer = case when line_integer is not null then %(line)s::text::bigint end,
+   set line_timestamptz = %(line_timestamptz)s::timestamptz, line_timestamp = %(line_timestamp)s::timestamp,
+       line_date = %(line_date)s::date, line_integer = %(line_integer)s::bigint,
        snapshot_id = %(snapshot_id)s,
        metadata_location = %(metadata_location)s
  where table_id = %(table_id)s

@@ -1,0 +1,50 @@
+"""`frostline archive`: move old partitions to the lake."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from frostline.cli.errors import explain
+from frostline.cli.invocation import Invocation
+from frostline.cli.names import TABLE, chosen
+from frostline.cli.progress import exporting
+from frostline.model.names import Name
+
+if TYPE_CHECKING:
+    from frostline.pipeline.archive import Result
+
+
+@click.command()
+@click.argument("names", type=TABLE, nargs=-1, metavar="[[SCHEMA.]TABLE]...")
+@click.option("--master", help="The Spark master.  [default: spark_master of the settings, else local[*]]")
+@click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
+@click.pass_context
+def archive(context: click.Context, names: tuple[Name, ...], master: str | None, dry_run: bool) -> int:  # noqa: FBT001
+    """Move every partition that is older than its table's hot period to the lake, and clean what may be cleaned.
+
+    Without a name: all managed tables, in one Spark application. One table's failure does not stop the others.
+    """
+    from frostline.cli.plan import plan  # noqa: PLC0415
+    from frostline.pipeline import command  # noqa: PLC0415
+
+    if dry_run:
+        context.invoke(plan, names=names)
+        return 0
+    invocation: Invocation = context.obj
+    settings = invocation.settings({"spark_master": master} if master else {})
+    with invocation.catalog() as connection, exporting() as report:
+        results = command.archive(connection, settings, chosen(connection, names), report)
+    invocation.output.records([_described(result) for result in results])
+    return max((explain(result.error)[2] for result in results if result.error), default=0)
+
+
+def _described(result: "Result") -> dict[str, Any]:
+    return {
+        "table": str(result.table.name),
+        "archived_partitions": result.partitions,
+        "rows": result.rows,
+        "lake_bytes": result.size_bytes,
+        "cleaned_partitions": len(result.cleaned.emptied),
+        "waiting_partitions": len(result.cleaned.waiting),
+        "error": str(result.error) if result.error else None,
+    }

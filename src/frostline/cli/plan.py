@@ -1,0 +1,47 @@
+"""`frostline plan`: what an archive would do now."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from frostline.cli.invocation import Invocation
+from frostline.cli.names import TABLE, chosen
+from frostline.model.names import Name
+from frostline.model.tiers import to_text
+
+if TYPE_CHECKING:
+    from frostline.pipeline.plan import TablePlan
+
+
+@click.command()
+@click.argument("names", type=TABLE, nargs=-1, metavar="[[SCHEMA.]TABLE]...")
+@click.pass_obj
+def plan(invocation: Invocation, names: tuple[Name, ...]) -> None:
+    """Say which partitions would move to the lake, why, and how much that is."""
+    from frostline.pipeline.plan import of_table  # noqa: PLC0415
+
+    with invocation.catalog() as connection:
+        plans = [of_table(connection, table) for table in chosen(connection, names)]
+    invocation.output.records([described(one) for one in plans])
+
+
+def described(one: "TablePlan") -> dict[str, Any]:
+    """One table's plan as a record."""
+    kind = one.table.tier_kind
+    moving = [str(partition.name) for partition in one.plan.partitions]
+    return {
+        "table": str(one.table.name),
+        "partitions": len(moving),
+        "first_partition": moving[0] if moving else None,
+        "last_partition": moving[-1] if moving else None,
+        "frost_line": _line(kind.lowest, one.plan.from_line, to_text(kind, one.plan.from_line)),
+        "new_frost_line": _line(kind.lowest, one.plan.to_line, to_text(kind, one.plan.to_line)),
+        "because": f"{one.table.tier_key} before {to_text(kind, one.cutoff)} is older than {one.table.hot_period}",
+        "rows_estimate": one.rows_estimate,
+        "heap_bytes": one.size_bytes,
+        "lake_estimate_bytes": one.lake_bytes_estimate,
+    }
+
+
+def _line(lowest: int, value: int, text: str) -> str | None:
+    return None if value == lowest else text

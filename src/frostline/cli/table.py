@@ -1,0 +1,111 @@
+"""`frostline table`: which tables are managed, and how."""
+
+from typing import Any
+
+import click
+
+from frostline.catalog import tables
+from frostline.cli.invocation import Invocation
+from frostline.cli.names import TABLE
+from frostline.model.names import Name
+from frostline.model.tables import Column, Table
+
+
+@click.group()
+def table() -> None:
+    """Manage tables: add, list, show, set, remove."""
+
+
+@table.command()
+@click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
+@click.option("--hot", required=True, help="How long rows stay hot: an interval; for integer tier keys a number.")
+@click.option("--grace", default="1 day", show_default=True, help="How long archived rows also stay in the heap.")
+@click.option("--lake-partition", help="Lake partitions: year, month, day, hour or truncate[N].  [default: month]")
+@click.option("--dry-run", is_flag=True, help="Print the SQL and change nothing.")
+@click.pass_obj
+def add(
+    invocation: Invocation, name: Name, hot: str, grace: str, lake_partition: str | None, dry_run: bool  # noqa: FBT001
+) -> None:
+    """Make a RANGE-partitioned table a tiered one. Running it again changes nothing."""
+    from frostline.relation import registration  # noqa: PLC0415
+
+    wish = registration.Wish(name, hot, grace, lake_partition)
+    with invocation.catalog() as connection:
+        added = registration.add(connection, wish, dry_run=dry_run)
+    for statement in added.statements if dry_run else ():
+        invocation.output.line(statement)
+    if not dry_run:
+        invocation.output.record(_described(added.table) | {"changed": added.changed})
+
+
+@table.command(name="list")
+@click.pass_obj
+def list_(invocation: Invocation) -> None:
+    """List the managed tables."""
+    with invocation.catalog() as connection:
+        invocation.output.records([_described(one) for one in tables.every(connection)])
+
+
+@table.command()
+@click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
+@click.pass_obj
+def show(invocation: Invocation, name: Name) -> None:
+    """Show how each column of a table travels to the lake."""
+    with invocation.catalog() as connection:
+        found = tables.get(connection, name)
+    invocation.output.records([_described_column(found, column) for column in found.columns])
+
+
+@table.command(name="set")
+@click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
+@click.option("--hot", help="How long rows stay hot.")
+@click.option("--grace", help="How long archived rows also stay in the heap.")
+@click.pass_obj
+def set_(invocation: Invocation, name: Name, hot: str | None, grace: str | None) -> None:
+    """Change a table's policy. What is archived already stays archived."""
+    from frostline.relation import policy  # noqa: PLC0415
+
+    with invocation.catalog() as connection:
+        before = tables.get(connection, name)
+        after = policy.change(connection, before, hot=hot, grace=grace)
+    invocation.output.record(_described(after) | {"changed": before != after})
+
+
+@table.command()
+@click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
+@click.option("--keep-lake", is_flag=True, help="Leave rows that are only in the lake behind there.")
+@click.option("--dry-run", is_flag=True, help="Print the SQL and change nothing.")
+@click.pass_obj
+def remove(invocation: Invocation, name: Name, keep_lake: bool, dry_run: bool) -> None:  # noqa: FBT001
+    """Give a table back as the plain table it was."""
+    from frostline.relation import removal  # noqa: PLC0415
+
+    with invocation.catalog() as connection:
+        statements = removal.remove(connection, name, keep_lake=keep_lake, dry_run=dry_run)
+    for statement in statements if dry_run else ():
+        invocation.output.line(statement)
+    if not dry_run:
+        invocation.output.say(f"{name} is a plain table again")
+
+
+def _described(one: Table) -> dict[str, Any]:
+    return {
+        "table": str(one.name),
+        "tier_key": f"{one.tier_key} {one.tier_kind.value}",
+        "hot": one.hot_period,
+        "grace": one.grace_period,
+        "lake_partition": one.lake_partition,
+        "id": one.id,
+    }
+
+
+def _described_column(one: Table, column: Column) -> dict[str, Any]:
+    return {
+        "column": column.name,
+        "type": column.pg_type.formatted,
+        "lake_type": column.carriage.lake_type,
+        "travels_as": "text" if column.carriage.as_text else "itself",
+        "conditions_run_in": "the lake" if column.carriage.pushable else "Postgres",
+        "key": column.name in one.key,
+        "field_id": column.field_id,
+    }

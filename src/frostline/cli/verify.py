@@ -1,0 +1,36 @@
+"""`frostline verify`: compare every archived value with what was written."""
+
+import click
+
+from frostline.cli.invocation import Invocation
+from frostline.cli.names import TABLE, chosen
+from frostline.model.names import Name
+
+FAULTY = 1
+
+
+@click.command()
+@click.argument("names", type=TABLE, nargs=-1, metavar="[[SCHEMA.]TABLE]...")
+@click.pass_obj
+def verify(invocation: Invocation, names: tuple[Name, ...]) -> int:
+    """Compare every value of the lake with its recorded fingerprint, and with the heap where that still has it.
+
+    Exit code 1 when anything differs; each fault names its file or partition.
+    """
+    from frostline.pipeline import verify as job  # noqa: PLC0415
+
+    with invocation.catalog() as connection:
+        reports = [job.run(connection, table) for table in chosen(connection, names)]
+    invocation.output.records(
+        [
+            {
+                "table": str(report.table.name),
+                "files": report.files,
+                "rows": report.rows,
+                "heap_partitions": report.partitions,
+                "faults": [f"{fault.where} {fault.what}" for fault in report.faults],
+            }
+            for report in reports
+        ]
+    )
+    return FAULTY if any(report.faults for report in reports) else 0

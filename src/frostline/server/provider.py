@@ -1,0 +1,72 @@
+"""The lake's tables as the catalog describes them: what the lake server serves in production."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import psycopg
+
+from frostline.catalog import seams, tables
+from frostline.catalog.connect import Connection, connect
+from frostline.errors import UnavailableError
+from frostline.lake import snapshots
+from frostline.model.tables import LakeFile, Table
+
+TABLE_CACHED_S = 30.0
+"""How long a table's description may be old. Its columns are matched by field id, so a late rename does no harm."""
+
+Answer = TypeVar("Answer")
+
+
+class CatalogTables:
+    """Implements `LakeTables`. Safe for many threads; one connection to Postgres, opened again when it is lost."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+        self._tables: dict[int, tuple[float, Table]] = {}
+        self._locations: dict[tuple[int, int], str] = {}
+
+    def resolve(self, table_id: int) -> Table:
+        """The table with that id; raises UsageError when there is none."""
+        known = self._tables.get(table_id)
+        if known is not None and time.monotonic() - known[0] < TABLE_CACHED_S:
+            return known[1]
+        table = self._ask(lambda connection: tables.by_id(connection, table_id))
+        self._tables[table_id] = (time.monotonic(), table)
+        return table
+
+    def current_snapshot(self, table_id: int) -> int | None:
+        """The lake snapshot that the seam names now; None while nothing is archived."""
+        table = self.resolve(table_id)
+        return self._ask(lambda connection: seams.get(connection, table)).snapshot_id
+
+    def files(self, table_id: int, snapshot_id: int) -> Sequence[LakeFile]:
+        """The files of one snapshot. Asks Postgres only the first time: a snapshot never changes."""
+        table = self.resolve(table_id)
+        location = self._locations.get((table_id, snapshot_id)) or self._location(table)
+        found = snapshots.files(location, snapshot_id, table.column(table.tier_key).field_id)
+        self._locations[table_id, snapshot_id] = location
+        return found
+
+    def _location(self, table: Table) -> str:
+        location = self._ask(lambda connection: seams.pointer(connection, table))
+        if location is None:
+            raise UnavailableError(f"{table.name} has nothing in the lake", hint="frostline status")
+        return location
+
+    def _ask(self, question: Callable[[Connection], Answer]) -> Answer:
+        """Ask the catalog, with a new connection if the old one turns out to be gone."""
+        with self._lock:
+            for attempt in (1, 2):
+                if self._connection is None or self._connection.closed:
+                    self._connection = connect(self._dsn, purpose="lake server")
+                try:
+                    return question(self._connection)
+                except psycopg.OperationalError:
+                    self._connection.close()
+                    if attempt == 2:
+                        raise
+        raise AssertionError("unreachable")

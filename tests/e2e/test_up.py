@@ -1,0 +1,106 @@
+"""`frostline up` as a user runs it: a process of its own, stopped by signals."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from frostline.embedded.home import prepare
+from frostline.embedded.postgres import free_port, running_pid
+from frostline.settings import load
+
+Start = Callable[[Path], subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    started: list[tuple[Path, subprocess.Popen[str]]] = []
+
+    def start_one(home: Path) -> subprocess.Popen[str]:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("FROSTLINE_")}
+        ports = [] if home.exists() else ["--pg-port", str(free_port()), "--lake-port", str(free_port())]
+        command = [str(Path(sys.executable).with_name("frostline")), "up", "--home", str(home), *ports]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        started.append((home, process))
+        return process
+
+    yield start_one
+    for _, process in started:
+        with process:
+            process.terminate()
+    for home, _ in started:
+        if (home / "frostline.toml").exists():
+            with prepare(home, pg_port=None, lake_port=None):
+                pass  # stops a server that a killed process left behind
+
+
+def ready(process: subprocess.Popen[str]) -> str:
+    assert process.stdout
+    line = process.stdout.readline()
+    assert line.startswith("ready dsn="), line
+    return line.removeprefix("ready dsn=").strip()
+
+
+def test_it_says_ready_when_the_database_can_be_used(start: Start, tmp_path: Path) -> None:
+    with psycopg.connect(ready(start(tmp_path / "home"))) as connection:
+        row = connection.execute("select count(*) from pg_foreign_server where srvname = 'frostline_lake'").fetchone()
+    assert row == (1,)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_stops_everything_in_order(start: Start, tmp_path: Path, number: signal.Signals) -> None:
+    process = start(tmp_path / "home")
+    ready(process)
+    process.send_signal(number)
+    assert process.wait() == 0
+    assert running_pid(tmp_path / "home" / "postgres") is None
+
+
+def test_a_second_start_finds_the_data_at_the_same_place(start: Start, tmp_path: Path) -> None:
+    first = start(tmp_path / "home")
+    dsn = ready(first)
+    with psycopg.connect(dsn) as connection:
+        connection.execute("create table kept as select 42 as answer")
+    first.terminate()
+    first.wait()
+    assert ready(start(tmp_path / "home")) == dsn
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("select answer from kept").fetchone() == (42,)
+
+
+def test_a_start_after_kill_works(start: Start, tmp_path: Path) -> None:
+    first = start(tmp_path / "home")
+    dsn = ready(first)
+    first.kill()
+    first.wait()
+    assert ready(start(tmp_path / "home")) == dsn
+
+
+def test_a_second_start_at_the_same_time_is_refused(start: Start, tmp_path: Path) -> None:
+    ready(start(tmp_path / "home"))
+    assert start(tmp_path / "home").wait() == 3
+
+
+def test_it_ends_with_an_error_when_its_postgres_does(start: Start, tmp_path: Path) -> None:
+    process = start(tmp_path / "home")
+    ready(process)
+    pid = running_pid(tmp_path / "home" / "postgres")
+    assert pid
+    os.kill(pid, signal.SIGQUIT)
+    assert process.wait() == 4
+
+
+def test_psql_gets_the_connection_and_no_password_on_its_command_line(start: Start, tmp_path: Path) -> None:
+    ready(start(tmp_path / "home"))
+    command = [str(Path(sys.executable).with_name("frostline")), "psql", "--home", str(tmp_path / "home"), "-Atc"]
+    done = subprocess.run([*command, "select current_database()"], capture_output=True, text=True, check=True)
+    assert done.stdout == "frostline\n"
+    password = load(tmp_path / "home").dsn.split(":")[2].split("@")[0]
+    shown = subprocess.run([*command, r"\! ps -ww -o args= -p $PPID"], capture_output=True, text=True, check=True)
+    assert "psql" in shown.stdout
+    assert password not in shown.stdout

@@ -1,0 +1,55 @@
+"""`frostline init`: Frostline in a Postgres of your own."""
+
+import json
+import os
+from pathlib import Path
+
+import psycopg
+import pytest
+from tests.fixtures.command import Command
+
+from frostline.settings import load
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("FROSTLINE_")]:
+        monkeypatch.delenv(name)
+
+
+def mapping_options(dsn: str) -> dict[str, str]:
+    with psycopg.connect(dsn) as connection:
+        row = connection.execute("select umoptions from pg_user_mappings where srvname = 'frostline_lake'").fetchone()
+    assert row
+    return dict(option.split("=", 1) for option in row[0])
+
+
+def test_a_second_run_changes_nothing_and_says_so(command: Command, empty_database: str, tmp_path: Path) -> None:
+    words = ("init", "--dsn", empty_database, "--warehouse", tmp_path, "--output", "json")
+    assert json.loads(command(*words).stdout)["changed"] is True
+    before = mapping_options(empty_database)
+    assert json.loads(command(*words).stdout)["changed"] is False
+    assert mapping_options(empty_database) == before
+
+
+def test_with_a_home_the_other_commands_need_no_more(command: Command, empty_database: str, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert command("init", "--dsn", empty_database, "--warehouse", "lake", "--home", home).exit_code == 0
+    settings = load(home)
+    assert settings.dsn == empty_database
+    assert Path(settings.warehouse).is_absolute()
+    assert settings.lake_password
+    assert mapping_options(empty_database)["password"] == settings.lake_password.get_secret_value()
+
+
+def test_a_password_that_is_set_is_the_one_that_postgres_uses(
+    command: Command, empty_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FROSTLINE_LAKE_PASSWORD", "chosen")
+    command("init", "--dsn", empty_database, "--warehouse", tmp_path)
+    assert mapping_options(empty_database)["password"] == "chosen"
+
+
+def test_no_password_is_printed(command: Command, empty_database: str, tmp_path: Path) -> None:
+    said = command("init", "--dsn", empty_database, "--warehouse", tmp_path, "--debug")
+    assert mapping_options(empty_database)["password"] not in said.stdout + said.stderr

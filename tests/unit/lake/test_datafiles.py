@@ -1,0 +1,59 @@
+"""Descriptions of data files."""
+
+import dataclasses
+import pickle
+from pathlib import Path
+
+import pytest
+from pyiceberg.conversions import from_bytes
+from pyiceberg.types import LongType, StringType
+from tests.fixtures.lake_tables import events, lake_location, written_events
+
+from frostline.errors import CorruptionError
+from frostline.lake import datafiles
+from frostline.model.tables import Fingerprint
+from frostline.model.tiers import TierKind, from_text
+
+TABLE = events()
+
+
+@pytest.fixture
+def written(tmp_path: Path):
+    return written_events(TABLE, lake_location(tmp_path, TABLE), "2024-03-05")
+
+
+def test_a_description_tells_range_and_partition(written: datafiles.WrittenFile):
+    assert written.lower == from_text(TierKind.TIMESTAMPTZ, "2024-03-05 00:00:00+00")
+    assert written.upper == from_text(TierKind.TIMESTAMPTZ, "2024-03-05 01:39:00+00")
+    assert written.partition == (2024 - 1970) * 12 + 2
+    assert written.rows == 100
+    assert written.size_bytes == Path(written.path.removeprefix("file://")).stat().st_size
+
+
+def test_a_description_has_the_statistics_of_every_column(written: datafiles.WrittenFile):
+    assert written.value_counts == {1: 100, 2: 100, 3: 100}
+    assert written.null_value_counts == {1: 0, 2: 0, 3: 0}
+    assert from_bytes(LongType(), written.upper_bounds[1]) == 99
+    assert from_bytes(StringType(), written.lower_bounds[3]) == "n0"
+    assert written.split_offsets == (4,)
+
+
+def test_a_description_survives_pickle_and_json(written: datafiles.WrittenFile):
+    assert pickle.loads(pickle.dumps(written)) == written
+    assert datafiles.from_json(datafiles.to_json(written)) == written
+
+
+def test_a_file_over_two_partitions_is_refused(tmp_path: Path):
+    with pytest.raises(CorruptionError, match="more than one lake partition"):
+        written_events(TABLE, lake_location(tmp_path, TABLE), "2024-03-31 23:00:00")
+
+
+def test_a_file_with_other_rows_than_its_fingerprint_is_refused(written: datafiles.WrittenFile):
+    with pytest.raises(CorruptionError, match="100 rows instead of 99"):
+        datafiles.describe(written.path, TABLE, Fingerprint(99, 0), in_order=True)
+
+
+def test_only_files_in_order_claim_the_sort_order(written: datafiles.WrittenFile):
+    assert datafiles.to_data_file(written, TABLE).sort_order_id == 1
+    unordered = dataclasses.replace(written, in_order=False)
+    assert datafiles.to_data_file(unordered, TABLE).sort_order_id is None
