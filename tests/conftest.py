@@ -6,4 +6,5 @@ pytest_plugins = [
     "tests.fixtures.postgres",
     "tests.fixtures.spark",
     "tests.fixtures.tables",
+    "tests.fixtures.lake",
 ]

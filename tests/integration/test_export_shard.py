@@ -3,7 +3,7 @@
 import dataclasses
 import pickle
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def heap(empty_database: str, connect: Callable[[str], Connection]) -> Connectio
 
 
 @contextmanager
-def exported(dsn: str) -> Iterator[str]:
+def exported(dsn: str) -> Generator[str]:
     """A snapshot that stays exported as long as the block runs."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("begin isolation level repeatable read")
@@ -161,8 +161,24 @@ def test_rows_are_sorted_by_the_tier_key_unless_told_otherwise(heap: Connection,
         as_found = export_shard(shard(empty_database, snapshot, tmp_path, in_order=False))
     assert stored(ordered).column("id").to_pylist() == [3, 1, 0, 2]
     assert stored(as_found).column("id").to_pylist() == [0, 1, 2, 3]
-    assert ordered is not None and as_found is not None
+    assert ordered is not None
+    assert as_found is not None
     assert ordered.fingerprint == as_found.fingerprint
+
+
+@pytest.mark.slow
+def test_rows_too_wide_to_sort_in_memory_are_written_unsorted(heap: Connection, empty_database: str, tmp_path: Path):
+    heap.execute(
+        """insert into public."Every 'type'" (id, at, text)
+        select i, timestamptz '2024-01-31' - i * interval '1 minute', repeat(md5(i::text), 400)
+          from generate_series(1, 30000) as i"""
+    )
+    with exported(empty_database) as snapshot:
+        written = export_shard(shard(empty_database, snapshot, tmp_path, memory_limit="300MB"))
+        assert written is not None
+        assert (written.rows, written.in_order) == (30000, False)
+        with pytest.raises(UnavailableError, match="needs more memory than 20MB"):
+            export_shard(shard(empty_database, snapshot, tmp_path, memory_limit="20MB"))
 
 
 @pytest.mark.parametrize(

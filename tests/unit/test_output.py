@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 
 from frostline.cli.output import JsonOutput, TextOutput, shown, size
-from frostline.cli.progress import progress_bar
+from frostline.cli.progress import exporting
 
 RECORDS = [
     {"table": "public.events", "hot_rows": 1234567, "hot_bytes": 1500000, "snapshot_id": 99999, "since": None},
@@ -63,6 +63,6 @@ def test_numbers_that_name_something_are_not_grouped() -> None:
 
 
 def test_no_progress_bar_is_drawn_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress_bar("export", 100) as advance:
-        advance(10, 50)
+    with exporting():
+        pass
     assert capsys.readouterr() == ("", "")

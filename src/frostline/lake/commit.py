@@ -114,7 +114,7 @@ def _identifier(table: tables.Table) -> tuple[str, str]:
 
 
 def _opened(table: tables.Table, base: str) -> Table:
-    """The table as the base has it. Our own spec stands for its equal, because it knows days that PyIceberg's does not."""
+    """The table as the base has it, with our own partition spec in its equal's place: it can name every day."""
     metadata = snapshots.read_metadata(base)
     ours = schema.partition_spec(table)
     specs = [ours if spec == ours else spec for spec in metadata.partition_specs]

@@ -5,6 +5,7 @@ is read under one snapshot that the driver has exported, so all shards of a job 
 """
 
 import tempfile
+from dataclasses import replace
 
 import duckdb
 from psycopg.conninfo import make_conninfo
@@ -46,33 +47,49 @@ def export_shard(shard: Shard) -> WrittenFile | None:
         return None
     location = paths.data_file(shard.location, shard.job_id)
     paths.make_parent(location)
-    _write(shard, location, dictionaries=not heap.has_twin_floats)
+    in_order = _write(shard, location, dictionaries=not heap.has_twin_floats)
     found = fingerprint.of_parquet([location], shard.table)
     if found != heap.fingerprint:
         raise CorruptionError(
             f"export of {shard.partition} is not what the heap has: {heap.fingerprint.rows} rows with hash sum "
             f"{heap.fingerprint.hash_sum} there, {found.rows} with {found.hash_sum} in {location}"
         )
-    return datafiles.describe(location, shard.table, found, in_order=shard.in_order)
+    return datafiles.describe(location, shard.table, found, in_order=in_order)
 
 
-def _write(shard: Shard, location: str, *, dictionaries: bool) -> None:
-    """Copy the rows in one read-only transaction of DuckDB, which is one of Postgres too."""
+def _write(shard: Shard, location: str, *, dictionaries: bool) -> bool:
+    """Copy the rows to a file; returns whether they are in order.
+
+    Sorting needs more memory than streaming when rows are wide. Rather than fail, it goes without.
+    """
+    try:
+        _copy_rows(shard, location, dictionaries=dictionaries)
+    except duckdb.OutOfMemoryException:
+        if not shard.in_order:
+            raise UnavailableError(
+                f"export of {shard.partition} needs more memory than {shard.memory_limit}",
+                hint="set export_memory higher, then: frostline archive",
+            ) from None
+        return _write(replace(shard, in_order=False), location, dictionaries=dictionaries)
+    except duckdb.Error as error:
+        # The message may show the connection string, so neither it nor its traceback goes on.
+        raise _failure(shard, str(error)) from None
+    return shard.in_order
+
+
+def _copy_rows(shard: Shard, location: str, *, dictionaries: bool) -> None:
+    """Copy in one read-only transaction of DuckDB, which is one of Postgres too."""
     with (
         tempfile.TemporaryDirectory(prefix="frostline-") as spill,
         duck.connect(memory_limit=shard.memory_limit, threads=1, temp_directory=spill) as connection,
     ):
-        try:
-            # Row groups can then be limited by size. The rows' own order is not lost: one thread writes them.
-            connection.execute("set preserve_insertion_order = false")
-            connection.execute(_attach(shard.dsn))
-            connection.execute("begin")
-            connection.execute("call postgres_execute('pg', ?)", [source.join_snapshot(shard).as_string()])
-            connection.execute(_copy(shard, location, dictionaries=dictionaries))
-            connection.execute("commit")
-        except duckdb.Error as error:
-            # The message may show the connection string, so neither it nor its traceback goes on.
-            raise _failure(shard, str(error)) from None
+        # Row groups can then be limited by size. The rows' own order is not lost: one thread writes them.
+        connection.execute("set preserve_insertion_order = false")
+        connection.execute(_attach(shard.dsn))
+        connection.execute("begin")
+        connection.execute("call postgres_execute('pg', ?)", [source.join_snapshot(shard).as_string()])
+        connection.execute(_copy(shard, location, dictionaries=dictionaries))
+        connection.execute("commit")
 
 
 def _failure(shard: Shard, message: str) -> FrostlineError:

@@ -20,7 +20,7 @@ from frostline.pipeline.lookup3 import U64
 
 _POSTGRES_FORMS: dict[str, LiteralString] = {
     "boolean": "{}::int",
-    # Sent as bytes: Postgres' own hash of a float does not tell the zeros apart, and that of eight bytes folds them to four.
+    # Hashed as the bytes that are sent: Postgres' own hashes fold eight bytes to four, and take -0 for 0.
     "long": "int8send({})",
     "timestamp": "timestamp_send({})",
     "timestamptz": "timestamptz_send({})",

@@ -112,7 +112,7 @@ def _ask(shard: Shard, query: sql.Composed) -> tuple[int, str, list[int], bool]:
             row = connection.execute(query).fetchone()
     except (psycopg.errors.UndefinedObject, psycopg.errors.InvalidParameterValue) as error:
         raise snapshot_gone(shard) from error
-    except psycopg.OperationalError as error:
+    except psycopg.Error as error:
         raise UnavailableError(f"export of {shard.partition}: {error}") from error
     assert row is not None
     return row

@@ -8,6 +8,7 @@ import pyarrow as pa
 from frostline.model.names import BadName, Name, RemoteName
 from frostline.server.lake_tables import LakeTables
 from frostline.server.portals import Portal
+from frostline.server.protocol import rows
 from frostline.server.protocol.backend import ResultColumn
 from frostline.server.translate.output import TYPE_OIDS
 from frostline.server.translate.pruning import within
@@ -40,7 +41,8 @@ _PAGE_BYTES = 8192
 _REGCLASS = r"'((?:[^']|'')+)'::pg_catalog\.regclass"
 _SIZE = re.compile(rf"SELECT pg_catalog\.pg_relation_size\({_REGCLASS}\) / \d+", re.IGNORECASE)
 _TUPLES = re.compile(
-    rf"SELECT reltuples(, relkind)? FROM pg_catalog\.pg_class WHERE oid = {_REGCLASS}", re.IGNORECASE
+    rf"SELECT reltuples(, relkind)? FROM pg_catalog\.pg_class WHERE oid = {_REGCLASS}",  # noqa: S608
+    re.IGNORECASE,
 )
 _CONSTANTS = {
     "version()": ("version", f"PostgreSQL {SERVER_VERSION} (Frostline lake server)"),
@@ -67,7 +69,7 @@ class _Fixed:
 
 def row(names: Sequence[str], values: Sequence[str], types: Sequence[str]) -> Portal:
     """A result of one row."""
-    batch = pa.record_batch([pa.array([value], pa.string()) for value in values], names=list(names))
+    batch = rows.batch([pa.array([value], pa.string()) for value in values])
     columns = [ResultColumn(name, TYPE_OIDS[kind]) for name, kind in zip(names, types, strict=True)]
     return Portal(columns, lambda: _Fixed(batch))
 
@@ -94,10 +96,10 @@ def fixed(sql: str, tables: LakeTables) -> Portal | None:
 
 
 def _tuples(regclass: str, tables: LakeTables, *, with_kind: bool) -> Portal:
-    rows = str(float(_totals(regclass, tables)[0]))
+    total = str(float(_totals(regclass, tables)[0]))
     if with_kind:
-        return row(["reltuples", "relkind"], [rows, "r"], ["float4", "text"])
-    return row(["reltuples"], [rows], ["float4"])
+        return row(["reltuples", "relkind"], [total, "r"], ["float4", "text"])
+    return row(["reltuples"], [total], ["float4"])
 
 
 def _totals(regclass: str, tables: LakeTables) -> tuple[int, int]:

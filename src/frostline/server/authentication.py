@@ -10,6 +10,7 @@ import hmac
 import re
 import secrets
 import struct
+from typing import Any
 
 import scramp
 
@@ -37,7 +38,8 @@ class Credentials:
 
     def __init__(self, user: str, password: str) -> None:
         self._user = user
-        self._keys: Keys = scramp.ScramMechanism(MECHANISM).make_auth_info(password)
+        mechanism: Any = scramp.ScramMechanism(MECHANISM)
+        self._keys: Keys = mechanism.make_auth_info(password)
         self._decoy = secrets.token_bytes(32)
 
     def exchange(self, user: str) -> "Exchange":

@@ -1,5 +1,6 @@
 """DuckDB: one instance for the process, one connection for every open result."""
 
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,11 +59,12 @@ class Rows:
 
     def interrupt(self) -> None:
         """Make the running read fail; may be called from another thread."""
-        self._connection.interrupt()
+        with contextlib.suppress(duckdb.Error):
+            self._connection.interrupt()
 
     def close(self) -> None:
         """Stop producing and give the memory back."""
-        self._connection.interrupt()
+        self.interrupt()
         self._connection.close()
 
 

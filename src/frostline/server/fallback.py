@@ -5,7 +5,7 @@ COPY from DuckDB. The query then runs there unchanged but for the names of the t
 no function that could see or change anything but its arguments, in a transaction that is rolled back.
 """
 
-import logging
+import contextlib
 from collections.abc import Iterator
 
 import psycopg
@@ -14,16 +14,14 @@ from pglast import parser
 from psycopg import sql
 
 from frostline.errors import FrostlineError, UnavailableError
-from frostline.server.engine import Engine
+from frostline.server.engine import Engine, Rows
 from frostline.server.lake_tables import LakeTables
 from frostline.server.protocol.backend import ResultColumn
-from frostline.server.protocol.rows import content
+from frostline.server.protocol.rows import batch, content
 from frostline.server.reading import copy_lines
 from frostline.server.translate.plan import PostgresPlan, Scan
 from frostline.server.translate.scope import SNAPSHOT_COLUMN
 from frostline.server.translate.statements import NotServed
-
-_log = logging.getLogger(__name__)
 
 _CURSOR = sql.Identifier("frostline_answer")
 _FETCH_ROWS = 2_000
@@ -53,9 +51,14 @@ class PostgresRefused(FrostlineError):
 class PostgresAnswer:
     """The result of a query that Postgres finishes. Connected from creation to `close`."""
 
-    def __init__(self, plan: PostgresPlan, engine: Engine, tables: LakeTables, dsn: str | None) -> None:
+    def __init__(self, engine: Engine, tables: LakeTables, dsn: str | None) -> None:
         self._connection = _connect(dsn)
         self._engine, self._tables = engine, tables
+        self._loading: Rows | None = None
+        self.columns: tuple[ResultColumn, ...] = ()
+
+    def open(self, plan: PostgresPlan) -> None:
+        """Load the candidate rows and start the query; afterwards `columns` is known."""
         try:
             with _explained():
                 self.columns = self._open(plan)
@@ -72,7 +75,7 @@ class PostgresAnswer:
         query = sql.SQL("declare {} no scroll cursor for ").format(_CURSOR).as_string(self._connection)
         cursor.execute((query + with_temporary_tables(plan)).encode(), plan.params)
         self._cursor = cursor
-        self._first = self._fetch(0)
+        self._fetch(0)
         return self._described()
 
     def _refuse_volatile(self, cursor: psycopg.RawCursor, plan: PostgresPlan) -> None:
@@ -82,13 +85,14 @@ class PostgresAnswer:
 
     def _load(self, cursor: psycopg.RawCursor, name: sql.Identifier, scan: Scan) -> None:
         cursor.execute(_create(name, scan))
-        rows = self._engine.run(copy_lines(scan, self._tables))
+        self._loading = self._engine.run(copy_lines(scan, self._tables))
         try:
             with cursor.copy(sql.SQL("copy {} from stdin").format(name)) as copy:
-                for batch in rows:
-                    copy.write(_content(batch))
+                for lines in self._loading:
+                    copy.write(_content(lines))
         finally:
-            rows.close()
+            self._loading.close()
+            self._loading = None
 
     def _fetch(self, rows: int) -> pa.RecordBatch:
         statement = sql.SQL("fetch {} from {}").format(sql.Literal(rows), _CURSOR)
@@ -102,14 +106,18 @@ class PostgresAnswer:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         while True:
             with _explained():
-                batch = self._fetch(_FETCH_ROWS)
-            if batch.num_rows == 0:
+                fetched = self._fetch(_FETCH_ROWS)
+            if fetched.num_rows == 0:
                 return
-            yield batch
+            yield fetched
 
     def interrupt(self) -> None:
         """Make the running read fail; may be called from another thread."""
-        self._connection.cancel_safe(timeout=2)
+        loading = self._loading
+        if loading is not None:
+            loading.interrupt()
+        with contextlib.suppress(psycopg.Error):
+            self._connection.cancel_safe(timeout=_CONNECT_TIMEOUT_S)
 
     def close(self) -> None:
         """Roll back, which takes the temporary tables away."""
@@ -177,8 +185,8 @@ def _has_alias(text: str, end: int) -> bool:
     return bool(following) and following[0].name in ("IDENT", "AS")
 
 
-def _content(batch: pa.RecordBatch) -> memoryview | bytes:
-    return memoryview(content(batch.column(0)))
+def _content(lines: pa.RecordBatch) -> memoryview:
+    return memoryview(content(lines.column(0)))
 
 
 def _batch(cursor: psycopg.RawCursor) -> pa.RecordBatch:
@@ -189,6 +197,5 @@ def _batch(cursor: psycopg.RawCursor) -> pa.RecordBatch:
         pa.array([result.get_value(row, column) for row in range(result.ntuples)], pa.binary())
         for column in range(result.nfields)
     ]
-    if not values:
-        return pa.record_batch([pa.nulls(result.ntuples, pa.binary())], names=["c0"])
-    return pa.record_batch(values, names=[f"c{position}" for position in range(len(values))])
+    columns = values or [pa.nulls(result.ntuples, pa.binary())]
+    return batch(columns)

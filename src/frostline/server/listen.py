@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+import select
 import socket
 import ssl
 import tempfile
@@ -34,6 +35,8 @@ _log = logging.getLogger(__name__)
 
 _RECEIVE_BYTES = 65_536
 _PACKET_BYTES = 16_384
+_WATCH_INTERVAL_S = 1.0
+_HANG_UP = getattr(select, "POLLRDHUP", select.POLLHUP)
 _REPORTED = (
     "server_version",
     "server_encoding",
@@ -80,7 +83,7 @@ class LakeServer:
         self.credentials = Credentials(user, password)
         self.startup_timeout_s, self.send_timeout_s, self.tls = startup_timeout_s, send_timeout_s, tls
         self._address, self._max_sessions = (host, port), max_sessions
-        self._connections: dict[int, "_Connection"] = {}
+        self._connections: dict[int, _Connection] = {}
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
         self._stopped = threading.Event()
@@ -95,6 +98,7 @@ class LakeServer:
         """Begin to listen, in a thread of its own. Clients can connect when this returns."""
         self._listener = socket.create_server(self._address, backlog=100, reuse_port=False)
         threading.Thread(target=self._accept, name="frostline-lake-accept", daemon=True).start()
+        threading.Thread(target=self._watch, name="frostline-lake-watch", daemon=True).start()
         _log.info("lake server listening host=%s port=%d", self._address[0], self.port)
 
     def serve_forever(self) -> None:
@@ -127,6 +131,15 @@ class LakeServer:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             self._admit(client)
+
+    def _watch(self) -> None:
+        """Stop queries whose client is gone: a thread that computes does not look at its socket."""
+        while not self._stopped.wait(_WATCH_INTERVAL_S):
+            with self._lock:
+                connections = list(self._connections.values())
+            for connection in connections:
+                if connection.is_gone():
+                    connection.session.cancel()
 
     def _admit(self, client: socket.socket) -> None:
         with self._lock:
@@ -178,6 +191,15 @@ class _Connection:
         self.session.cancel()
         _shut(self._client)
 
+    def is_gone(self) -> bool:
+        """Whether the client has hung up, without reading from it."""
+        poll = select.poll()
+        try:
+            poll.register(self._client, _HANG_UP)
+            return bool(poll.poll(0))
+        except (OSError, ValueError):
+            return False
+
     def _run(self) -> None:
         try:
             self._client.settimeout(self._server.startup_timeout_s)
@@ -187,7 +209,7 @@ class _Connection:
             _log.debug("client hung up session=%d", self.process_id)
         except (ProtocolError, FrostlineError) as error:
             self._last_words(error.sqlstate, str(error))
-        except Exception:
+        except Exception:  # noqa: BLE001
             _log.exception("session failed session=%d", self.process_id)
             self._last_words("XX000", "the lake server failed; its log says why")
         finally:

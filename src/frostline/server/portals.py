@@ -8,14 +8,18 @@ import pyarrow as pa
 from frostline.server.protocol.backend import ResultColumn
 
 
-class Batches(Protocol):
+class Interruptible(Protocol):
+    """Something that runs, and can be told to stop."""
+
+    def interrupt(self) -> None:
+        """Make what runs fail soon; may be called from another thread."""
+        ...
+
+
+class Batches(Interruptible, Protocol):
     """What a portal reads from."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]: ...
-
-    def interrupt(self) -> None:
-        """Make the running read fail; may be called from another thread."""
-        ...
 
     def close(self) -> None:
         """Stop, and give everything back."""

@@ -14,7 +14,7 @@ def answer(plan: DuckPlan, tables: LakeTables) -> str:
     """The whole query: every output is text."""
     named = (f"{output} as c{position}" for position, output in enumerate(plan.outputs))
     # A result without columns still has rows, and DuckDB wants at least one expression.
-    return f"select {duck.listed(named) or 'null'} from {candidates(plan.scan, tables)}{plan.tail}"
+    return duck.select(duck.listed(named) or "null", candidates(plan.scan, tables), plan.tail)
 
 
 def copy_lines(scan: Scan, tables: LakeTables) -> str:
@@ -22,7 +22,7 @@ def copy_lines(scan: Scan, tables: LakeTables) -> str:
     values = (f"coalesce({_copied(column)}, '\\N')" for column in scan.columns)
     snapshot = duck.string(str(scan.source.snapshot))
     fields = " || chr(9) || ".join((*values, snapshot))
-    return f"select {fields} || chr(10) from {candidates(scan, tables)}"
+    return duck.select(f"{fields} || chr(10)", candidates(scan, tables))
 
 
 def _copied(column: Column) -> str:
@@ -48,7 +48,7 @@ def candidates(scan: Scan, tables: LakeTables) -> str:
         return nothing(scan)
     conditions = (*_range(scan, files), *scan.conditions)
     relation = f"read_parquet([{duck.listed(duck.string(file.path) for file in files)}], schema = {_schema(scan)})"
-    return f"(select * from {relation} where {duck.all_of(conditions)})"
+    return f"({duck.select('*', relation, ' where ' + duck.all_of(conditions))})"
 
 
 def _range(scan: Scan, files: Sequence[LakeFile]) -> Iterator[str]:

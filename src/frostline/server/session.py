@@ -4,11 +4,10 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from typing import cast
 
 from frostline.errors import FrostlineError
 from frostline.server import answers
-from frostline.server.portals import Portal
+from frostline.server.portals import Interruptible, Portal
 from frostline.server.protocol import backend, rows
 from frostline.server.protocol.frontend import (
     Bind,
@@ -54,10 +53,10 @@ class Session:
         self._status = "I"
         self._cursors: dict[str, Portal] = {}
         self._prepared: dict[str, list[Statement]] = {"": []}
-        self._bound: dict[str, "_Bound"] = {}
+        self._bound: dict[str, _Bound] = {}
         self._skipping = False
         self._lock = threading.Lock()
-        self._running: Portal | None = None
+        self._running: Interruptible | None = None
 
     def receive(self, message: Later) -> Iterator[Bytes]:
         """Answer one message. Errors become answers; only a broken protocol raises."""
@@ -105,7 +104,11 @@ class Session:
         if not parsed:
             yield backend.EMPTY_QUERY
         for statement in parsed:
-            yield from _Bound(self, statement, ()).run(None, describe=True)
+            bound = _Bound(self, statement, ())
+            try:
+                yield from bound.run(None, describe=True)
+            finally:
+                bound.close()
 
     def _parse(self, message: Parse) -> bytes:
         parsed = statements.parse(message.sql)
@@ -177,7 +180,11 @@ class Session:
 
     def select(self, statement: statements.Select, params: Params) -> Portal:
         """Open a query."""
-        return self._shared.open(statement, params)
+        return self._shared.open(statement, params, self._run)
+
+    def _run(self, running: Interruptible | None) -> None:
+        with self._lock:
+            self._running = running
 
     def cursor(self, name: str) -> Portal:
         """The open cursor of that name."""
@@ -187,7 +194,9 @@ class Session:
 
     def refuse_in_failed(self, statement: Statement) -> None:
         """After an error only the end of the transaction, or of the savepoint, is accepted."""
-        ends = isinstance(statement, statements.End) or (isinstance(statement, statements.Savepoint) and statement.heals)
+        ends = isinstance(statement, statements.End) or (
+            isinstance(statement, statements.Savepoint) and statement.heals
+        )
         if self._status == "E" and not ends:
             raise FailedTransaction("current transaction is aborted, commands ignored until end of transaction block")
 
@@ -254,21 +263,20 @@ class Session:
 
     def sent(self, portal: Portal, count: int | None) -> Iterator[tuple[int, memoryview]]:
         """The next rows of a portal as (rows, bytes to send); a cancel request reaches it meanwhile."""
-        with self._lock:
-            self._running = portal
+        self._run(portal)
         try:
             for batch in portal.read(count):
                 for position, chunk in enumerate(rows.encode(batch)):
-                    yield (batch.num_rows if position == 0 else 0), cast("memoryview", memoryview(chunk))
+                    yield (batch.num_rows if position == 0 else 0), memoryview(chunk)
         finally:
-            with self._lock:
-                self._running = None
+            self._run(None)
 
     def cancel(self) -> None:
         """Stop the running query; called from another thread."""
         with self._lock:
-            if self._running is not None:
-                self._running.interrupt()
+            running = self._running
+        if running is not None:
+            running.interrupt()
 
     def close(self) -> None:
         """Give everything back."""
@@ -307,7 +315,9 @@ class _Bound:
         """RowDescription, or NoData for what returns no rows."""
         self._session.refuse_in_failed(self._statement)
         portal = self._result()
-        return backend.NO_DATA if portal is None or not self._returns_rows() else backend.row_description(portal.columns)
+        return (
+            backend.NO_DATA if portal is None or not self._returns_rows() else backend.row_description(portal.columns)
+        )
 
     def run(self, max_rows: int | None, *, describe: bool) -> Iterator[Bytes]:
         """Run it; `describe` puts the columns in front, as the simple protocol wants them."""

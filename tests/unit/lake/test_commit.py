@@ -1,5 +1,7 @@
 """Staged commits: what readers of the new metadata see."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -42,7 +44,8 @@ def test_a_first_commit_creates_the_table(location: str):
     assert table.location() == location
     assert table.scan().to_arrow().num_rows == 100
     summary = table.metadata.snapshots[0].summary
-    assert summary and summary["frostline.job-id"] == "5"
+    assert summary
+    assert summary["frostline.job-id"] == "5"
 
 
 def test_a_second_commit_adds_and_the_first_state_stays_readable(location: str):
@@ -128,6 +131,27 @@ def count(connection: duckdb.DuckDBPyConnection, staged: StagedCommit) -> int:
     row = connection.execute("select count(*) from iceberg_scan(?)", [staged.metadata_location]).fetchone()
     assert row is not None
     return row[0]
+
+
+def test_a_catalog_row_that_points_at_the_staged_metadata_opens_the_table(location: str, tmp_path: Path):
+    pytest.importorskip("sqlalchemy")
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    staged = stage(location, None, written_events(TABLE, location, "2024-03-05"))
+    file = tmp_path / "catalog.db"
+    catalog = SqlCatalog("frostline", uri=f"sqlite:///{file}", warehouse=str(tmp_path))
+    try:
+        with closing(sqlite3.connect(file)) as connection:
+            row = ("frostline", staged.namespace, staged.table_name, staged.metadata_location)
+            connection.execute(
+                "insert into iceberg_tables (catalog_name, table_namespace, table_name, metadata_location) "
+                "values (?, ?, ?, ?)",
+                row,
+            )
+            connection.commit()
+        assert catalog.load_table(("public", "events")).scan().to_arrow().num_rows == 100
+    finally:
+        catalog.engine.dispose()
 
 
 @pytest.mark.parametrize(

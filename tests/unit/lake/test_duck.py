@@ -27,7 +27,8 @@ def test_extensions_come_from_installed_packages_and_nothing_is_downloaded(conne
 def test_a_missing_extension_is_named_with_the_package_to_install():
     with pytest.raises(UnavailableError, match="no_such_thing") as caught:
         duck.extension_path("no_such_thing")
-    assert caught.value.hint and "duckdb-extension-no-such-thing" in caught.value.hint
+    assert caught.value.hint
+    assert "duckdb-extension-no-such-thing" in caught.value.hint
 
 
 def test_time_is_counted_in_utc(connection: duckdb.DuckDBPyConnection):
@@ -42,4 +43,5 @@ def test_a_literal_means_its_text(connection: duckdb.DuckDBPyConnection, text: s
 @pytest.mark.parametrize("name", HOSTILE)
 def test_an_identifier_names_its_column(connection: duckdb.DuckDBPyConnection, name: str):
     described = connection.execute(f"select 1 as {duck.identifier(name)}").description
-    assert described and described[0][0] == name
+    assert described
+    assert described[0][0] == name

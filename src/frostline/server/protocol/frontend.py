@@ -23,12 +23,12 @@ class ProtocolError(Exception):
 
 @dataclass(frozen=True)
 class SslRequest:
-    """May we encrypt? (Asked before anything else.)"""
+    """A question whether to encrypt, before anything else."""
 
 
 @dataclass(frozen=True)
 class GssRequest:
-    """May we encrypt with GSSAPI?"""
+    """A question whether to encrypt with GSSAPI."""
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,28 @@ Python touches columns, never values: the lengths are numpy arrays, and Arrow's 
 header, length, value, length, value ... of all rows into one buffer, which is what goes over the wire.
 """
 
+from collections.abc import Sequence
+from typing import Any, cast
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 
 _HEADER = np.dtype([("kind", "S1"), ("size", ">i4"), ("columns", ">i2")])
 _MAX_BUFFER_BYTES = 1 << 30
 """Arrow's plain binary arrays end at 2 GiB; batches near it are cut in two."""
 
 Lengths = npt.NDArray[np.int64]
+Column = Any
+"""An Arrow array of strings or bytes; Arrow's own types say less than nothing about its functions."""
+_compute = cast("Any", pyarrow.compute)
+
+
+def batch(columns: Sequence[Column]) -> pa.RecordBatch:
+    """Columns of equal length as a batch; their names do not matter here."""
+    make = cast("Any", pa.RecordBatch).from_arrays
+    return make(list(columns), names=[f"c{position}" for position in range(len(columns))])
 
 
 def encode(batch: pa.RecordBatch) -> list[pa.Buffer]:
@@ -29,41 +41,42 @@ def encode(batch: pa.RecordBatch) -> list[pa.Buffer]:
 def _joined(batch: pa.RecordBatch) -> pa.Buffer:
     # The message's own size and the column count, then four bytes of length for every value.
     sizes: Lengths = np.full(batch.num_rows, 4 + 2 + 4 * batch.num_columns, dtype=np.int64)
-    parts: list[pa.Array] = []
-    for column in batch.columns:
+    parts: list[Column] = []
+    for column in cast("list[Column]", batch.columns):
         lengths = _lengths(column)
         sizes += np.maximum(lengths, 0)
         parts += [_fixed(lengths.astype(">i4"), 4), _bytes(column)]
-    rows = pc.binary_join_element_wise(_header(sizes, batch.num_columns), *parts, b"")
+    rows: Column = _compute.binary_join_element_wise(_header(sizes, batch.num_columns), *parts, b"")
     return content(rows)
 
 
-def _lengths(column: pa.Array) -> Lengths:
+def _lengths(column: Column) -> Lengths:
     """Bytes of each value, -1 for NULL, as the protocol counts them."""
-    lengths = pc.binary_length(column)
+    lengths: Column = _compute.binary_length(column)
     if column.null_count:
         lengths = lengths.fill_null(-1)
     return lengths.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def _bytes(column: pa.Array) -> pa.Array:
+def _bytes(column: Column) -> Column:
     column = column.cast(pa.binary())
     return column.fill_null(b"") if column.null_count else column
 
 
-def _header(sizes: Lengths, columns: int) -> pa.Array:
+def _header(sizes: Lengths, columns: int) -> Column:
     header = np.empty(len(sizes), dtype=_HEADER)
     header["kind"], header["size"], header["columns"] = b"D", sizes, columns
     return _fixed(header, _HEADER.itemsize)
 
 
-def _fixed(values: npt.NDArray[np.generic], width: int) -> pa.Array:
+def _fixed(values: npt.NDArray[Any], width: int) -> Column:
     """The memory of a numpy array as a column of byte strings of one width."""
-    buffers = [None, pa.py_buffer(np.ascontiguousarray(values))]
-    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(values), buffers).cast(pa.binary())
+    buffers = [None, pa.py_buffer(cast("Any", np.ascontiguousarray(values)))]
+    fixed: Column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(values), buffers)
+    return fixed.cast(pa.binary())
 
 
-def content(column: pa.Array) -> pa.Buffer:
+def content(column: Column) -> pa.Buffer:
     """All values of a binary column in one piece, without a copy."""
     offsets = np.frombuffer(column.buffers()[1], dtype=np.int32, count=len(column) + 1, offset=column.offset * 4)
     return column.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0]))

@@ -4,15 +4,17 @@ import re
 
 from pglast import ast
 
-from frostline.server.translate.operands import Const, Untranslatable, constant
+from frostline.server.translate.operands import Const, Untranslatable, constant, type_name
 
 _ELEMENT = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",{}\\]+(?:\s+[^\s",{}\\]+)*))\s*(,|$)', re.DOTALL)
 
 
-def elements(node: ast.Node | None, params: tuple[str | None, ...]) -> list[Const] | None:
+def elements(node: object, params: tuple[str | None, ...]) -> list[Const] | None:
     """The elements of a one-dimensional array constant, None for a NULL array; raises Untranslatable for others."""
     if isinstance(node, ast.A_ArrayExpr):
-        return _listed(node, params)
+        return _typed(_listed(node, params))
+    if isinstance(node, ast.TypeCast) and isinstance(node.arg, ast.A_ArrayExpr):
+        return _retyped(_listed(node.arg, params), type_name(node.typeName))
     const = constant(node, params)
     if const is None or const.type is None or not const.type.endswith("[]"):
         raise Untranslatable("not an array constant")
@@ -22,11 +24,25 @@ def elements(node: ast.Node | None, params: tuple[str | None, ...]) -> list[Cons
     return [Const(element_type, text) for text in split(const.text)]
 
 
+def _typed(items: list[Const]) -> list[Const]:
+    if not items or any(item.type != items[0].type or item.type is None for item in items):
+        raise Untranslatable("an array of several types")
+    return items
+
+
 def _listed(node: ast.A_ArrayExpr, params: tuple[str | None, ...]) -> list[Const]:
     items = [constant(item, params) for item in node.elements or ()]
-    if not items or any(item is None or item.type is None for item in items):
+    if any(item is None for item in items):
         raise Untranslatable("an array of expressions")
     return [item for item in items if item is not None]
+
+
+def _retyped(items: list[Const], array_type: str | None) -> list[Const]:
+    """The elements of `ARRAY[...]::type[]`, where every element is of that type or has none yet."""
+    element_type = (array_type or "").removesuffix("[]")
+    if not (array_type or "").endswith("[]") or any(item.type not in (None, element_type) for item in items):
+        raise Untranslatable("an array that is cast")
+    return [Const(element_type, item.text) for item in items]
 
 
 def split(text: str) -> list[str | None]:

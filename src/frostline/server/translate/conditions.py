@@ -44,7 +44,7 @@ def boolean_test(node: ast.Node, scope: Scope) -> str | None:
     """The rule for IS [NOT] TRUE, FALSE and UNKNOWN."""
     if not isinstance(node, ast.BooleanTest) or node.arg is None:
         return None
-    return _TESTS[BoolTestType(node.booltesttype)].format(condition(node.arg, scope))
+    return _TESTS[BoolTestType(node.booltesttype)].replace("{}", condition(node.arg, scope))
 
 
 RULES: tuple[Rule, ...] = (

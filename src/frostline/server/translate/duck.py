@@ -27,6 +27,11 @@ def listed(items: Iterable[str]) -> str:
     return ", ".join(items)
 
 
+def select(expressions: str, relation: str, rest: str = "") -> str:
+    """A query. All three parts come from functions here and in the rules, which quote what is not theirs."""
+    return f"select {expressions} from {relation}{rest}"  # noqa: S608
+
+
 def all_of(conditions: Iterable[str]) -> str:
     """A conjunction; true when there is nothing to say."""
     return " and ".join(conditions) or "true"

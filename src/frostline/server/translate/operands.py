@@ -35,7 +35,7 @@ class Value:
     collation_name: str | None = None
 
 
-def constant(node: ast.Node | None, params: tuple[str | None, ...]) -> Const | None:
+def constant(node: object, params: tuple[str | None, ...]) -> Const | None:
     """The constant that this node is, or None when it is something else."""
     match node:
         case ast.A_Const():
@@ -78,16 +78,24 @@ def _number(text: str) -> Const:
     return Const("int8" if digits and -(2**63) <= int(text) < 2**63 else "numeric", text)
 
 
+def builtin_name(parts: object) -> str | None:
+    """The name of something of Postgres' own, from the parser's list of name parts; None when it lies elsewhere."""
+    names = [str(part.sval) for part in _tuple(parts) if isinstance(part, ast.String)]
+    if len(names) == 2 and names[0] == "pg_catalog":
+        return names[1]
+    return names[0] if len(names) == 1 else None
+
+
+def _tuple(parts: object) -> tuple[object, ...]:
+    return parts if isinstance(parts, tuple) else ()  # pyright: ignore[reportUnknownVariableType]
+
+
 def type_name(node: ast.TypeName | None) -> str | None:
     """The built-in type of a cast, `name` or `name[]`; None for any other and for one with a modifier."""
     if node is None or node.typmods or node.setof or node.pct_type:
         return None
-    names = [str(part.sval) for part in node.names or ()]
-    if len(names) == 2 and names[0] == "pg_catalog":
-        names = names[1:]
-    if len(names) != 1:
-        return None
-    return names[0] + ("[]" if node.arrayBounds else "")
+    name = builtin_name(node.names)
+    return None if name is None else name + ("[]" if node.arrayBounds else "")
 
 
 def _cast(inner: Const, node: ast.TypeName | None) -> Const | None:

@@ -1,5 +1,7 @@
 """How a lake value is printed so that Postgres reads the same value back."""
 
+from collections.abc import Callable
+
 from frostline.model.tables import Column
 from frostline.server.translate import duck
 
@@ -31,24 +33,36 @@ def printed(column: Column) -> str:
 
 def printed_value(sql: str, lake_type: str) -> str:
     """A value of this lake type as text, in DuckDB SQL."""
-    text = duck.cast(sql, "varchar")
-    match lake_type:
-        case "string":
-            return sql
-        case "binary":
-            return f"'\\x' || lower(hex({sql}))"
-        case "boolean":
-            return f"case when {sql} then 't' when not {sql} then 'f' end"
-        case "date":
-            return _era_last(f"{sql} >= {_FIRST_DAY}", text)
-        case "timestamp":
-            return _era_last(f"{sql} >= {_FIRST_MICRO}", text)
-        case "timestamptz":
-            return _with_zone(sql)
-        case "float" | "double":
-            return f"case when isfinite({sql}) then {text} else {_not_finite(sql)} end"
-        case _:
-            return text
+    return _PRINTERS.get(lake_type, _plain)(sql)
+
+
+def _plain(sql: str) -> str:
+    return duck.cast(sql, "varchar")
+
+
+def _as_it_is(sql: str) -> str:
+    return sql
+
+
+def _hex(sql: str) -> str:
+    return f"'\\x' || lower(hex({sql}))"
+
+
+def _boolean(sql: str) -> str:
+    return f"case when {sql} then 't' when not {sql} then 'f' end"
+
+
+def _date(sql: str) -> str:
+    return _era_last(f"{sql} >= {_FIRST_DAY}", _plain(sql))
+
+
+def _timestamp(sql: str) -> str:
+    return _era_last(f"{sql} >= {_FIRST_MICRO}", _plain(sql))
+
+
+def _float(sql: str) -> str:
+    named = f"case when isnan({sql}) then 'NaN' when {sql} > 0 then 'Infinity' when {sql} < 0 then '-Infinity' end"
+    return f"case when isfinite({sql}) then {_plain(sql)} else {named} end"
 
 
 def _era_last(after_christ: str, text: str) -> str:
@@ -65,5 +79,13 @@ def _with_zone(sql: str) -> str:
     return f"case when {common} then {text} when isfinite({sql}) then {moved} else {duck.cast(sql, 'varchar')} end"
 
 
-def _not_finite(sql: str) -> str:
-    return f"case when isnan({sql}) then 'NaN' when {sql} > 0 then 'Infinity' when {sql} < 0 then '-Infinity' end"
+_PRINTERS: dict[str, Callable[[str], str]] = {
+    "string": _as_it_is,
+    "binary": _hex,
+    "boolean": _boolean,
+    "date": _date,
+    "timestamp": _timestamp,
+    "timestamptz": _with_zone,
+    "float": _float,
+    "double": _float,
+}

@@ -1,4 +1,4 @@
-"""The lake tables of a query, each at its snapshot: `frostline_snapshot = N` pins it, otherwise it is the current one."""
+"""The lake tables of a query, each at its snapshot: the one that `frostline_snapshot = N` pins, or the current one."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -45,9 +45,7 @@ def _tables_in(item: ast.Node | None, quals: list[ast.Node]) -> Iterator[tuple[a
             return
 
 
-def _source(
-    name: ast.RangeVar, quals: list[ast.Node], params: tuple[str | None, ...], tables: LakeTables
-) -> Source:
+def _source(name: ast.RangeVar, quals: list[ast.Node], params: tuple[str | None, ...], tables: LakeTables) -> Source:
     table, remote = remote_table(name, tables)
     alias = str(name.alias.aliasname) if name.alias else str(name.relname)
     source = Source(alias, table, remote, None, int(name.location or 0))

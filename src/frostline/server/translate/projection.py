@@ -34,7 +34,7 @@ _Item = tuple[ResultColumn, str, Column | None]
 
 def _target(target: ast.ResTarget, scope: Scope) -> Iterator[_Item]:
     node = target.val
-    if isinstance(node, ast.ColumnRef) and isinstance((node.fields or ())[-1], ast.A_Star):
+    if isinstance(node, ast.ColumnRef) and any(isinstance(part, ast.A_Star) for part in node.fields or ()):
         yield from (_column(column, column.name) for column in scope.source.table.columns)
         return
     column, const = scope.column(node), constant(node, scope.params)

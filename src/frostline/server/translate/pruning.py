@@ -57,7 +57,7 @@ def _of_comparison(node: ast.A_Expr, scope: Scope) -> Bounds:
     raise Untranslatable("not on the tier key")
 
 
-def _is_tier_key(node: ast.Node | None, scope: Scope) -> bool:
+def _is_tier_key(node: object, scope: Scope) -> bool:
     return scope.name(node) == scope.source.table.tier_key
 
 

@@ -3,7 +3,7 @@
 from pglast import ast
 from pglast.enums import A_Expr_Kind
 
-from frostline.server.translate.operands import Untranslatable, constant
+from frostline.server.translate.operands import Untranslatable, builtin_name, constant
 from frostline.server.translate.values import operator_name
 
 
@@ -30,7 +30,7 @@ def is_sampled(node: ast.SelectStmt) -> bool:
 
 
 def _percent(item: ast.RangeTableSample) -> float:
-    method = str((item.method or ())[-1].sval)
+    method = builtin_name(item.method)
     arguments = item.args or ()
     const = constant(arguments[0], ()) if len(arguments) == 1 else None
     if method not in ("bernoulli", "system") or item.repeatable or const is None or const.text is None:
@@ -41,7 +41,8 @@ def _percent(item: ast.RangeTableSample) -> float:
 def _below_random(node: ast.Node) -> float | None:
     if not isinstance(node, ast.A_Expr) or node.kind != A_Expr_Kind.AEXPR_OP or operator_name(node) != "<":
         return None
-    call, const = node.lexpr, constant(node.rexpr, ())
-    if not isinstance(call, ast.FuncCall) or const is None or const.text is None:
+    call = node.lexpr
+    if not isinstance(call, ast.FuncCall) or builtin_name(call.funcname) != "random" or call.args:
         return None
-    return float(const.text) if str((call.funcname or ())[-1].sval) == "random" and not call.args else None
+    const = constant(node.rexpr, ())
+    return None if const is None or const.text is None else float(const.text)

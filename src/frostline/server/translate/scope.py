@@ -63,7 +63,7 @@ class Scope:
     source: Source
     params: tuple[str | None, ...] = ()
 
-    def column(self, node: ast.Node | None) -> Column | None:
+    def column(self, node: object) -> Column | None:
         """The column that this node names, None for anything else (`frostline_snapshot` included)."""
         name = self.name(node)
         if name is None or name == SNAPSHOT_COLUMN:
@@ -73,7 +73,7 @@ class Scope:
         except KeyError:
             raise UnknownName(f"column {name!r} does not exist") from None
 
-    def name(self, node: ast.Node | None) -> str | None:
+    def name(self, node: object) -> str | None:
         """The name of the column that this node refers to, None when it is no column of this table."""
         if not isinstance(node, ast.ColumnRef):
             return None

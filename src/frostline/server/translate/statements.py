@@ -150,7 +150,7 @@ def _with_text(sql: str, raw: tuple[ast.RawStmt, ...]) -> Iterator[tuple[ast.Raw
         yield statement, sql[start : start + length if length else None]
 
 
-def _statement(node: ast.Node, sql: str) -> Statement:
+def _statement(node: ast.Node | None, sql: str) -> Statement:
     match node:
         case ast.SelectStmt():
             return _select(sql)
@@ -164,7 +164,7 @@ def _statement(node: ast.Node, sql: str) -> Statement:
             return _session_statement(node)
 
 
-def _session_statement(node: ast.Node) -> Statement:
+def _session_statement(node: ast.Node | None) -> Statement:
     match node:
         case ast.ClosePortalStmt():
             return CloseCursor(node.portalname)
@@ -180,7 +180,7 @@ def _session_statement(node: ast.Node) -> Statement:
             raise NotServed(f"the lake server does not do {_words(node)}", hint="only SELECT on lake tables is served")
 
 
-def _words(node: ast.Node) -> str:
+def _words(node: ast.Node | None) -> str:
     return type(node).__name__.removesuffix("Stmt").lower()
 
 

@@ -1,23 +1,20 @@
-"""Scalar expressions over columns: the column itself, casts that change nothing, and integer arithmetic that cannot fail."""
+"""Scalar expressions over columns: the column, casts that change nothing, integer arithmetic that cannot fail."""
 
 from dataclasses import replace
 
 from pglast import ast
 from pglast.enums import A_Expr_Kind
 
-from frostline.server.translate.operands import INTEGERS, Untranslatable, Value, constant, type_name
+from frostline.server.translate.operands import INTEGERS, Untranslatable, Value, builtin_name, constant, type_name
 from frostline.server.translate.scope import Scope
 
 
 def operator_name(node: ast.A_Expr) -> str | None:
     """The operator, if it is one of Postgres' own."""
-    names = [str(part.sval) for part in node.name or ()]
-    if len(names) == 2 and names[0] == "pg_catalog":
-        return names[1]
-    return names[0] if len(names) == 1 else None
+    return builtin_name(node.name)
 
 
-def value(node: ast.Node | None, scope: Scope) -> Value:
+def value(node: object, scope: Scope) -> Value:
     """The node as a typed DuckDB expression; raises Untranslatable for anything that is not known to be the same."""
     column = scope.column(node)
     if column is not None:

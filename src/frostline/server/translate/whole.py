@@ -5,6 +5,7 @@ from typing import Any
 
 from pglast import ast
 
+from frostline.server.translate.operands import builtin_name
 from frostline.server.translate.statements import NotServed
 
 
@@ -30,17 +31,12 @@ def refuse_unserved(node: ast.SelectStmt) -> None:
                 raise NotServed("functions in FROM are not served by the lake server")
             case ast.RangeVar() if part.catalogname or not part.schemaname:
                 raise NotServed(f"not a lake table: {part.relname!r}", hint="name it as the foreign table does")
-            case ast.FuncCall() if _qualified_elsewhere(part.funcname):
+            case ast.FuncCall() if builtin_name(part.funcname) is None:
                 raise NotServed("only functions of pg_catalog are served")
-            case ast.A_Expr() if _qualified_elsewhere(part.name):
+            case ast.A_Expr() if builtin_name(part.name) is None:
                 raise NotServed("only operators of pg_catalog are served")
             case _:
                 pass
-
-
-def _qualified_elsewhere(names: Any) -> bool:
-    parts = [str(part.sval) for part in names or ()]
-    return len(parts) > 1 and parts[0] != "pg_catalog"
 
 
 def columns_named(node: ast.SelectStmt) -> frozenset[str]:
@@ -49,13 +45,13 @@ def columns_named(node: ast.SelectStmt) -> frozenset[str]:
     aliases = {part.alias.aliasname for part in walk(node) if isinstance(part, ast.RangeVar) and part.alias}
     for part in walk(node):
         if isinstance(part, ast.ColumnRef):
-            last = (part.fields or ())[-1]
+            *qualifiers, last = part.fields or ("*",)
             name = str(last.sval) if isinstance(last, ast.String) else "*"
-            names.add("*" if name in aliases and len(part.fields or ()) == 1 else name)
+            names.add("*" if name in aliases and not qualifiers else name)
     return frozenset(names)
 
 
 def functions_named(node: ast.SelectStmt) -> frozenset[str]:
     """The name of every function that is called."""
     calls = (part for part in walk(node) if isinstance(part, ast.FuncCall))
-    return frozenset(str((call.funcname or ())[-1].sval) for call in calls)
+    return frozenset(builtin_name(call.funcname) or "" for call in calls)

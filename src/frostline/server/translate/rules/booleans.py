@@ -6,6 +6,7 @@ from frostline.server.translate import duck
 from frostline.server.translate.operands import Untranslatable, constant
 from frostline.server.translate.scope import Scope
 
+
 def boolean_column(node: ast.Node, scope: Scope) -> str | None:
     """The rule for a boolean column as a condition."""
     column = scope.column(node)

@@ -7,13 +7,14 @@ from pglast.enums import A_Expr_Kind
 
 from frostline.server.translate import duck
 from frostline.server.translate.arrays import elements
-from frostline.server.translate.compare import OPERATORS, compare
+from frostline.server.translate.compare import OPERATORS, compare, member
 from frostline.server.translate.operands import Const, Untranslatable, Value, constant
 from frostline.server.translate.scope import Scope
 from frostline.server.translate.values import operator_name, value
 
 _ARRAYS = {A_Expr_Kind.AEXPR_OP_ANY: " or ", A_Expr_Kind.AEXPR_OP_ALL: " and "}
 _EMPTY = {" or ": "false", " and ": "true"}
+_MEMBERSHIP = {("=", " or "): "{}", ("<>", " and "): "(not {})"}
 _BETWEEN = {A_Expr_Kind.AEXPR_BETWEEN: (">=", "<=", " and "), A_Expr_Kind.AEXPR_NOT_BETWEEN: ("<", ">", " or ")}
 
 
@@ -46,6 +47,10 @@ def _each(operator: str, left: Value, items: Sequence[Const], joint: str) -> str
     """Each element on its own, so that every one gets the exact treatment of a single comparison."""
     if not items:
         return _EMPTY[joint]
+    if (operator, joint) in _MEMBERSHIP:
+        inside = member(left, items)
+        if inside is not None:
+            return _MEMBERSHIP[operator, joint].replace("{}", inside)
     return "(" + joint.join(dict.fromkeys(compare(operator, left, item) for item in items)) + ")"
 
 

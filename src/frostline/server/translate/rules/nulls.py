@@ -33,7 +33,7 @@ def distinct(node: ast.Node, scope: Scope) -> str | None:
     return f"(not {same})" if node.kind == A_Expr_Kind.AEXPR_DISTINCT else same
 
 
-def _same(node: ast.Node | None, const: Const, scope: Scope) -> str:
+def _same(node: object, const: Const, scope: Scope) -> str:
     left = value(node, scope)
     if const.text is None:
         return f"({left.sql} is null)"

@@ -1,0 +1,341 @@
+"""Archive: rows move to the lake, and nobody who reads the relation can tell."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from frostline.catalog import jobs, seams
+from frostline.errors import UsageError
+from frostline.lake import commit
+from frostline.pipeline import archive, plan, status
+from frostline.relation import bound
+from tests.fixtures.lake import Lake, fill_events
+from tests.fixtures.tables import make_events
+
+EVERYTHING = "select count(*), sum(amount), md5(string_agg(e::text, '|' order by id)) from public.events e"
+
+
+@pytest.fixture
+def events(lake: Lake) -> Lake:
+    """Six months of rows in `public.events`, registered and not yet archived."""
+    make_events(lake.catalog, "public.events")
+    fill_events(lake.catalog)
+    lake.add()
+    return lake
+
+
+def answers(connection: psycopg.Connection) -> tuple[object, ...]:
+    row = connection.execute(EVERYTHING).fetchone()
+    assert row is not None
+    return row
+
+
+def test_the_relation_is_the_same_before_and_after(events: Lake) -> None:
+    with events.connect() as connection:
+        before = answers(connection)
+        (result,) = events.archive()
+        assert (result.partitions, result.rows, result.error) == (6, 3000, None)
+        assert answers(connection) == before
+    assert events.value("select count(*) from public._events where ts >= '2024-07-01'") == 0
+    assert len(events.data_files()) == 6
+
+
+def test_a_second_archive_is_a_no_op(events: Lake) -> None:
+    events.archive()
+    seam = seams.get(events.catalog, events.table())
+    (again,) = events.archive()
+    assert (again.partitions, again.rows) == (0, 0)
+    assert seams.get(events.catalog, events.table()) == seam
+
+
+def test_readers_never_notice_and_never_wait(lake: Lake) -> None:
+    make_events(lake.catalog, "public.events", months=25)
+    fill_events(lake.catalog, months=25, rows_a_month=8000)
+    lake.add(hot="1 month")
+    with lake.connect() as first:
+        before = answers(first)
+    seen: set[tuple[object, ...]] = set()
+    with _looping_reader(lake, seen), lake.connect() as held, lake.connect() as prepared:
+        held.execute("begin isolation level repeatable read")
+        assert answers(held) == before
+        prepared.execute("prepare everything as " + EVERYTHING)
+        (result,) = lake.archive()
+        assert (result.partitions, result.rows) == (25, 200_000)
+        assert answers(held) == before
+        assert prepared.execute("execute everything").fetchone() == before
+        lake.clean()
+        assert answers(held) == before
+    assert seen == {before}
+
+
+@contextmanager
+def _looping_reader(lake: Lake, seen: set[tuple[object, ...]]) -> Iterator[None]:
+    """Read all the time, with a lock timeout so short that any wait for a lock is an error."""
+    stop, failures = threading.Event(), list[Exception]()
+
+    def read() -> None:
+        with lake.connect() as connection:
+            connection.execute("set lock_timeout = '1ms'")
+            while not stop.is_set():
+                try:
+                    seen.add(answers(connection))
+                except Exception as error:  # noqa: BLE001  (whatever it is, the test fails with it)
+                    failures.append(error)
+                    return
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        reader.join()
+    assert failures == []
+
+
+def test_an_empty_partition_moves_the_line_and_writes_no_file(lake: Lake) -> None:
+    make_events(lake.catalog, "public.events", months=2)
+    lake.add()
+    (result,) = lake.archive()
+    assert (result.partitions, result.rows) == (2, 0)
+    assert lake.data_files() == []
+    (state,) = status.every(lake.catalog)
+    assert (state.frost_line, state.snapshot_id) == ("2024-03-01 00:00:00+00", None)
+    assert lake.value("select count(*) from public.events") == 0
+
+
+def test_a_gap_between_partitions_is_crossed(events: Lake) -> None:
+    events.catalog.execute("drop table public.events_3")
+    with events.connect() as connection:
+        connection.execute("insert into public.events (ts, status) values ('2024-03-10', 'in the gap')")
+        before = answers(connection)
+        (result,) = events.archive()
+        assert result.partitions == 5
+        assert answers(connection) == before
+        assert events.value("select status from public.events where ts = '2024-03-10'") == "in the gap"
+
+
+def test_partitions_that_start_at_local_midnight_are_cut_at_the_lakes_months(lake: Lake) -> None:
+    lake.catalog.execute("""
+        create table public.events (id bigint generated always as identity, ts timestamptz, status text, amount numeric(12,2),
+            data jsonb, primary key (id, ts)) partition by range (ts);
+        create table public.first partition of public.events for values from (minvalue) to ('2024-01-01 00:00:00+02');
+        create table public.second partition of public.events for values from ('2024-01-01 00:00:00+02') to ('2024-02-01 00:00:00+02')
+    """)
+    fill_events(lake.catalog, months=1)
+    lake.catalog.execute(
+        "insert into public.events (ts) values ('0044-03-15 BC'), ('-infinity'), ('2023-12-31 22:30:00+00'), ('1999-01-01')"
+    )
+    lake.add()
+    with lake.connect() as connection:
+        before = answers(connection)
+        lake.archive()
+        assert answers(connection) == before
+    assert len(lake.data_files()) == 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "edges"),
+    [
+        ("date", "date '2024-01-01' + i", ("'2024-01-01'", "'2024-03-01'", "'2024-05-01'")),
+        ("timestamp", "timestamp '2024-01-01' + i * interval '1 day'", ("'2024-01-01'", "'2024-03-01'", "'2024-05-01'")),
+        ("smallint", "i", ("0", "50", "120")),
+        ("integer", "i * 1000", ("minvalue", "50000", "120000")),
+        ("bigint", "-i * 1000000000000", ("-120000000000000", "-50000000000000", "1")),
+    ],
+)
+def test_every_tier_key_type_archives(lake: Lake, kind: str, rows: str, edges: tuple[str, str, str]) -> None:
+    low, middle, high = edges
+    lake.catalog.execute(
+        f"create table public.t (k {kind} primary key, v text) partition by range (k);"  # pyright: ignore[reportArgumentType]
+        f"create table public.t_1 partition of public.t for values from ({low}) to ({middle});"
+        f"create table public.t_2 partition of public.t for values from ({middle}) to ({high});"
+        f"insert into public.t select ({rows})::{kind}, i::text from generate_series(0, 99) i"
+    )
+    everything = "select md5(string_agg(t::text, '|' order by k)) from public.t t"
+    before = lake.value(everything)
+    lake.add("t", hot="1 month" if kind in ("date", "timestamp") else "1")
+    (result,) = lake.archive("t")
+    assert result.error is None
+    assert result.rows > 0
+    assert lake.value(everything) == before
+
+
+def test_a_row_changed_during_the_export_is_right_afterwards(events: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The change falls between the export's snapshot and the publish, where other systems lose it."""
+    changes = [
+        "update public.events set status = 'changed' where id in (1, 2)",
+        "update public._events set status = 'changed below the view' where id = 3",
+        "delete from public.events where id = 4",
+        "insert into public.events (ts, status) values ('2024-02-02', 'late')",
+        "update public.events set ts = ts + interval '1 month' where id = 5",
+        "update public.events set ts = '2030-01-01' where id = 6",
+    ]
+    real, reference = commit.stage, list[tuple[object, ...]]()
+
+    def stage(*arguments: object, **options: object) -> commit.StagedCommit:
+        with events.connect() as connection:
+            for change in changes:
+                connection.execute(change)  # pyright: ignore[reportArgumentType]
+            reference.append(answers(connection))
+        return real(*arguments, **options)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(archive.commit, "stage", stage)
+    events.archive()
+    with events.connect() as connection:
+        assert [answers(connection)] == reference
+    (state,) = status.every(events.catalog)
+    assert state.overlay_rows == 7
+
+
+def test_a_writer_that_is_still_open_at_publish_commits_its_row_later(events: Lake) -> None:
+    with events.connect() as writer:
+        committed = events.value("select status from public.events where id = 1")
+        with writer.transaction():
+            writer.execute("update public.events set status = 'late' where id = 1500")
+            events_capture_must_wait = threading.Thread(target=events.archive)
+            # Capture waits for this transaction; a second one, begun after capture, is the interesting one.
+            events_capture_must_wait.start()
+        events_capture_must_wait.join()
+    with events.connect() as writer, writer.transaction():
+        writer.execute("update public.events set status = 'later' where id = 1")
+        assert events.value("select status from public.events where id = 1") == committed
+    assert events.value("select status from public.events where id = 1") == "later"
+    assert events.value("select status from public.events where id = 1500") == "late"
+
+
+def test_one_tables_failure_does_not_stop_the_others(events: Lake) -> None:
+    make_events(events.catalog, "public.broken")
+    events.catalog.execute("insert into public.broken (ts, amount) values ('2024-01-05', 'NaN')")
+    events.add("broken")
+    results = {result.table.name.table: result for result in events.archive()}
+    assert results["events"].rows == 3000
+    assert isinstance(results["broken"].error, UsageError)
+    assert "amount" in str(results["broken"].error)
+    job = jobs.last(events.catalog, events.table("broken"))
+    assert job is not None
+    assert job.state == "failed"
+    assert events.value("select count(*) from public.broken") == 1
+
+
+def test_a_backlog_is_published_piece_by_piece(events: Lake) -> None:
+    events.settings = events.settings.model_copy(update={"archive_batch_bytes": 1 << 20})
+    size = sum(one.size_bytes for one in plan.of_table(events.catalog, events.table()).plan.partitions)
+    assert size > 1 << 20
+    before = events.value("select md5(string_agg(e::text, '|' order by id)) from public.events e")
+    (result,) = events.archive()
+    assert result.partitions == 6
+    assert events.value("select count(*) > 1 from frostline.job")
+    assert events.value("select md5(string_agg(e::text, '|' order by id)) from public.events e") == before
+
+
+def test_many_small_shards_make_the_same_table(events: Lake) -> None:
+    events.settings = events.settings.model_copy(update={"export_shard_bytes": 16_384})
+    before = events.value("select md5(string_agg(e::text, '|' order by id)) from public.events e")
+    events.archive()
+    assert len(events.data_files()) > 6
+    assert events.value("select md5(string_agg(e::text, '|' order by id)) from public.events e") == before
+
+
+def test_the_bound_is_raised_by_attaching_and_merged_later(events: Lake) -> None:
+    make_events_later = "create table public.events_7 partition of public._events for values from ('2024-07-01') to ('2024-08-01')"
+    events.archive()
+    events.catalog.execute(make_events_later)
+    events.catalog.execute("insert into public.events (ts) values ('2024-07-05')")
+    before = events.value("select count(*) from public.events")
+    foreign = "select count(*) from pg_foreign_table f join pg_inherits i on i.inhrelid = f.ftrelid"
+    with events.connect() as reader, reader.transaction():
+        reader.execute("select count(*) from public.events")
+        events.archive()  # the reader's lock keeps the foreign tables from being merged
+        assert events.value(foreign) == 2
+        assert events.value("select count(*) from public.events") == before
+    events.clean()
+    assert events.value(foreign) == 1
+    assert events.value("select count(*) from public.events") == before
+
+
+def test_publish_waits_for_a_statement_that_was_planned_with_the_old_bound(events: Lake) -> None:
+    """A statement planned before the attach and executed after the publish would miss the moved rows."""
+    table = events.table()
+    waited: list[str] = []
+    with events.connect() as blocker, events.connect() as reader:
+        blocker.execute("create table public.held (x int)")
+        blocker.execute("begin; lock table public.held in access exclusive mode")
+        query = "select (select count(*) from public.events), (select count(*) from public.held)"
+        planning = threading.Thread(target=lambda: waited.append(str(reader.execute(query).fetchone())))
+        planning.start()
+        _until(events, "select count(*) from pg_locks where not granted")
+        raising = threading.Thread(target=lambda: bound.raise_to(events.catalog, table, 1_704_067_200_000_000, waited.append))
+        raising.start()
+        raising.join(0.5)
+        assert raising.is_alive()
+        blocker.execute("commit")
+        planning.join()
+        raising.join()
+    assert "(3000, 0)" in waited
+
+
+def _until(lake: Lake, query: str) -> None:
+    for _ in range(200):
+        if lake.value(query):
+            return
+        threading.Event().wait(0.05)
+    raise AssertionError(query)
+
+
+def test_read_only_transactions_and_select_only_roles_read_both_tiers(events: Lake) -> None:
+    events.archive()
+    with events.connect() as connection:
+        connection.execute("create role frostline_onlooker")
+        try:
+            connection.execute("grant select on public.events to frostline_onlooker")
+            connection.execute("begin read only; set local role frostline_onlooker")
+            assert connection.execute("select count(*) from public.events").fetchone() == (3000,)
+            connection.execute("rollback")
+        finally:
+            connection.execute("drop owned by frostline_onlooker; drop role frostline_onlooker")
+
+
+HOT_QUERIES = [
+    "select count(*) from public.events where ts >= '2024-07-01'",
+    "select count(*) from public.events where ts > now() - interval '1 day'",
+    "execute by_parameter('2024-07-01')",
+    "execute by_range('2024-07-01', '2025-07-01')",
+    "select * from public.events where id = 5 and ts = '2024-07-05'",
+]
+
+
+@pytest.mark.parametrize("query", HOT_QUERIES)
+def test_a_hot_query_never_executes_the_foreign_scan(events: Lake, query: str) -> None:
+    events.catalog.execute(
+        "create table public.events_7 partition of public._events for values from ('2024-07-01') to ('2024-08-01')"
+    )
+    events.table()
+    events.catalog.execute("update frostline.managed_table set hot_interval = now() - timestamptz '2024-07-02'")
+    events.archive()
+    with events.connect() as connection:
+        connection.execute("set plan_cache_mode = force_generic_plan")
+        connection.execute("prepare by_parameter(timestamptz) as select count(*) from public.events where ts >= $1")
+        connection.execute("prepare by_range(timestamptz, timestamptz) as select * from public.events where ts >= $1 and ts < $2")
+        plan_lines = [line for (line,) in connection.execute(f"explain (analyze, costs off) {query}")]  # pyright: ignore[reportArgumentType]
+        scans = [line for line in plan_lines if "Foreign Scan" in line]
+        assert all("never executed" in line for line in scans), "\n".join(plan_lines)
+
+
+def test_while_the_lake_is_down_hot_work_goes_on_and_cold_queries_fail_clearly(events: Lake) -> None:
+    events.archive()
+    events.catalog.execute(
+        "create table public.events_7 partition of public._events for values from ('2024-07-01') to ('2024-08-01')"
+    )
+    events.server.stop()
+    with events.connect() as connection:
+        connection.execute("insert into public.events (ts, status) values ('2024-07-05', 'hot')")
+        hot = connection.execute("select status from public.events where ts >= '2024-07-01'").fetchall()
+        assert hot == [("hot",)]
+        with pytest.raises(psycopg.OperationalError, match="frostline_lake"):
+            connection.execute("select count(*) from public.events")
+    (state,) = status.every(events.catalog)
+    assert state.cold_rows == 3000
