@@ -130,7 +130,8 @@ def test_the_snapshot_may_come_from_another_table_at_run_time(client: psycopg.Co
 def test_parameters_of_generic_plans_are_sent(client: psycopg.Connection) -> None:
     client.execute("set plan_cache_mode = force_generic_plan")
     client.execute(
-        "prepare q (bigint, text, timestamptz) as select id from events where id < $1 and status = $2 and ts > $3 order by 1"
+        "prepare q (bigint, text, timestamptz) as"
+        " select id from events where id < $1 and status = $2 and ts > $3 order by 1"
     )
     assert "$1::bigint" in plan_of(client, "execute q (10, 'ok', '2024-01-02')")
     for _ in range(3):

@@ -4,6 +4,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -107,6 +108,62 @@ def _socket_of(connection: psycopg.Connection) -> socket.socket:
 
 def test_it_still_works_after_that_too(server: LakeServer) -> None:
     assert works(server)
+
+
+@pytest.mark.parametrize("prefix", ["", "file://"])
+def test_any_directory_name_will_do(tmp_path: Path, prefix: str) -> None:
+    directory = tmp_path / "it's 100%20 [a]*? é"
+    directory.mkdir()
+    stored = StoredTables(directory, prefix=prefix)
+    stored.add(lakeserver.table(7, [column(1, "id", "int8"), column(2, "key", "int8")], "key", TierKind.BIGINT))
+    stored.publish(7, 1, {"id": [1, 2, 3], "key": [1, 2, 3]})
+    warehouse = prefix + str(directory)
+    running = LakeServer("127.0.0.1", 0, stored, lakeserver.USER, lakeserver.PASSWORD, None, warehouse=warehouse)
+    running.start()
+    assert works(running)
+    running.stop()
+
+
+@pytest.mark.parametrize(
+    ("tail", "expected"),
+    [
+        ("where f > 5", [2]),
+        ("where f >= 5", [2]),
+        ("where f <> 1", [2]),
+        ("where not (f < 5)", [2]),
+        ("where not (f = 1)", [2]),
+        ("where f = 'NaN'", [2]),
+        ("where f = any ('{NaN,7}'::float8[])", [2]),
+        ("order by f desc limit 1", [2]),
+        ("where f < 'NaN'", [1]),
+    ],
+)
+def test_nan_is_found_though_the_statistics_of_a_file_leave_it_out(
+    tmp_path: Path, tail: str, expected: list[int]
+) -> None:
+    stored = StoredTables(tmp_path)
+    columns = [column(1, "id", "int8"), column(2, "key", "int8"), column(3, "f", "float8")]
+    stored.add(lakeserver.table(7, columns, "key", TierKind.BIGINT))
+    stored.publish(7, 1, {"id": [1, 2], "key": [1, 2], "f": [1.0, float("nan")]})
+    running = LakeServer("127.0.0.1", 0, stored, lakeserver.USER, lakeserver.PASSWORD, None)
+    running.start()
+    with psycopg.connect(lakeserver.lake_dsn(running)) as connection:
+        found = connection.execute(f'select id from "x"."7[,3)" {tail}'.encode()).fetchall()
+    running.stop()
+    assert [row[0] for row in found] == expected
+
+
+def test_files_outside_the_warehouse_are_not_read(tmp_path: Path) -> None:
+    stored = StoredTables(tmp_path)
+    stored.add(lakeserver.table(7, [column(1, "id", "int8"), column(2, "key", "int8")], "key", TierKind.BIGINT))
+    stored.publish(7, 1, {"id": [1, 2, 3], "key": [1, 2, 3]})
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    running = LakeServer("127.0.0.1", 0, stored, lakeserver.USER, lakeserver.PASSWORD, None, warehouse=str(inside))
+    running.start()
+    with pytest.raises(psycopg.Error):
+        works(running)
+    running.stop()
 
 
 def test_what_needs_postgres_says_so_when_there_is_none(server: LakeServer) -> None:

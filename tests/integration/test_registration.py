@@ -223,6 +223,10 @@ def test_all_reasons_to_refuse_come_at_once_with_a_hint_each(catalog: Connection
             "foreign key u_id_fkey",
         ),
         (
+            "create table t (id int primary key, parent int references t) partition by range (id)",
+            "foreign key t_parent_fkey",
+        ),
+        (
             "create table t (id int primary key) partition by range (id); create materialized view m as select * from t",
             "materialized view",
         ),

@@ -164,19 +164,16 @@ def test_a_condition_selects_the_same_rows(pair: Pair, condition: str) -> None:
     limit=st.integers(0, 30),
 )
 def test_order_and_limit_choose_the_same_rows(pair: Pair, condition: str, key: str, way: str, limit: int) -> None:
-    check(
-        pair, f"select id from FROM_HERE where {condition} order by {key} {way}, id limit {limit} offset {limit // 3}"
-    )
+    tail = f"order by {key} {way}, id limit {limit} offset {limit // 3}"
+    check(pair, f"select id from FROM_HERE where {condition} {tail}")
 
 
 @RELAXED
 @given(condition=ATOMS, key=st.sampled_from(KEYS))
 def test_aggregates_are_the_same(pair: Pair, condition: str, key: str) -> None:
-    check(
-        pair,
-        f"select count(*), count({key}), min(id), max(key), sum(c_int4), sum(c_numeric) from FROM_HERE where {condition}",
-    )
-    check(
-        pair,
-        f'select {key}::text, count(*), sum(id) from FROM_HERE where {condition} group by {key} order by 1 collate "C", 2, 3',
-    )
+    totals = f"count(*), count({key}), min(id), max(key), sum(c_int4), sum(c_numeric)"
+    check(pair, f"select {totals} from FROM_HERE where {condition}")
+    # Zero and minus zero are one group, shown as whichever comes first.
+    shown = f"{key} + 0" if "float" in key else key
+    groups = f"select ({shown})::text, count(*), sum(id) from FROM_HERE where {condition} group by {key}"
+    check(pair, f'{groups} order by 1 collate "C", 2, 3')

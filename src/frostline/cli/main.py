@@ -21,6 +21,7 @@ COMMANDS = {
     "clean": "frostline.cli.clean:clean",
     "verify": "frostline.cli.verify:verify",
     "status": "frostline.cli.status:status",
+    "demo": "frostline.cli.demo:demo",
 }
 """Where each command is. Loaded when it is used: what one command needs must not slow the others down."""
 

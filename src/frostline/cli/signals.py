@@ -15,3 +15,9 @@ def stop_requested() -> threading.Event:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, request)
     return requested
+
+
+def interrupt_when_stopped() -> None:
+    """Treat SIGTERM and SIGHUP as Ctrl-C from now on: the work is broken off and cleans up after itself."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)

@@ -1,7 +1,7 @@
 """`frostline up`: starts the parts in order, watches them, and stops them in the opposite order."""
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
 from threading import Event
 
 import psycopg
@@ -19,7 +19,15 @@ _WATCH_INTERVAL_S = 1.0
 
 
 def run(home: Home, settings: Settings, *, announce: Callable[[str], None], stop: Event) -> None:
-    """Run everything of this home until `stop` is set. A part that fails to start takes the others down again."""
+    """Run everything of this home until `stop` is set."""
+    with started(home, settings) as postgres:
+        announce(f"ready dsn={settings.dsn}")
+        _watch(postgres, stop)
+
+
+@contextmanager
+def started(home: Home, settings: Settings) -> Generator[Postgres]:
+    """Everything of this home, for the block. A part that fails to start takes the others down again."""
     with ExitStack() as parts:
         postgres = home.postgres
         parts.callback(postgres.stop)
@@ -27,8 +35,7 @@ def run(home: Home, settings: Settings, *, announce: Callable[[str], None], stop
         _ensure_database(postgres)
         install(settings)
         parts.callback(lake.start(settings).stop)
-        announce(f"ready dsn={settings.dsn}")
-        _watch(postgres, stop)
+        yield postgres
 
 
 def _ensure_database(postgres: Postgres) -> None:

@@ -8,7 +8,7 @@ MAX_BYTES = 63
 
 _PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^\s".]+))\s*')
 _PLAIN = re.compile(r"[a-z_][a-z0-9_$]*")
-_REMOTE = re.compile(r"(\d+)\[(-?\d*),(-?\d+)\)")
+_REMOTE = re.compile(r"(\d+)\[((?:-?\d+)?),(-?\d+)\)")
 
 
 class BadName(ValueError):

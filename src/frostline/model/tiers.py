@@ -11,6 +11,7 @@ from enum import StrEnum
 MICROS_PER_DAY = 86_400_000_000
 _INFINITY_MICROS = 2**63 - 1
 _INFINITY_DAYS = 2**31 - 1
+_FIRST_DAY = -2_440_588
 _TEXT = re.compile(
     r"(?P<y>\d{4,7})-(?P<m>\d\d)-(?P<d>\d\d)"
     r"(?:[ T](?P<H>\d\d):(?P<M>\d\d):(?P<S>\d\d)(?:\.(?P<f>\d{1,6}))?"
@@ -38,6 +39,13 @@ class TierKind(StrEnum):
     def lowest(self) -> int:
         """The axis value that no value of the type lies below: the frost line of a table with nothing archived."""
         return -_highest(self) - (0 if self.is_time else 1)
+
+    @property
+    def earliest(self) -> int:
+        """The smallest finite value that Postgres can write: the first day of its calendar, 4714-11-24 BC."""
+        if not self.is_time:
+            return self.lowest
+        return _FIRST_DAY if self is TierKind.DATE else _FIRST_DAY * MICROS_PER_DAY
 
     @property
     def highest(self) -> int:

@@ -104,9 +104,15 @@ def slices(connection: Connection, table: Table, partition: Partition) -> Iterat
     # From MINVALUE there may be any number of empty pieces, so step from one row to the next.
     start = _lowest_value(connection, table, partition.name, table.tier_kind.lowest)
     while start is not None:
-        piece = next(grid.slices(table.lake_partition, table.tier_kind, start, partition.upper))
+        piece = _piece(table, start, partition.upper)
         yield piece
         start = _lowest_value(connection, table, partition.name, piece[1])
+
+
+def _piece(table: Table, start: int, upper: int) -> tuple[int, int]:
+    if table.tier_kind.is_time and start == table.tier_kind.lowest:
+        return start, table.tier_kind.earliest  # minus infinity, which has no calendar to cut by
+    return next(grid.slices(table.lake_partition, table.tier_kind, start, upper))
 
 
 def _lowest_value(connection: Connection, table: Table, partition: Name, start: int) -> int | None:

@@ -9,9 +9,12 @@ import duckdb
 import pyarrow as pa
 
 from frostline.errors import FrostlineError
+from frostline.server.translate.duck import local
 
 BATCH_ROWS = 10_240
 """Rows that one session holds at a time: enough to be fast, few enough to have many sessions."""
+
+VERIFY_HINT = "frostline verify TABLE checks every file of a table"
 
 _PATH = re.compile(r"[\"']?((?:/|[a-z0-9]+://)[^\"'\n]+?\.parquet)")
 
@@ -86,7 +89,7 @@ class Engine:
         self._root.execute("set timezone = 'UTC'")
         self._root.execute("set parquet_metadata_cache = true")
         if warehouse is not None:
-            self._root.execute("set allowed_directories = $1", [[warehouse, str(temp_directory)]])
+            self._root.execute("set allowed_directories = $1", [[local(warehouse), str(temp_directory)]])
             self._root.execute("set enable_external_access = false")
         self._root.execute("set lock_configuration = true")
 
@@ -120,5 +123,5 @@ def explained(error: BaseException) -> FrostlineError:
     path = _PATH.search(text)
     if path is not None or isinstance(error, (duckdb.IOException, OSError)):
         name = path[1] if path else "a data file"
-        return UnreadableFile(f"cannot read {name}", hint="frostline verify checks every file of a table")
+        return UnreadableFile(f"cannot read {name}", hint=VERIFY_HINT)
     return EngineFailure(f"the lake server could not answer: {type(error).__name__}")

@@ -1,11 +1,8 @@
 """The lake's tables as the catalog describes them: what the lake server serves in production."""
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
-
-import psycopg
 
 from frostline.catalog import seams, tables
 from frostline.catalog.connect import Connection, connect
@@ -20,12 +17,10 @@ Answer = TypeVar("Answer")
 
 
 class CatalogTables:
-    """Implements `LakeTables`. Safe for many threads; one connection to Postgres, opened again when it is lost."""
+    """Implements `LakeTables`. Safe for many threads: the caches only ever hold what is true for good or for a while."""
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
-        self._lock = threading.Lock()
-        self._connection: Connection | None = None
         self._tables: dict[int, tuple[float, Table]] = {}
         self._locations: dict[tuple[int, int], str] = {}
 
@@ -58,15 +53,6 @@ class CatalogTables:
         return location
 
     def _ask(self, question: Callable[[Connection], Answer]) -> Answer:
-        """Ask the catalog, with a new connection if the old one turns out to be gone."""
-        with self._lock:
-            for attempt in (1, 2):
-                if self._connection is None or self._connection.closed:
-                    self._connection = connect(self._dsn, purpose="lake server")
-                try:
-                    return question(self._connection)
-                except psycopg.OperationalError:
-                    self._connection.close()
-                    if attempt == 2:
-                        raise
-        raise AssertionError("unreachable")
+        """Ask the catalog. Rare enough for a connection of its own, which then cannot be a stale one."""
+        with connect(self._dsn, purpose="lake server") as connection:
+            return question(connection)

@@ -1,13 +1,18 @@
 """DuckDB SQL that reads the Parquet files of one scan, matched by Iceberg field id."""
 
+import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from frostline.model.tables import Column, LakeFile, Table
+from frostline.server.engine import VERIFY_HINT, UnreadableFile
 from frostline.server.lake_tables import LakeTables
 from frostline.server.translate import duck
 from frostline.server.translate.output import printed
 from frostline.server.translate.plan import DuckPlan, Scan, nothing
 from frostline.server.translate.pruning import within
+
+_PATTERN = re.compile(r"[*?\[]")
 
 
 def answer(plan: DuckPlan, tables: LakeTables) -> str:
@@ -47,8 +52,16 @@ def candidates(scan: Scan, tables: LakeTables) -> str:
     if not files:
         return nothing(scan)
     conditions = (*_range(scan, files), *scan.conditions)
-    relation = f"read_parquet([{duck.listed(duck.string(file.path) for file in files)}], schema = {_schema(scan)})"
+    relation = f"read_parquet([{duck.listed(_literal(file) for file in files)}], schema = {_schema(scan)})"
     return f"({duck.select('*', relation, ' where ' + duck.all_of(conditions))})"
+
+
+def _literal(file: LakeFile) -> str:
+    """The file's name for DuckDB, which takes a name that is no file for a pattern, and would read others instead."""
+    path = duck.local(file.path)
+    if _PATTERN.search(path) and not Path(path).exists():
+        raise UnreadableFile(f"cannot read {path}", hint=VERIFY_HINT)
+    return duck.string(path)
 
 
 def _range(scan: Scan, files: Sequence[LakeFile]) -> Iterator[str]:

@@ -17,6 +17,11 @@ def string(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def local(path: str) -> str:
+    """A `file://` URI as the path it stands for (nothing in it is encoded); anything else as it is."""
+    return path.removeprefix("file://")
+
+
 def cast(value: str, duck_type: str) -> str:
     """A value of another type."""
     return f"cast({value} as {duck_type})"

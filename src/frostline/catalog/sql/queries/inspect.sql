@@ -58,13 +58,11 @@ select n.nspname, c.relname, c.relkind::text, pg_get_expr(c.relpartbound, c.oid)
  order by c.relname
 
 -- name: inbound_foreign_keys
+-- One of the table's own counts too: Postgres truncates no partition that a key points at.
 select conname || ' on ' || conrelid::regclass::text
   from pg_constraint
- where confrelid = %(oid)s and contype = 'f' and conparentid = 0 and conrelid <> %(oid)s
+ where confrelid = %(oid)s and contype = 'f' and conparentid = 0
  order by 1
-
--- name: self_foreign_keys
-select conname from pg_constraint where confrelid = %(oid)s and conrelid = %(oid)s and contype = 'f' and conparentid = 0
 
 -- name: name_exists
 select exists (

@@ -1,0 +1,158 @@
+alter table "Odd ""Shop"""."Größe" rename to "_Größe";
+
+create table "frostline_overlay"."Größe_7" (
+    "Id" integer,
+    "seq" bigint,
+    "day" integer,
+    "price" numeric(12,2),
+    "exact" numeric,
+    "doc" jsonb,
+    "feeling" public.mood,
+    "tags" text[],
+    "code" text collate pg_catalog."C",
+    "total" numeric(14,2),
+    frostline_live boolean not null,
+    frostline_version bigint not null default nextval('frostline.overlay_version'),
+    primary key ("day", "Id")
+);
+create index on "frostline_overlay"."Größe_7" ("day") where frostline_live;
+
+create table "frostline_lake"."Größe_7" (
+    frostline_snapshot bigint,
+    "Id" integer,
+    "seq" bigint,
+    "day" integer,
+    "price" numeric(12,2),
+    "exact" "frostline_lake"."lake numeric",
+    "doc" "frostline_lake"."lake jsonb",
+    "feeling" public.mood,
+    "tags" "frostline_lake"."lake text[]",
+    "code" text collate pg_catalog."C",
+    "total" numeric(14,2)
+) partition by range ("day");
+-- Always empty, at the very end of the range. Postgres prunes at run time only among two partitions or more.
+create table "frostline_lake"."Größe_7 nothing" partition of "frostline_lake"."Größe_7" for values from ('2147483647') to (maxvalue);
+
+create view "frostline_relation"."Größe_7" as
+select h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total", 'heap'::text as frostline_tier, null::bigint as frostline_snapshot
+  from "Odd ""Shop"""."_Größe" as h
+ where h."day" >= (select s."line_integer"::integer from frostline.seam as s where s.table_id = 7)
+union all
+select c."Id", c."seq", c."day", c."price", c."exact"::numeric, c."doc"::jsonb, c."feeling", c."tags"::text[], c."code", c."total", 'lake'::text, c.frostline_snapshot
+  from "frostline_lake"."Größe_7" as c
+ where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
+   and c."day" < (select s."line_integer"::integer from frostline.seam as s where s.table_id = 7)
+   and not exists (select from "frostline_overlay"."Größe_7" as m where m."day" = c."day" and m."Id" = c."Id")
+union all
+select o."Id", o."seq", o."day", o."price", o."exact", o."doc", o."feeling", o."tags", o."code", o."total", 'heap'::text, null::bigint
+  from "frostline_overlay"."Größe_7" as o
+ where o.frostline_live and o."day" < (select s."line_integer"::integer from frostline.seam as s where s.table_id = 7);
+
+create view "Odd ""Shop"""."Größe" as select "Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code", "total" from "frostline_relation"."Größe_7" as "Größe";
+
+alter view "Odd ""Shop"""."Größe" alter column "Id" set default nextval('"Odd ""Shop"""."Größe_Id_seq"');
+
+alter view "Odd ""Shop"""."Größe" alter column "seq" set default nextval('"Odd ""Shop"""."Größe_seq_seq"');
+
+alter view "Odd ""Shop"""."Größe" alter column "price" set default 0.00;
+
+alter view "Odd ""Shop"""."Größe" alter column "doc" set default '{}'::jsonb;
+
+create rule frostline_insert as on insert to "Odd ""Shop"""."Größe" do instead
+    insert into "Odd ""Shop"""."_Größe" ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code") overriding system value values (new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code") returning "Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code", "total";
+
+create function "frostline_relation"."copy_7"() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+begin
+    insert into "Odd ""Shop"""."_Größe" ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code") overriding system value values (new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code");
+    return new;
+end
+$body$;
+
+create trigger frostline_copy instead of insert on "Odd ""Shop"""."Größe" for each row execute function "frostline_relation"."copy_7"();
+
+create function "frostline_relation"."update_7"() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+begin
+    if new."Id" is distinct from old."Id" then
+        raise generated_always using message = 'column Id can only be updated to DEFAULT';
+    end if;
+    update "Odd ""Shop"""."_Größe" as h set "seq" = new."seq", "day" = new."day", "price" = new."price", "exact" = new."exact", "doc" = new."doc", "feeling" = new."feeling", "tags" = new."tags", "code" = new."code"
+     where h."day" = old."day" and h."Id" = old."Id" and row(h."seq", h."price", h."exact"::text, h."doc"::text, h."feeling"::text, h."tags"::text, h."code", h."total") is not distinct from row(old."seq", old."price", old."exact"::text, old."doc"::text, old."feeling"::text, old."tags"::text, old."code", old."total")
+     returning h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total" into new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code", new."total";
+    if found then
+        return new;
+    end if;
+    -- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
+    if old.frostline_tier = 'heap' or exists (select from "Odd ""Shop"""."_Größe" as h where h."day" = old."day" and h."Id" = old."Id") then
+        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update';
+    end if;
+    insert into "frostline_overlay"."Größe_7" ("day", "Id", frostline_live) values (old."day", old."Id", false) on conflict do nothing;
+    if not found then
+        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update';
+    end if;
+    if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
+       is distinct from old.frostline_snapshot then
+        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update';
+    end if;
+    insert into "Odd ""Shop"""."_Größe" as h ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code") overriding system value values (new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code")
+     returning h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total" into new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code", new."total";
+    return new;
+end
+$body$;
+
+create trigger frostline_update instead of update on "frostline_relation"."Größe_7" for each row execute function "frostline_relation"."update_7"();
+
+create function "frostline_relation"."delete_7"() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+begin
+    delete from "Odd ""Shop"""."_Größe" as h where h."day" = old."day" and h."Id" = old."Id" and row(h."seq", h."price", h."exact"::text, h."doc"::text, h."feeling"::text, h."tags"::text, h."code", h."total") is not distinct from row(old."seq", old."price", old."exact"::text, old."doc"::text, old."feeling"::text, old."tags"::text, old."code", old."total");
+    if found then
+        return old;
+    end if;
+    -- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
+    if old.frostline_tier = 'heap' or exists (select from "Odd ""Shop"""."_Größe" as h where h."day" = old."day" and h."Id" = old."Id") then
+        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update';
+    end if;
+    insert into "frostline_overlay"."Größe_7" ("day", "Id", frostline_live) values (old."day", old."Id", false) on conflict do nothing;
+    if not found then
+        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update';
+    end if;
+    if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
+       is distinct from old.frostline_snapshot then
+        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update';
+    end if;
+    return old;
+end
+$body$;
+
+create trigger frostline_delete instead of delete on "frostline_relation"."Größe_7" for each row execute function "frostline_relation"."delete_7"();
+
+create function "frostline_relation"."mark_7"() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+begin
+    if tg_op = 'DELETE' or (tg_op = 'UPDATE' and row(old."day", old."Id") is distinct from row(new."day", new."Id")) then
+        insert into "frostline_overlay"."Größe_7" ("day", "Id", frostline_live) values (old."day", old."Id", false)
+        on conflict ("day", "Id") do update set "seq" = null, "price" = null, "exact" = null, "doc" = null, "feeling" = null, "tags" = null, "code" = null, "total" = null, 
+            frostline_live = false, frostline_version = nextval('frostline.overlay_version');
+    end if;
+    if tg_op = 'DELETE' then
+        return null;
+    end if;
+    if tg_op = 'INSERT' and new."day" < (select s."line_integer"::integer from frostline.seam as s where s.table_id = 7)
+       and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off'
+       and not exists (select from "frostline_overlay"."Größe_7" as m where m."day" = new."day" and m."Id" = new."Id")
+       and exists (select from "frostline_lake"."Größe_7" as c
+                    where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
+                      and new."day" = c."day" and new."Id" = c."Id") then
+        raise unique_violation using message = 'duplicate key value violates the primary key of Größe', detail = 'The key exists in the lake.';
+    end if;
+    insert into "frostline_overlay"."Größe_7" ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code", "total", frostline_live) values (new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code", new."total", true)
+    on conflict ("day", "Id") do update set "seq" = excluded."seq", "price" = excluded."price", "exact" = excluded."exact", "doc" = excluded."doc", "feeling" = excluded."feeling", "tags" = excluded."tags", "code" = excluded."code", "total" = excluded."total", 
+        frostline_live = true, frostline_version = nextval('frostline.overlay_version');
+    return null;
+end
+$body$;
+
+create or replace trigger frostline_mark after insert or update or delete on "Odd ""Shop"""."rest"
+    for each row execute function "frostline_relation"."mark_7"();

@@ -1,0 +1,142 @@
+alter table "public"."events" rename to "_events";
+
+create table "public"."_events_frostline_default" partition of "public"."_events" default;
+
+create table "frostline_overlay"."events_7" (
+    "id" bigint,
+    "ts" timestamp with time zone,
+    "status" text,
+    frostline_live boolean not null,
+    frostline_version bigint not null default nextval('frostline.overlay_version'),
+    primary key ("id", "ts")
+);
+create index on "frostline_overlay"."events_7" ("ts") where frostline_live;
+
+create table "frostline_lake"."events_7" (
+    frostline_snapshot bigint,
+    "id" bigint,
+    "ts" timestamp with time zone,
+    "status" text
+) partition by range ("ts");
+-- Always empty, at the very end of the range. Postgres prunes at run time only among two partitions or more.
+create table "frostline_lake"."events_7 nothing" partition of "frostline_lake"."events_7" for values from ('infinity') to (maxvalue);
+
+create view "frostline_relation"."events_7" as
+select h."id", h."ts", h."status", 'heap'::text as frostline_tier, null::bigint as frostline_snapshot
+  from "public"."_events" as h
+ where h."ts" >= (select s."line_timestamptz" from frostline.seam as s where s.table_id = 7)
+union all
+select c."id", c."ts", c."status", 'lake'::text, c.frostline_snapshot
+  from "frostline_lake"."events_7" as c
+ where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
+   and c."ts" < (select s."line_timestamptz" from frostline.seam as s where s.table_id = 7)
+   and not exists (select from "frostline_overlay"."events_7" as m where m."id" = c."id" and m."ts" = c."ts")
+union all
+select o."id", o."ts", o."status", 'heap'::text, null::bigint
+  from "frostline_overlay"."events_7" as o
+ where o.frostline_live and o."ts" < (select s."line_timestamptz" from frostline.seam as s where s.table_id = 7);
+
+create view "public"."events" as select "id", "ts", "status" from "frostline_relation"."events_7" as "events";
+
+alter view "public"."events" alter column "ts" set default now();
+
+create rule frostline_insert as on insert to "public"."events" do instead
+    insert into "public"."_events" ("id", "ts", "status") values (new."id", new."ts", new."status") returning "id", "ts", "status";
+
+create function "frostline_relation"."copy_7"() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+begin
+    insert into "public"."_events" ("id", "ts", "status") values (new."id", new."ts", new."status");
+    return new;
+end
+$body$;
+
+create trigger frostline_copy instead of insert on "public"."events" for each row execute function "frostline_relation"."copy_7"();
+
+create function "frostline_relation"."update_7"() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+begin
+    
+    update "public"."_events" as h set "id" = new."id", "ts" = new."ts", "status" = new."status"
+     where h."id" = old."id" and h."ts" = old."ts" and row(h."status") is not distinct from row(old."status")
+     returning h."id", h."ts", h."status" into new."id", new."ts", new."status";
+    if found then
+        return new;
+    end if;
+    -- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
+    if old.frostline_tier = 'heap' or exists (select from "public"."_events" as h where h."id" = old."id" and h."ts" = old."ts") then
+        raise serialization_failure using message = 'could not serialize access to events due to concurrent update';
+    end if;
+    insert into "frostline_overlay"."events_7" ("id", "ts", frostline_live) values (old."id", old."ts", false) on conflict do nothing;
+    if not found then
+        raise serialization_failure using message = 'could not serialize access to events due to concurrent update';
+    end if;
+    if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
+       is distinct from old.frostline_snapshot then
+        raise serialization_failure using message = 'could not serialize access to events due to concurrent update';
+    end if;
+    insert into "public"."_events" as h ("id", "ts", "status") values (new."id", new."ts", new."status")
+     returning h."id", h."ts", h."status" into new."id", new."ts", new."status";
+    return new;
+end
+$body$;
+
+create trigger frostline_update instead of update on "frostline_relation"."events_7" for each row execute function "frostline_relation"."update_7"();
+
+create function "frostline_relation"."delete_7"() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+begin
+    delete from "public"."_events" as h where h."id" = old."id" and h."ts" = old."ts" and row(h."status") is not distinct from row(old."status");
+    if found then
+        return old;
+    end if;
+    -- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
+    if old.frostline_tier = 'heap' or exists (select from "public"."_events" as h where h."id" = old."id" and h."ts" = old."ts") then
+        raise serialization_failure using message = 'could not serialize access to events due to concurrent update';
+    end if;
+    insert into "frostline_overlay"."events_7" ("id", "ts", frostline_live) values (old."id", old."ts", false) on conflict do nothing;
+    if not found then
+        raise serialization_failure using message = 'could not serialize access to events due to concurrent update';
+    end if;
+    if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
+       is distinct from old.frostline_snapshot then
+        raise serialization_failure using message = 'could not serialize access to events due to concurrent update';
+    end if;
+    return old;
+end
+$body$;
+
+create trigger frostline_delete instead of delete on "frostline_relation"."events_7" for each row execute function "frostline_relation"."delete_7"();
+
+create function "frostline_relation"."mark_7"() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+begin
+    if tg_op = 'DELETE' or (tg_op = 'UPDATE' and row(old."id", old."ts") is distinct from row(new."id", new."ts")) then
+        insert into "frostline_overlay"."events_7" ("id", "ts", frostline_live) values (old."id", old."ts", false)
+        on conflict ("id", "ts") do update set "status" = null, 
+            frostline_live = false, frostline_version = nextval('frostline.overlay_version');
+    end if;
+    if tg_op = 'DELETE' then
+        return null;
+    end if;
+    if tg_op = 'INSERT' and new."ts" < (select s."line_timestamptz" from frostline.seam as s where s.table_id = 7)
+       and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off'
+       and not exists (select from "frostline_overlay"."events_7" as m where m."id" = new."id" and m."ts" = new."ts")
+       and exists (select from "frostline_lake"."events_7" as c
+                    where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
+                      and new."id" = c."id" and new."ts" = c."ts") then
+        raise unique_violation using message = 'duplicate key value violates the primary key of events', detail = 'The key exists in the lake.';
+    end if;
+    insert into "frostline_overlay"."events_7" ("id", "ts", "status", frostline_live) values (new."id", new."ts", new."status", true)
+    on conflict ("id", "ts") do update set "status" = excluded."status", 
+        frostline_live = true, frostline_version = nextval('frostline.overlay_version');
+    return null;
+end
+$body$;
+
+create or replace trigger frostline_mark after insert or update or delete on "public"."_events_frostline_default"
+    for each row execute function "frostline_relation"."mark_7"();
+
+comment on view "public"."events" is 'what happened';
+
+comment on column "public"."events"."status" is 'how it went';

@@ -1,0 +1,156 @@
+alter table "public"."messages" rename to "_messages";
+
+create table "public"."_messages_frostline_default" partition of "public"."_messages" default;
+
+create table "frostline_overlay"."messages_7" (
+    "tenant" name collate pg_catalog."C",
+    "day" date,
+    "number" smallint,
+    "body" text,
+    frostline_live boolean not null,
+    frostline_version bigint not null default nextval('frostline.overlay_version'),
+    primary key ("tenant", "day", "number")
+);
+create index on "frostline_overlay"."messages_7" ("day") where frostline_live;
+
+create table "frostline_lake"."messages_7" (
+    frostline_snapshot bigint,
+    "tenant" "frostline_lake"."lake name" collate pg_catalog."C",
+    "day" date,
+    "number" smallint,
+    "body" text
+) partition by range ("day");
+-- Always empty, at the very end of the range. Postgres prunes at run time only among two partitions or more.
+create table "frostline_lake"."messages_7 nothing" partition of "frostline_lake"."messages_7" for values from ('infinity') to (maxvalue);
+
+create view "frostline_relation"."messages_7" as
+select h."tenant", h."day", h."number", h."body", 'heap'::text as frostline_tier, null::bigint as frostline_snapshot
+  from "public"."_messages" as h
+ where h."day" >= (select s."line_date" from frostline.seam as s where s.table_id = 7)
+union all
+select c."tenant"::name, c."day", c."number", c."body", 'lake'::text, c.frostline_snapshot
+  from "frostline_lake"."messages_7" as c
+ where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
+   and c."day" < (select s."line_date" from frostline.seam as s where s.table_id = 7)
+   and not exists (select from "frostline_overlay"."messages_7" as m where m."tenant" = c."tenant"::name and m."day" = c."day" and m."number" = c."number")
+union all
+select o."tenant", o."day", o."number", o."body", 'heap'::text, null::bigint
+  from "frostline_overlay"."messages_7" as o
+ where o.frostline_live and o."day" < (select s."line_date" from frostline.seam as s where s.table_id = 7);
+
+create view "public"."messages" with (security_barrier) as select "tenant", "day", "number", "body" from "frostline_relation"."messages_7" as "messages"
+where not pg_catalog.row_security_active('public._messages'::regclass) or ((((tenant = CURRENT_USER)) or ((pg_catalog.pg_has_role(current_user, 'pg_read_all_data', 'usage')) and (true))));
+
+create rule frostline_insert as on insert to "public"."messages" do instead
+    insert into "public"."_messages" ("tenant", "day", "number", "body")
+    select "tenant", "day", "number", "body" from (select new."tenant" as "tenant", new."day" as "day", new."number" as "number", new."body" as "body") as "messages"
+     where frostline.require(not pg_catalog.row_security_active('public._messages'::regclass) or ((((tenant = CURRENT_USER))) and not (true and ((body <> upper(body))) is not true)), 'messages')
+    returning "tenant", "day", "number", "body";
+
+create function "frostline_relation"."policy_7"() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $body$
+declare
+    allowed boolean;
+begin
+    if not row_security_active('public._messages'::regclass) then
+        return case when tg_op = 'DELETE' then old else new end;
+    end if;
+    if tg_op = 'DELETE' then
+        select (((tenant = CURRENT_USER))) into allowed from (select old."tenant" as "tenant", old."day" as "day", old."number" as "number", old."body" as "body") as "messages";
+        return case when allowed then old end;
+    end if;
+    select (((tenant = CURRENT_USER))) into allowed from (select old."tenant" as "tenant", old."day" as "day", old."number" as "number", old."body" as "body") as "messages";
+    if allowed is not true then
+        return null;
+    end if;
+    select (((tenant = CURRENT_USER))) into allowed from (select new."tenant" as "tenant", new."day" as "day", new."number" as "number", new."body" as "body") as "messages";
+    perform frostline.require(allowed, 'messages');
+    return new;
+end
+$body$;
+
+create trigger frostline_a_policy instead of update or delete on "frostline_relation"."messages_7" for each row execute function "frostline_relation"."policy_7"();
+
+create function "frostline_relation"."update_7"() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+begin
+    
+    update "public"."_messages" as h set "tenant" = new."tenant", "day" = new."day", "number" = new."number", "body" = new."body"
+     where h."tenant" = old."tenant" and h."day" = old."day" and h."number" = old."number" and row(h."body") is not distinct from row(old."body")
+     returning h."tenant", h."day", h."number", h."body" into new."tenant", new."day", new."number", new."body";
+    if found then
+        return new;
+    end if;
+    -- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
+    if old.frostline_tier = 'heap' or exists (select from "public"."_messages" as h where h."tenant" = old."tenant" and h."day" = old."day" and h."number" = old."number") then
+        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update';
+    end if;
+    insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", frostline_live) values (old."tenant", old."day", old."number", false) on conflict do nothing;
+    if not found then
+        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update';
+    end if;
+    if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
+       is distinct from old.frostline_snapshot then
+        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update';
+    end if;
+    insert into "public"."_messages" as h ("tenant", "day", "number", "body") values (new."tenant", new."day", new."number", new."body")
+     returning h."tenant", h."day", h."number", h."body" into new."tenant", new."day", new."number", new."body";
+    return new;
+end
+$body$;
+
+create trigger frostline_update instead of update on "frostline_relation"."messages_7" for each row execute function "frostline_relation"."update_7"();
+
+create function "frostline_relation"."delete_7"() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+begin
+    delete from "public"."_messages" as h where h."tenant" = old."tenant" and h."day" = old."day" and h."number" = old."number" and row(h."body") is not distinct from row(old."body");
+    if found then
+        return old;
+    end if;
+    -- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
+    if old.frostline_tier = 'heap' or exists (select from "public"."_messages" as h where h."tenant" = old."tenant" and h."day" = old."day" and h."number" = old."number") then
+        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update';
+    end if;
+    insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", frostline_live) values (old."tenant", old."day", old."number", false) on conflict do nothing;
+    if not found then
+        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update';
+    end if;
+    if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
+       is distinct from old.frostline_snapshot then
+        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update';
+    end if;
+    return old;
+end
+$body$;
+
+create trigger frostline_delete instead of delete on "frostline_relation"."messages_7" for each row execute function "frostline_relation"."delete_7"();
+
+create function "frostline_relation"."mark_7"() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+begin
+    if tg_op = 'DELETE' or (tg_op = 'UPDATE' and row(old."tenant", old."day", old."number") is distinct from row(new."tenant", new."day", new."number")) then
+        insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", frostline_live) values (old."tenant", old."day", old."number", false)
+        on conflict ("tenant", "day", "number") do update set "body" = null, 
+            frostline_live = false, frostline_version = nextval('frostline.overlay_version');
+    end if;
+    if tg_op = 'DELETE' then
+        return null;
+    end if;
+    if tg_op = 'INSERT' and new."day" < (select s."line_date" from frostline.seam as s where s.table_id = 7)
+       and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off'
+       and not exists (select from "frostline_overlay"."messages_7" as m where m."tenant" = new."tenant" and m."day" = new."day" and m."number" = new."number")
+       and exists (select from "frostline_lake"."messages_7" as c
+                    where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
+                      and new."tenant" = c."tenant"::name and new."day" = c."day" and new."number" = c."number") then
+        raise unique_violation using message = 'duplicate key value violates the primary key of messages', detail = 'The key exists in the lake.';
+    end if;
+    insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", "body", frostline_live) values (new."tenant", new."day", new."number", new."body", true)
+    on conflict ("tenant", "day", "number") do update set "body" = excluded."body", 
+        frostline_live = true, frostline_version = nextval('frostline.overlay_version');
+    return null;
+end
+$body$;
+
+create or replace trigger frostline_mark after insert or update or delete on "public"."_messages_frostline_default"
+    for each row execute function "frostline_relation"."mark_7"();
