@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 
 import psycopg
@@ -188,21 +189,19 @@ def test_a_row_changed_during_the_export_is_right_afterwards(events: Lake, monke
     with events.connect() as connection:
         assert [answers(connection)] == reference
     (state,) = status.every(events.catalog)
-    assert state.overlay_rows == 7
+    assert state.overlay_rows == 8
 
 
-def test_a_writer_that_is_still_open_at_publish_commits_its_row_later(events: Lake) -> None:
-    with events.connect() as writer:
-        committed = events.value("select status from public.events where id = 1")
+def test_a_writer_before_capture_and_a_writer_of_a_lake_row_are_both_right(events: Lake) -> None:
+    before = events.value("select status from public.events where id = 1")
+    with events.connect() as writer, ThreadPoolExecutor() as pool:
         with writer.transaction():
             writer.execute("update public.events set status = 'late' where id = 1500")
-            events_capture_must_wait = threading.Thread(target=events.archive)
-            # Capture waits for this transaction; a second one, begun after capture, is the interesting one.
-            events_capture_must_wait.start()
-        events_capture_must_wait.join()
-    with events.connect() as writer, writer.transaction():
-        writer.execute("update public.events set status = 'later' where id = 1")
-        assert events.value("select status from public.events where id = 1") == committed
+            archived = pool.submit(events.archive)  # capture waits for this writer
+        archived.result()
+        with writer.transaction():
+            writer.execute("update public.events set status = 'later' where id = 1")
+            assert events.value("select status from public.events where id = 1") == before
     assert events.value("select status from public.events where id = 1") == "later"
     assert events.value("select status from public.events where id = 1500") == "late"
 
@@ -222,9 +221,9 @@ def test_one_tables_failure_does_not_stop_the_others(events: Lake) -> None:
 
 
 def test_a_backlog_is_published_piece_by_piece(events: Lake) -> None:
-    events.settings = events.settings.model_copy(update={"archive_batch_bytes": 1 << 20})
+    events.settings = events.settings.model_copy(update={"archive_batch_bytes": 200_000})
     size = sum(one.size_bytes for one in plan.of_table(events.catalog, events.table()).plan.partitions)
-    assert size > 1 << 20
+    assert size > 400_000
     before = events.value("select md5(string_agg(e::text, '|' order by id)) from public.events e")
     (result,) = events.archive()
     assert result.partitions == 6
@@ -259,28 +258,30 @@ def test_the_bound_is_raised_by_attaching_and_merged_later(events: Lake) -> None
 
 def test_publish_waits_for_a_statement_that_was_planned_with_the_old_bound(events: Lake) -> None:
     """A statement planned before the attach and executed after the publish would miss the moved rows."""
-    table = events.table()
-    waited: list[str] = []
-    with events.connect() as blocker, events.connect() as reader:
-        blocker.execute("create table public.held (x int)")
-        blocker.execute("begin; lock table public.held in access exclusive mode")
-        query = "select (select count(*) from public.events), (select count(*) from public.held)"
-        planning = threading.Thread(target=lambda: waited.append(str(reader.execute(query).fetchone())))
-        planning.start()
-        _until(events, "select count(*) from pg_locks where not granted")
-        raising = threading.Thread(target=lambda: bound.raise_to(events.catalog, table, 1_704_067_200_000_000, waited.append))
-        raising.start()
-        raising.join(0.5)
-        assert raising.is_alive()
-        blocker.execute("commit")
-        planning.join()
-        raising.join()
-    assert "(3000, 0)" in waited
+    table, said = events.table(), list[str]()
+    events.catalog.execute("create table public.held (x int) partition by range (x)")
+    events.catalog.execute("create table public.held_1 partition of public.held for values from (0) to (9)")
+    # The planner has seen the lake's partitions when it comes to the second table's, and waits there.
+    query = "select (select count(*) from public.events), (select count(*) from public.held)"
+    with events.connect() as blocker, events.connect() as reader, ThreadPoolExecutor() as pool:
+        pid = reader.info.backend_pid
+        with blocker.transaction():
+            blocker.execute("lock table public.held_1 in access exclusive mode")
+            answer = pool.submit(lambda: reader.execute(query).fetchone())
+            _until(events, "select count(*) from pg_locks where not granted and relation = 'public.held_1'::regclass")
+            raising = pool.submit(bound.raise_to, events.catalog, table, 1_704_067_200_000_000, said.append)
+            _until(events, "select 1 from pg_class where relname like 'events%until%'")
+            assert wait([raising], timeout=0.5).not_done
+        assert answer.result() == (3000, 0)
+        raising.result()
+    assert any(str(pid) in line for line in said)
 
 
 def _until(lake: Lake, query: str) -> None:
     for _ in range(200):
-        if lake.value(query):
+        with lake.connect() as connection:
+            row = connection.execute(query).fetchone()  # pyright: ignore[reportArgumentType]
+        if row and row[0]:
             return
         threading.Event().wait(0.05)
     raise AssertionError(query)

@@ -96,7 +96,8 @@ def test_one_missing_row_in_the_heap_is_noticed(archived: Lake) -> None:
 
 
 def test_one_row_too_many_in_the_heap_is_noticed(archived: Lake) -> None:
-    change_behind_our_back(archived, "public.events_1", "insert into public.events_1 values (99999, '2024-01-05')")
+    extra = "insert into public.events_1 overriding system value values (99999, '2024-01-05')"
+    change_behind_our_back(archived, "public.events_1", extra)
     assert only_fault(archived).where == "public.events_1"
 
 

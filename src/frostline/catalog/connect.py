@@ -30,6 +30,6 @@ def connect(dsn: str, *, purpose: str) -> Connection:
         raise UsageError(f"not a connection string: {error}", hint="use postgresql://user@host/database") from None
     except psycopg.OperationalError as error:
         raise UnavailableError(
-            f"cannot connect to Postgres: {str(error).strip().splitlines()[-1]}",
+            f"cannot connect to Postgres: {str(error).strip().splitlines()[0]}",
             hint="check FROSTLINE_DSN, or start the embedded one: frostline up --home DIR",
         ) from None

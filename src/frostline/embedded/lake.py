@@ -30,6 +30,7 @@ def start(settings: Settings) -> "LakeServer":
         postgres_dsn=settings.dsn,
         memory_limit=settings.lake_memory,
         threads=settings.lake_threads,
+        warehouse=settings.warehouse,
     )
     server.start()
     return server

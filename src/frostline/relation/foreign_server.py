@@ -1,5 +1,6 @@
 """The foreign server through which Postgres asks the lake server, and the mapping that lets it in."""
 
+import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
@@ -18,15 +19,27 @@ def ensure(connection: Connection, *, host: str, port: int, user: str, password:
 
     Idempotent; says whether anything changed. The password is in the mapping only, where Postgres hides it.
     """
-    with connection.transaction():
-        connection.execute(_statement("extension"))
-        wanted = {"host": host, "port": str(port)}
-        present = connection.execute(_statement("server_options").format()).fetchone()
-        if present is None:
-            connection.execute(_statement("create_server").format(host=sql.Literal(host), port=sql.Literal(str(port))))
-        elif any(present[0].get(key) != value for key, value in wanted.items()):
-            connection.execute(_statement("alter_server").format(host=sql.Literal(host), port=sql.Literal(str(port))))
-        return _ensure_mapping(connection, user, password) or present is None
+    try:
+        with connection.transaction():
+            connection.execute(_statement("extension"))
+            changed = _ensure_server(connection, host, str(port))
+            return _ensure_mapping(connection, user, password) or changed
+    except (psycopg.errors.InsufficientPrivilege, psycopg.errors.FeatureNotSupported) as error:
+        role = sql.Identifier(connection.info.user).as_string(connection)
+        raise UsageError(
+            f"cannot set up the foreign server: {error.diag.message_primary}",
+            hint="an administrator has to run in this database: create extension if not exists postgres_fdw; "
+            f"grant usage on foreign data wrapper postgres_fdw to {role}",
+        ) from None
+
+
+def _ensure_server(connection: Connection, host: str, port: str) -> bool:
+    present = connection.execute(_statement("server_options").format()).fetchone()
+    if present is not None and (present[0].get("host"), present[0].get("port")) == (host, port):
+        return False
+    name = "create_server" if present is None else "alter_server"
+    connection.execute(_statement(name).format(host=sql.Literal(host), port=sql.Literal(port)))
+    return True
 
 
 def _ensure_mapping(connection: Connection, user: str, password: str) -> bool:

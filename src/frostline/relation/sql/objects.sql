@@ -77,6 +77,8 @@ create trigger frostline_copy instead of insert on {relation} for each row execu
 -- name: update_function
 create function {function}() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+declare
+    wanted record := new;
 begin
     {refuse_identity_change}
     update {heap} as h set {assignments}
@@ -86,6 +88,7 @@ begin
         return new;
     end if;
     {claim}
+    new := wanted;  -- finding no row has set it to nulls
     insert into {heap} as h ({written}){overriding} values ({new_written})
      returning {heap_columns} into {new_columns};
     return new;
