@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from frostline.embedded.home import prepare
+from frostline.embedded.postgres import Postgres
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial" / "first-table.md"
 _BLOCK = re.compile(r"^```(bash|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -71,9 +71,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     shell = Shell(tmp_path)
     yield shell
     shell.close()
-    if (tmp_path / "shop" / "frostline.toml").exists():
-        with prepare(tmp_path / "shop", pg_port=None, lake_port=None):
-            pass  # stops a server that is still there after a failure
+    Postgres(tmp_path / "shop" / "postgres", 0, "").stop()  # if it is still there after a failure
 
 
 def pattern(shown: str) -> re.Pattern[str]:

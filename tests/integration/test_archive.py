@@ -1,20 +1,21 @@
 """Archive: rows move to the lake, and nobody who reads the relation can tell."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 
 import psycopg
 import pytest
+from tests.fixtures.lake import Lake, fill_events
+from tests.fixtures.statements import run
+from tests.fixtures.tables import make_events
 
 from frostline.catalog import jobs, seams
 from frostline.errors import UsageError
 from frostline.lake import commit
 from frostline.pipeline import archive, plan, status
 from frostline.relation import bound
-from tests.fixtures.lake import Lake, fill_events
-from tests.fixtures.tables import make_events
 
 EVERYTHING = "select count(*), sum(amount), md5(string_agg(e::text, '|' order by id)) from public.events e"
 
@@ -73,7 +74,7 @@ def test_readers_never_notice_and_never_wait(lake: Lake) -> None:
 
 
 @contextmanager
-def _looping_reader(lake: Lake, seen: set[tuple[object, ...]]) -> Iterator[None]:
+def _looping_reader(lake: Lake, seen: set[tuple[object, ...]]) -> Generator[None]:
     """Read all the time, with a lock timeout so short that any wait for a lock is an error."""
     stop, failures = threading.Event(), list[Exception]()
 
@@ -121,14 +122,16 @@ def test_a_gap_between_partitions_is_crossed(events: Lake) -> None:
 
 def test_partitions_that_start_at_local_midnight_are_cut_at_the_lakes_months(lake: Lake) -> None:
     lake.catalog.execute("""
-        create table public.events (id bigint generated always as identity, ts timestamptz, status text, amount numeric(12,2),
-            data jsonb, primary key (id, ts)) partition by range (ts);
+        create table public.events (id bigint generated always as identity, ts timestamptz, status text,
+            amount numeric(12,2), data jsonb, primary key (id, ts)) partition by range (ts);
         create table public.first partition of public.events for values from (minvalue) to ('2024-01-01 00:00:00+02');
-        create table public.second partition of public.events for values from ('2024-01-01 00:00:00+02') to ('2024-02-01 00:00:00+02')
+        create table public.second partition of public.events
+            for values from ('2024-01-01 00:00:00+02') to ('2024-02-01 00:00:00+02')
     """)
     fill_events(lake.catalog, months=1)
     lake.catalog.execute(
-        "insert into public.events (ts) values ('0044-03-15 BC'), ('-infinity'), ('2023-12-31 22:30:00+00'), ('1999-01-01')"
+        "insert into public.events (ts)"
+        " values ('0044-03-15 BC'), ('-infinity'), ('2023-12-31 22:30:00+00'), ('1999-01-01')"
     )
     lake.add()
     with lake.connect() as connection:
@@ -142,7 +145,11 @@ def test_partitions_that_start_at_local_midnight_are_cut_at_the_lakes_months(lak
     ("kind", "rows", "edges"),
     [
         ("date", "date '2024-01-01' + i", ("'2024-01-01'", "'2024-03-01'", "'2024-05-01'")),
-        ("timestamp", "timestamp '2024-01-01' + i * interval '1 day'", ("'2024-01-01'", "'2024-03-01'", "'2024-05-01'")),
+        (
+            "timestamp",
+            "timestamp '2024-01-01' + i * interval '1 day'",
+            ("'2024-01-01'", "'2024-03-01'", "'2024-05-01'"),
+        ),
         ("smallint", "i", ("0", "50", "120")),
         ("integer", "i * 1000", ("minvalue", "50000", "120000")),
         ("bigint", "-i * 1000000000000", ("-120000000000000", "-50000000000000", "1")),
@@ -150,11 +157,12 @@ def test_partitions_that_start_at_local_midnight_are_cut_at_the_lakes_months(lak
 )
 def test_every_tier_key_type_archives(lake: Lake, kind: str, rows: str, edges: tuple[str, str, str]) -> None:
     low, middle, high = edges
-    lake.catalog.execute(
-        f"create table public.t (k {kind} primary key, v text) partition by range (k);"  # pyright: ignore[reportArgumentType]
+    run(
+        lake.catalog,
+        f"create table public.t (k {kind} primary key, v text) partition by range (k);"
         f"create table public.t_1 partition of public.t for values from ({low}) to ({middle});"
         f"create table public.t_2 partition of public.t for values from ({middle}) to ({high});"
-        f"insert into public.t select ({rows})::{kind}, i::text from generate_series(0, 99) i"
+        f"insert into public.t select ({rows})::{kind}, i::text from generate_series(0, 99) i",
     )
     everything = "select md5(string_agg(t::text, '|' order by k)) from public.t t"
     before = lake.value(everything)
@@ -180,7 +188,7 @@ def test_a_row_changed_during_the_export_is_right_afterwards(events: Lake, monke
     def stage(*arguments: object, **options: object) -> commit.StagedCommit:
         with events.connect() as connection:
             for change in changes:
-                connection.execute(change)  # pyright: ignore[reportArgumentType]
+                run(connection, change)
             reference.append(answers(connection))
         return real(*arguments, **options)  # pyright: ignore[reportArgumentType]
 
@@ -240,7 +248,9 @@ def test_many_small_shards_make_the_same_table(events: Lake) -> None:
 
 
 def test_the_bound_is_raised_by_attaching_and_merged_later(events: Lake) -> None:
-    make_events_later = "create table public.events_7 partition of public._events for values from ('2024-07-01') to ('2024-08-01')"
+    make_events_later = (
+        "create table public.events_7 partition of public._events for values from ('2024-07-01') to ('2024-08-01')"
+    )
     events.archive()
     events.catalog.execute(make_events_later)
     events.catalog.execute("insert into public.events (ts) values ('2024-07-05')")
@@ -280,7 +290,7 @@ def test_publish_waits_for_a_statement_that_was_planned_with_the_old_bound(event
 def _until(lake: Lake, query: str) -> None:
     for _ in range(200):
         with lake.connect() as connection:
-            row = connection.execute(query).fetchone()  # pyright: ignore[reportArgumentType]
+            row = run(connection, query).fetchone()
         if row and row[0]:
             return
         threading.Event().wait(0.05)
@@ -320,8 +330,10 @@ def test_a_hot_query_never_executes_the_foreign_scan(events: Lake, query: str) -
     with events.connect() as connection:
         connection.execute("set plan_cache_mode = force_generic_plan")
         connection.execute("prepare by_parameter(timestamptz) as select count(*) from public.events where ts >= $1")
-        connection.execute("prepare by_range(timestamptz, timestamptz) as select * from public.events where ts >= $1 and ts < $2")
-        plan_lines = [line for (line,) in connection.execute(f"explain (analyze, costs off) {query}")]  # pyright: ignore[reportArgumentType]
+        connection.execute(
+            "prepare by_range(timestamptz, timestamptz) as select * from public.events where ts >= $1 and ts < $2"
+        )
+        plan_lines = [line for (line,) in run(connection, f"explain (analyze, costs off) {query}")]
         scans = [line for line in plan_lines if "Foreign Scan" in line]
         assert all("never executed" in line for line in scans), "\n".join(plan_lines)
 

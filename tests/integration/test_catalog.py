@@ -1,15 +1,17 @@
 """The catalog: numbered migrations make it, and every statement we send to it is one that Postgres can prepare."""
 
-import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg import sql
+from tests.fixtures.command import Command
+from tests.fixtures.statements import rows, run, value
+from tests.fixtures.tables import make_events
 
 from frostline import sqlfiles
 from frostline.catalog import migrations, queries, tables
@@ -21,9 +23,6 @@ from frostline.errors import UsageError
 from frostline.model.names import Name
 from frostline.relation import registration
 from frostline.relation.registration import Wish
-from tests.fixtures.command import Command
-from tests.fixtures.statements import rows, run, value
-from tests.fixtures.tables import make_events
 
 STATEMENTS = sqlfiles.every("frostline.catalog", "queries")
 _PREPARABLE = ("select", "insert", "update", "delete")
@@ -107,7 +106,9 @@ def test_a_failed_migration_leaves_nothing_behind(empty: Connection, monkeypatch
     assert value(empty, f"select count(*) from pg_namespace where nspname in {_OURS}") == 0
 
 
-def test_a_catalog_that_is_newer_than_the_program_is_refused(catalog: Connection, command: Command, database: str) -> None:
+def test_a_catalog_that_is_newer_than_the_program_is_refused(
+    catalog: Connection, command: Command, database: str
+) -> None:
     catalog.execute("insert into frostline.migration (number, name) values (999, 'from the future')")
     with pytest.raises(UsageError, match="migration 999"):
         migrations.apply(catalog)
@@ -139,7 +140,7 @@ def test_a_database_in_another_encoding_is_refused(postgres_server: Postgres) ->
 
 
 @contextmanager
-def _database(server: Postgres, name: str, options: str) -> Iterator[Connection]:
+def _database(server: Postgres, name: str, options: str) -> Generator[Connection]:
     with psycopg.connect(server.dsn(), autocommit=True) as owner:
         run(owner, f"create database {name} {options}")
         try:
@@ -186,7 +187,7 @@ def many_tables(catalog: Connection) -> Connection:
 
 def plan_nodes(connection: Connection, query: str) -> list[dict[str, Any]]:
     found = value(connection, f"explain (format json) {query}")
-    waiting: list[dict[str, Any]] = [entry["Plan"] for entry in (json.loads(found) if isinstance(found, str) else found)]
+    waiting: list[dict[str, Any]] = [entry["Plan"] for entry in found]
     nodes: list[dict[str, Any]] = []
     while waiting:
         node = waiting.pop()

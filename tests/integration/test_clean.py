@@ -6,15 +6,15 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from tests.fixtures.command import Command
+from tests.fixtures.lake import Lake, fill_events
+from tests.fixtures.statements import rows, run, value
+from tests.fixtures.tables import make_events
 
 from frostline.catalog import jobs
 from frostline.catalog.jobs import State
 from frostline.errors import CorruptionError
 from frostline.pipeline import clean
-from tests.fixtures.command import Command
-from tests.fixtures.lake import Lake, fill_events
-from tests.fixtures.statements import rows, run, value
-from tests.fixtures.tables import make_events
 
 ROWS = 200
 EVERYTHING = "select count(*), md5(string_agg(e::text, '|' order by id)) from public.events e"
@@ -51,7 +51,9 @@ def end_grace(lake: Lake) -> None:
 
 def oldest_file(lake: Lake) -> Path:
     """The file with the rows of the first partition."""
-    return Path(value(lake.catalog, "select path from frostline.lake_file order by lower limit 1").removeprefix("file://"))
+    return Path(
+        value(lake.catalog, "select path from frostline.lake_file order by lower limit 1").removeprefix("file://")
+    )
 
 
 def reasons(result: clean.Result) -> set[str]:
@@ -169,7 +171,9 @@ def test_a_damaged_file_stops_it_and_the_heap_keeps_its_rows(archived: Lake, dam
         archived.clean()
     assert "frostline verify public.events" in (stopped.value.hint or "")
     assert value(archived.catalog, "select count(*) from public._events") == 3 * ROWS
-    assert value(archived.catalog, "select count(*) from frostline.archived_partition where cleaned_at is not null") == 0
+    assert (
+        value(archived.catalog, "select count(*) from frostline.archived_partition where cleaned_at is not null") == 0
+    )
     file.write_bytes(content)
     assert len(archived.clean().emptied) == 3
 

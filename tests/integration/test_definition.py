@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from tests.fixtures.golden import GOLDEN, Golden
+from tests.fixtures.statements import run
 
 from frostline.catalog import facts
 from frostline.catalog.connect import Connection
@@ -12,8 +14,6 @@ from frostline.model.tables import Table
 from frostline.relation import registration
 from frostline.relation.definition import Definition
 from frostline.relation.registration import Wish
-from tests.fixtures.golden import GOLDEN, Golden
-from tests.fixtures.statements import run
 
 TABLES = {
     "plain": Name("public", "events"),

@@ -8,6 +8,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
+from tests.fixtures.lake import Lake, fill_events
+from tests.fixtures.tables import make_events
 
 from frostline.catalog.connect import connect as open_connection
 from frostline.embedded.install import install
@@ -16,8 +18,6 @@ from frostline.embedded.postgres import Postgres
 from frostline.errors import UsageError
 from frostline.pipeline import verify
 from frostline.settings import Settings
-from tests.fixtures.lake import Lake, fill_events
-from tests.fixtures.tables import make_events
 
 ADMIN, READER, PASSWORD = "cloud_admin", "cloud_reader", "a password"
 EVERYTHING = "select count(*), sum(amount), md5(string_agg(e::text, '|' order by id)) from public.events e"

@@ -1,10 +1,12 @@
 """Registration: the table becomes a relation, and everything around it keeps working."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 import psycopg
 import pytest
+from tests.fixtures.statements import run, value
 from tests.fixtures.tables import make_events
 
 from frostline.catalog import tables
@@ -17,12 +19,6 @@ from frostline.relation.registration import Wish
 
 Add = Callable[..., Table]
 Connect = Callable[[str], psycopg.Connection]
-
-
-def value(connection: psycopg.Connection, query: str) -> object:
-    row = connection.execute(query).fetchone()  # pyright: ignore[reportArgumentType]
-    assert row is not None
-    return row[0]
 
 
 def test_the_relation_takes_the_name_and_shows_the_rows(catalog: Connection, events: str, add: Add) -> None:
@@ -97,7 +93,7 @@ def test_grants_owner_and_comments_are_kept(catalog: Connection, events: str, ad
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             reader.execute("delete from public.events")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            reader.execute(f"select * from frostline_overlay.events_{table.id}")  # pyright: ignore[reportArgumentType]
+            run(reader, f"select * from frostline_overlay.events_{table.id}")
         removal.remove(catalog, table.name)
         catalog.execute("drop table public.events")
 
@@ -106,7 +102,8 @@ def test_dependent_views_and_functions_read_the_relation(catalog: Connection, ev
     catalog.execute("create view public.counted with (security_barrier) as select count(*) as n from public.events")
     catalog.execute("create view public.doubled as select 2 * n as n from public.counted")
     catalog.execute(
-        "create function public.atomic() returns bigint language sql begin atomic select count(*) from public.events; end"
+        "create function public.atomic() returns bigint language sql"
+        " begin atomic select count(*) from public.events; end"
     )
     catalog.execute(
         "create function public.late() returns bigint language plpgsql as "
@@ -164,18 +161,19 @@ def test_any_two_names_work_side_by_side(catalog: Connection, add: Add, names: t
             f"create table {name} (id int, ts timestamptz, primary key (id, ts)) partition by range (ts);"
             f"create table public.p{number} partition of {name} for values from ('2024-01-01') to ('2024-02-01')"
         )
-        catalog.execute(statement)  # pyright: ignore[reportArgumentType]
+        run(catalog, statement)
         add(name)
-        catalog.execute(f"insert into {name} values ({number}, '2024-01-05')")  # pyright: ignore[reportArgumentType]
+        run(catalog, f"insert into {name} values ({number}, '2024-01-05')")
     for number, name in enumerate(names):
         assert value(catalog, f"select id from {name}") == number
 
 
 @pytest.mark.parametrize("kind", ["timestamptz", "timestamp", "date"])
 def test_every_time_type_can_be_the_tier_key(catalog: Connection, add: Add, kind: str) -> None:
-    catalog.execute(
-        f"create table public.t (k {kind} primary key) partition by range (k);"  # pyright: ignore[reportArgumentType]
-        "create table public.t_1 partition of public.t for values from (minvalue) to ('2024-02-01')"
+    run(
+        catalog,
+        f"create table public.t (k {kind} primary key) partition by range (k);"
+        "create table public.t_1 partition of public.t for values from (minvalue) to ('2024-02-01')",
     )
     add("t")
     catalog.execute("insert into public.t values ('2024-01-05'), ('-infinity')")
@@ -184,9 +182,10 @@ def test_every_time_type_can_be_the_tier_key(catalog: Connection, add: Add, kind
 
 @pytest.mark.parametrize("kind", ["smallint", "integer", "bigint"])
 def test_every_integer_type_can_be_the_tier_key(catalog: Connection, add: Add, kind: str) -> None:
-    catalog.execute(
-        f"create table public.t (k {kind} primary key) partition by range (k);"  # pyright: ignore[reportArgumentType]
-        "create table public.t_1 partition of public.t for values from (minvalue) to (100)"
+    run(
+        catalog,
+        f"create table public.t (k {kind} primary key) partition by range (k);"
+        "create table public.t_1 partition of public.t for values from (minvalue) to (100)",
     )
     table = add("t", hot="50")
     catalog.execute("insert into public.t values (5), (-32768)")
@@ -214,8 +213,10 @@ def test_all_reasons_to_refuse_come_at_once_with_a_hint_each(catalog: Connection
         ("create table t (id int primary key) partition by list (id)", "exactly one column"),
         ("create table t (id int primary key) partition by range ((id + 0))", "unsupported"),
         (
-            "create table t (id int primary key) partition by range (id); create table d partition of t default;"
-            "insert into t values (1)",
+            (
+                "create table t (id int primary key) partition by range (id);"
+                "create table d partition of t default; insert into t values (1)"
+            ),
             "DEFAULT partition holds rows",
         ),
         (
@@ -227,7 +228,7 @@ def test_all_reasons_to_refuse_come_at_once_with_a_hint_each(catalog: Connection
             "foreign key t_parent_fkey",
         ),
         (
-            "create table t (id int primary key) partition by range (id); create materialized view m as select * from t",
+            "create table t (id int primary key) partition by range (id); create materialized view m as table t",
             "materialized view",
         ),
         (
@@ -235,8 +236,10 @@ def test_all_reasons_to_refuse_come_at_once_with_a_hint_each(catalog: Connection
             "uses its row type",
         ),
         (
-            "create table t (id int primary key) partition by range (id);"
-            "create table s partition of t for values from (1) to (2) partition by range (id)",
+            (
+                "create table t (id int primary key) partition by range (id);"
+                "create table s partition of t for values from (1) to (2) partition by range (id)"
+            ),
             "not a plain table",
         ),
     ],
@@ -244,7 +247,7 @@ def test_all_reasons_to_refuse_come_at_once_with_a_hint_each(catalog: Connection
 def test_what_cannot_be_managed_is_refused(catalog: Connection, add: Add, setup: str, reason: str) -> None:
     catalog.execute("set search_path = public")
     try:
-        catalog.execute(setup)  # pyright: ignore[reportArgumentType]
+        run(catalog, setup)
     except psycopg.errors.FeatureNotSupported:
         assert reason == "unsupported"  # Postgres itself refuses a primary key over an expression
         return
@@ -334,15 +337,11 @@ def test_a_table_that_is_not_managed_cannot_be_removed(catalog: Connection) -> N
         removal.remove(catalog, Name.parse("other"))
 
 
-class role:
+@contextmanager
+def role(connection: Connection, name: str) -> Generator[None]:
     """A role for the length of a test; roles belong to the whole server."""
-
-    def __init__(self, connection: Connection, name: str) -> None:
-        self.connection, self.name = connection, name
-
-    def __enter__(self) -> None:
-        self.connection.execute(f"create role {self.name}")  # pyright: ignore[reportArgumentType]
-        self.connection.execute(f"grant create, usage on schema public to {self.name}")  # pyright: ignore[reportArgumentType]
-
-    def __exit__(self, *_: object) -> None:
-        self.connection.execute(f"drop owned by {self.name}; drop role {self.name}")  # pyright: ignore[reportArgumentType]
+    run(connection, f"create role {name}; grant create, usage on schema public to {name}")
+    try:
+        yield
+    finally:
+        run(connection, f"drop owned by {name}; drop role {name}")

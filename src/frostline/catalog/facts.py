@@ -21,7 +21,8 @@ def read(connection: Connection, name: Name) -> HeapFacts:
     """All facts about the table of that name. Takes no lock beyond ACCESS SHARE on a DEFAULT partition."""
     found = rows(connection, "relation", schema=name.schema, table=name.table)
     if not found:
-        raise UsageError(f"table {name} does not exist", hint="frostline table list shows the managed ones; check the schema")
+        hint = "frostline table list shows the managed ones; check the schema"
+        raise UsageError(f"table {name} does not exist", hint=hint)
     oid, relkind, persistence, owner, strategy, parts, tier_attnum, row_security, is_partition, _ = found[0]
     partitions = read_partitions(connection, oid)
     keys = rows(connection, "primary_key", oid=oid)[0][0]

@@ -1,6 +1,6 @@
 """Jobs, the partitions they archived and the files they wrote."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -52,7 +52,7 @@ class ArchivedPartition:
 
 
 @contextmanager
-def exclusive(connection: Connection, table: Table) -> Iterator[None]:
+def exclusive(connection: Connection, table: Table) -> Generator[None]:
     """Be the only one who runs a job on the table; ConflictError when somebody else does.
 
     Held by the session, so it ends with the process. Jobs that a dead process left behind are abandoned first.
@@ -69,9 +69,9 @@ def exclusive(connection: Connection, table: Table) -> Iterator[None]:
             connection.execute(queries.get("job", "unlock"), values)
 
 
-def start(connection: Connection, table: Table, from_line: int, to_line: int) -> int:
-    """Write down a planned archive and give it its number."""
-    values = {"table_id": table.id, "from_line": from_line, "to_line": to_line}
+def start(connection: Connection, table: Table, kind: str, from_line: int, to_line: int) -> int:
+    """Write down a planned job and give it its number."""
+    values = {"table_id": table.id, "kind": kind, "from_line": from_line, "to_line": to_line}
     row = connection.execute(queries.get("job", "insert"), values).fetchone()
     assert row is not None
     return row[0]
@@ -127,12 +127,25 @@ def older_snapshots(connection: Connection, xid: str) -> list[str]:
     return [who for (who,) in connection.execute(queries.get("job", "older_snapshots"), {"xid": xid}).fetchall()]
 
 
-def replace_files(
+def replace_range(
     connection: Connection, table: Table, job_id: int, lower: int, upper: int, files: Sequence[RecordedFile]
 ) -> None:
     """Record the files that now hold [lower, upper), in the publishing transaction."""
     values = {"table_id": table.id, "lower": lower, "upper": upper}
     connection.execute(queries.get("job", "delete_files"), values)
+    _insert_files(connection, table, job_id, files)
+
+
+def replace_files(
+    connection: Connection, table: Table, job_id: int, gone: Sequence[str], files: Sequence[RecordedFile]
+) -> None:
+    """Record files in place of others, in the publishing transaction."""
+    for path in gone:
+        connection.execute(queries.get("job", "delete_file"), {"table_id": table.id, "path": path})
+    _insert_files(connection, table, job_id, files)
+
+
+def _insert_files(connection: Connection, table: Table, job_id: int, files: Sequence[RecordedFile]) -> None:
     for file in files:
         connection.execute(
             queries.get("job", "insert_file"),
@@ -161,4 +174,6 @@ def recorded_files(connection: Connection, table: Table) -> list[RecordedFile]:
 def lake_totals(connection: Connection, table: Table) -> tuple[int, int, int]:
     """Files, rows and bytes of the table in the lake."""
     row = connection.execute(queries.get("job", "lake_totals"), {"table_id": table.id}).fetchone()
-    return row or (0, 0, 0)  # pyright: ignore[reportReturnType]
+    assert row is not None
+    files, rows, size_bytes = row
+    return files, rows, size_bytes

@@ -6,7 +6,6 @@ from functools import cache
 from importlib import resources
 from typing import LiteralString, cast
 
-
 from frostline.catalog import queries
 from frostline.catalog.connect import Connection
 from frostline.errors import UsageError
@@ -26,7 +25,7 @@ class Migration:
 @cache
 def known() -> tuple[Migration, ...]:
     """All migrations that this program has, in order."""
-    folder = resources.files(__package__).joinpath("sql/migrations")
+    folder = resources.files(__package__ or "").joinpath("sql/migrations")
     found: list[Migration] = []
     for entry in folder.iterdir():
         match = _FILE.fullmatch(entry.name)
@@ -90,5 +89,6 @@ def require(connection: Connection) -> None:
         hint = "frostline init --dsn DSN --warehouse URI"
         raise UsageError("Frostline is not installed in this database", hint=hint)
     if found < known()[-1].number:
-        raise UsageError(f"the catalog is at migration {found}, this program needs {known()[-1].number}", hint="frostline init")
+        reason = f"the catalog is at migration {found}, this program needs {known()[-1].number}"
+        raise UsageError(reason, hint="frostline init")
     _refuse_newer({found})

@@ -72,7 +72,8 @@ def swap_pointer(connection: Connection, table: Table, previous: str | None, loc
     connection.execute(queries.get("seam", "add_namespace"), values)
     statement = "insert_pointer" if previous is None else "swap_pointer"
     if connection.execute(queries.get("seam", statement), values).rowcount != 1:
-        raise ConflictError(f"the lake of {table.name} was committed to meanwhile", hint=f"frostline archive {table.name}")
+        hint = f"frostline archive {table.name}"
+        raise ConflictError(f"the lake of {table.name} was committed to meanwhile", hint=hint)
 
 
 def drop_pointer(connection: Connection, table: Table) -> None:

@@ -1,6 +1,6 @@
 """A Postgres snapshot that many connections read, for as long as one of them holds it."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from frostline.catalog import queries
@@ -8,7 +8,7 @@ from frostline.catalog.connect import connect
 
 
 @contextmanager
-def exported(dsn: str) -> Iterator[str]:
+def exported(dsn: str) -> Generator[str]:
     """Export a snapshot and hold it open on a connection of its own.
 
     When that connection is lost, the tasks that join the snapshot fail; none of them reads another one.

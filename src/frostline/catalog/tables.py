@@ -7,7 +7,7 @@ import psycopg
 from frostline.catalog import facts, queries
 from frostline.catalog.connect import Connection
 from frostline.errors import CorruptionError, UsageError
-from frostline.model.names import Name, quoted
+from frostline.model.names import Name
 from frostline.model.registration import HeapColumn
 from frostline.model.tables import Column, Table
 from frostline.model.tiers import TierKind
@@ -132,7 +132,9 @@ def delete(connection: Connection, table: Table) -> None:
 
 def set_hot(connection: Connection, table: Table, hot: str) -> None:
     """Change the hot period."""
-    connection.execute(queries.get("table", "set_hot"), {"table_id": table.id, "hot": hot})
+    is_time = table.tier_kind.is_time
+    values = {"hot_interval": hot if is_time else None, "hot_span": None if is_time else hot}
+    connection.execute(queries.get("table", "set_hot"), {"table_id": table.id, **values})
 
 
 def set_grace(connection: Connection, table: Table, grace: str) -> None:
@@ -144,8 +146,9 @@ def check_hot(connection: Connection, kind: TierKind, hot: str) -> None:
     """Refuse a hot period that is not a positive interval, or for integer tier keys a positive number."""
     if kind.is_time:
         check_interval(connection, "hot", hot, positive=True)
-    elif not hot.isdecimal() or int(hot) == 0:
-        raise UsageError(f"--hot {hot!r} is not a positive number", hint=f"a {quoted(kind.value)} tier key counts in its own units")
+    elif not (hot.isascii() and hot.isdecimal() and 0 < int(hot) <= TierKind.BIGINT.highest):
+        hint = f"a tier key of type {kind.value} counts in its own units"
+        raise UsageError(f"--hot {hot!r} is not a positive number", hint=hint)
 
 
 def check_interval(connection: Connection, option: str, text: str, *, positive: bool = False) -> None:

@@ -1,10 +1,17 @@
 """`frostline clean`: empty archived heap partitions whose grace period is over."""
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import click
 
 from frostline.cli.invocation import Invocation
 from frostline.cli.names import TABLE, chosen
 from frostline.model.names import Name
+from frostline.model.tables import Table
+
+if TYPE_CHECKING:
+    from frostline.pipeline.clean import Result
 
 
 @click.command()
@@ -16,10 +23,11 @@ def clean(invocation: Invocation, names: tuple[Name, ...]) -> None:
 
     with invocation.catalog() as connection:
         results = [(table, job.run(connection, table)) for table in chosen(connection, names)]
-    records = [{"table": str(table.name), "partition": name, "state": "cleaned"} for table, one in results for name in one.emptied]
-    records += [
-        {"table": str(table.name), "partition": waiting.partition, "state": f"waits: {waiting.reason}"}
-        for table, one in results
-        for waiting in one.waiting
-    ]
-    invocation.output.records(records)
+    invocation.output.records([record for table, result in results for record in _described(table, result)])
+
+
+def _described(table: Table, result: "Result") -> Iterator[dict[str, str]]:
+    for partition in result.emptied:
+        yield {"table": str(table.name), "partition": partition, "state": "cleaned"}
+    for one in result.waiting:
+        yield {"table": str(table.name), "partition": one.partition, "state": f"waits: {one.reason}"}

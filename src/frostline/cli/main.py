@@ -18,6 +18,7 @@ COMMANDS = {
     "table": "frostline.cli.table:table",
     "plan": "frostline.cli.plan:plan",
     "archive": "frostline.cli.archive:archive",
+    "fold": "frostline.cli.fold:fold",
     "clean": "frostline.cli.clean:clean",
     "verify": "frostline.cli.verify:verify",
     "status": "frostline.cli.status:status",

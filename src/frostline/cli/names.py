@@ -10,7 +10,7 @@ from frostline.model.names import BadName, Name
 from frostline.model.tables import Table
 
 
-class TableName(click.ParamType):
+class TableName(click.ParamType[Name]):
     """`table`, `schema.table`, or the same with quotes."""
 
     name = "table"

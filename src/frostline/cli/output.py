@@ -4,7 +4,7 @@ import json
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from rich.console import Console
 from rich.table import Table
@@ -92,7 +92,7 @@ def shown(key: str, value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, list):
-        return "\n".join(str(entry) for entry in value) or "none"
+        return "\n".join(map(str, cast(list[object], value))) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int) and key.endswith("_bytes"):

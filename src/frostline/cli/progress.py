@@ -6,7 +6,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from frostline.model.tables import Table
 
@@ -34,8 +42,8 @@ def exporting() -> Generator["Callable[[Table, tasks.Progress], None]"]:
         def report(table: Table, progress: "tasks.Progress") -> None:
             if table.id not in shown:
                 shown[table.id] = bar.add_task(str(table.name), rows=0)
-            # The lake's bytes are known only when they are written, so the total follows the shards.
-            share = progress.shards_total / progress.shards if progress.shards else None
+            # The lake's bytes are known only when they are written, so the total follows the tasks.
+            share = progress.tasks_total / progress.tasks if progress.tasks else None
             total = progress.size_bytes * share if share else None
             bar.update(shown[table.id], total=total, completed=progress.size_bytes, rows=progress.rows)
 

@@ -24,7 +24,12 @@ def table() -> None:
 @click.option("--dry-run", is_flag=True, help="Print the SQL and change nothing.")
 @click.pass_obj
 def add(
-    invocation: Invocation, name: Name, hot: str, grace: str, lake_partition: str | None, dry_run: bool  # noqa: FBT001
+    invocation: Invocation,
+    name: Name,
+    hot: str,
+    grace: str,
+    lake_partition: str | None,
+    dry_run: bool,  # noqa: FBT001
 ) -> None:
     """Make a RANGE-partitioned table a tiered one. Running it again changes nothing."""
     from frostline.relation import registration  # noqa: PLC0415

@@ -62,16 +62,16 @@ def stage(
     location: str,
     base: str | None,
     add: Sequence[WrittenFile],
-    replace: tuple[int, int] | None,
+    replace: tuple[int, int] | frozenset[str] | None,
     summary: Mapping[str, str],
 ) -> StagedCommit:
-    """Write a new state of the lake table: the base's files, without those in the replaced range, with the added ones.
+    """Write a new state of the lake table: the base's files, without the replaced ones, with the added ones.
 
     `base` is the current metadata location, or None to create the table. `replace` is a range [lower, upper) of the
-    tier axis. `summary` goes into the snapshot. Touches no catalog; can be repeated at will.
+    tier axis, or a set of file paths. `summary` goes into the snapshot. Touches no catalog; can be repeated at will.
     """
     current = _opened(table, base) if base else _created(table, location)
-    removed = _inside(table, current, replace) if replace else []
+    removed = _inside(table, current, replace) if isinstance(replace, tuple) else _named(current, replace or frozenset())
     if add or removed:
         _write_snapshot(table, current, add, removed, summary)
     elif not base:
@@ -79,7 +79,7 @@ def stage(
     snapshot = current.current_snapshot()
     return StagedCommit(
         namespace=table.name.schema,
-        table_name=table.name.table,
+        table_name=table.internal,
         previous_location=base,
         metadata_location=current.metadata_location,
         snapshot_id=snapshot.snapshot_id if snapshot else None,
@@ -158,6 +158,15 @@ def _inside(table: tables.Table, current: Table, replace: tuple[int, int]) -> li
             )
         removed.append(data_file)
     return removed
+
+
+def _named(current: Table, replace: frozenset[str]) -> list[DataFile]:
+    """The current data files of these paths; all of them must be there."""
+    found = [one for one in snapshots.data_files(current.current_snapshot(), current.io) if one.file_path in replace]
+    if len(found) != len(replace):
+        missing = sorted(replace - {one.file_path for one in found})
+        raise CorruptionError(f"{missing[0]} is not in the lake snapshot that it is to be replaced in")
+    return found
 
 
 def _write_snapshot(

@@ -12,7 +12,7 @@ from pyiceberg.typedef import Record
 from frostline.errors import CorruptionError
 from frostline.lake import bounds, parquet, schema
 from frostline.lake.parquet import Chunk
-from frostline.model.tables import Fingerprint, Table
+from frostline.model.tables import Fingerprint, RecordedFile, Table
 
 Columns: TypeAlias = Mapping[int, Sequence[Chunk]]
 """The column chunks of a file, by field id."""
@@ -41,6 +41,11 @@ class WrittenFile:
     lower_bounds: Mapping[int, bytes]
     upper_bounds: Mapping[int, bytes]
     split_offsets: tuple[int, ...]
+
+    @property
+    def recorded(self) -> RecordedFile:
+        """What the catalog remembers of it."""
+        return RecordedFile(self.path, self.size_bytes, self.lower, self.upper, self.fingerprint)
 
 
 def describe(location: str, table: Table, fingerprint: Fingerprint, *, in_order: bool) -> WrittenFile:

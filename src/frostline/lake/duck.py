@@ -1,4 +1,4 @@
-"""DuckDB connections, with extensions from installed packages only, and safe quoting for DuckDB SQL."""
+"""DuckDB connections, with extensions from installed packages only."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import duckdb
 
 from frostline.errors import UnavailableError
+from frostline.lake import ducksql
 
 _EXTENSIONS = ("postgres_scanner", "httpfs")
 
@@ -32,7 +33,7 @@ def connect(*, memory_limit: str, threads: int, temp_directory: str) -> duckdb.D
 
 def load(connection: duckdb.DuckDBPyConnection, extension: str) -> None:
     """Load an extension from the `duckdb_extension_*` package that was installed with Frostline."""
-    connection.execute("load " + literal(str(extension_path(extension))))
+    connection.execute("load " + ducksql.literal(str(extension_path(extension))))
 
 
 def extension_path(extension: str) -> Path:
@@ -47,13 +48,3 @@ def extension_path(extension: str) -> Path:
         f"duckdb extension {extension!r} for duckdb {duckdb.__version__} is not installed",
         hint=f"pip install duckdb-extension-{extension.replace('_', '-')}=={duckdb.__version__}",
     )
-
-
-def identifier(name: str) -> str:
-    """A name, quoted for DuckDB SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def literal(value: str) -> str:
-    """A text, quoted for DuckDB SQL. A DuckDB string knows no escapes but the doubled quote."""
-    return "'" + value.replace("'", "''") + "'"

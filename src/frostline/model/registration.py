@@ -44,6 +44,7 @@ class HeapPartition:
 
     @property
     def is_default(self) -> bool:
+        """Whether it takes what no other partition does."""
         return self.bound == "DEFAULT"
 
 
@@ -93,6 +94,7 @@ class HeapFacts:
 
     @property
     def tier_kind(self) -> TierKind | None:
+        """The type of that column, if it is one of the six that can decide a tier."""
         column = self.tier_column
         if column is None or not column.pg_type.builtin:
             return None
@@ -132,11 +134,11 @@ def _shape(facts: HeapFacts) -> list[Refusal]:
     if facts.is_partition:
         found.append(Refusal("the table is itself a partition", "register the table it is a partition of"))
     if not facts.owner_is_ours:
-        found.append(Refusal(f"the connected role may not act as its owner {facts.owner}", f"grant {facts.owner} to it"))
+        reason = f"the connected role may not act as its owner {facts.owner}"
+        found.append(Refusal(reason, f"grant {facts.owner} to it"))
     if facts.strategy != "r" or facts.key_parts != 1 or facts.tier_column is None:
-        found.append(
-            Refusal("it is not RANGE-partitioned by exactly one column", "partition it by range of one time or integer column")
-        )
+        reason = "it is not RANGE-partitioned by exactly one column"
+        found.append(Refusal(reason, "partition it by range of one time or integer column"))
     elif facts.tier_kind is None:
         kind = facts.tier_column.pg_type.formatted
         found.append(
@@ -154,20 +156,19 @@ def _columns(facts: HeapFacts) -> list[Refusal]:
         found.append(Refusal("it has no primary key", f"alter table {facts.name} add primary key (...)"))
     tier = facts.tier_column
     if tier is not None and not tier.not_null:
-        found.append(
-            Refusal(f"its tier key {tier.name} is nullable", f"alter table {facts.name} alter column {tier.name} set not null")
-        )
-    for column in facts.columns:
-        if column.name.startswith(RESERVED_PREFIX):
-            found.append(Refusal(f"column {column.name} has a reserved name", f"rename it: {RESERVED_PREFIX}* is Frostline's"))
-    return found
+        hint = f"alter table {facts.name} alter column {tier.name} set not null"
+        found.append(Refusal(f"its tier key {tier.name} is nullable", hint))
+    reserved = [column.name for column in facts.columns if column.name.startswith(RESERVED_PREFIX)]
+    hint = f"rename it: {RESERVED_PREFIX}* is Frostline's"
+    return found + [Refusal(f"column {name} has a reserved name", hint) for name in reserved]
 
 
 def _partitions(facts: HeapFacts) -> list[Refusal]:
     found: list[Refusal] = []
     for partition in facts.partitions:
         if partition.relkind != "r":
-            found.append(Refusal(f"partition {partition.name} is not a plain table", "detach it, or merge its sub-partitions"))
+            hint = "detach it, or merge its sub-partitions"
+            found.append(Refusal(f"partition {partition.name} is not a plain table", hint))
         elif facts.tier_kind is not None and not partition.is_default:
             found.extend(_unreadable_bound(facts.tier_kind, partition))
     if facts.default_has_rows:
@@ -184,13 +185,13 @@ def _unreadable_bound(kind: TierKind, partition: HeapPartition) -> list[Refusal]
 
 
 def _surroundings(facts: HeapFacts) -> list[Refusal]:
-    found: list[Refusal] = []
-    for constraint in facts.inbound_foreign_keys:
-        found.append(Refusal(f"foreign key {constraint} points at it", "drop it: a row in the lake cannot be locked by a key"))
-    for view in facts.materialized_views:
-        found.append(Refusal(f"materialized view {view} reads it", "drop it, register, and create it again on the relation"))
-    for user in facts.row_type_users:
-        found.append(Refusal(f"{user} uses its row type", "change it to named columns"))
+    keys, views, users = facts.inbound_foreign_keys, facts.materialized_views, facts.row_type_users
+    of_keys, of_views = "drop it: a row in the lake cannot be locked by a key", "drop it, register, and create it again"
+    found = [
+        *(Refusal(f"foreign key {one} points at it", of_keys) for one in keys),
+        *(Refusal(f"materialized view {one} reads it", of_views) for one in views),
+        *(Refusal(f"{one} uses its row type", "change it to named columns") for one in users),
+    ]
     if facts.heap_name_taken:
         found.append(Refusal(f"the name {facts.name.heap} is already taken", "rename that one"))
     if len(facts.name.heap.table.encode()) > MAX_BYTES:

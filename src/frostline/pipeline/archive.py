@@ -4,7 +4,7 @@ Each job is a row with a state; every step may be repeated. docs/design/archive.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -20,8 +20,9 @@ from frostline.lake import commit, paths
 from frostline.lake.commit import StagedCommit
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import archive
-from frostline.model.tables import RecordedFile, Seam, Table
+from frostline.model.tables import Seam, Table
 from frostline.pipeline import clean, plan, tasks
+from frostline.pipeline.export import export_shard
 from frostline.pipeline.source import Shard
 from frostline.pipeline.tasks import Progress
 from frostline.relation import bound, heap
@@ -49,7 +50,11 @@ Report = Callable[[Table, Progress], None]
 
 
 def run(
-    connection: Connection, spark: Callable[[], SparkSession], settings: Settings, tables: Sequence[Table], report: Report
+    connection: Connection,
+    spark: Callable[[], SparkSession],
+    settings: Settings,
+    tables: Sequence[Table],
+    report: Report,
 ) -> list[Result]:
     """Archive each table in turn, in one Spark application that starts only if there is work.
 
@@ -60,7 +65,7 @@ def run(
         try:
             results.append(archive_table(connection, spark, settings, table, report))
         except FrostlineError as error:
-            _log.error("%s", logs.fields(stage="archive", table=str(table.name), error=str(error)))  # noqa: TRY400
+            _log.error("%s", logs.fields(stage="archive", table=str(table.name), error=str(error)))
             results.append(Result(table, 0, 0, 0, clean.NOTHING, error))
     return results
 
@@ -95,7 +100,7 @@ class Job:
 
     def run(self, spark: Callable[[], SparkSession], report: Report) -> list[WrittenFile]:
         """All steps in order. An error before publish leaves readers as they were and the job row failed."""
-        self.job_id = jobs.start(self.connection, self.table, self.batch.from_line, self.batch.to_line)
+        self.job_id = jobs.start(self.connection, self.table, "archive", self.batch.from_line, self.batch.to_line)
         try:
             self._capture()
             files = self._export(spark, report)
@@ -123,11 +128,17 @@ class Job:
         """Every task reads the one snapshot that this process holds, and verifies its own file against it."""
         with self._stage_line("export") as line, snapshots.exported(self.settings.dsn) as snapshot:
             shards = list(self._shards(snapshot))
-            files = tasks.export(spark(), shards, lambda progress: report(self.table, progress)) if shards else []
+            files = self._run_tasks(spark, shards, report)
             rows, size = sum(file.rows for file in files), sum(file.size_bytes for file in files)
             line.update(files=len(files), rows=rows, size_bytes=size)
             jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=rows, size_bytes=size)
             return files
+
+    def _run_tasks(self, spark: Callable[[], SparkSession], shards: list[Shard], report: Report) -> list[WrittenFile]:
+        if not shards:
+            return []
+        results = tasks.run(spark(), export_shard, shards, lambda progress: report(self.table, progress))
+        return [file for file in results if file is not None]
 
     def _shards(self, snapshot: str) -> Iterator[Shard]:
         for partition in self.batch.partitions:
@@ -187,9 +198,9 @@ class Job:
         planned = Seam(self.table.id, self.batch.from_line, old.snapshot_id, old.metadata_location)
         new = Seam(self.table.id, self.batch.to_line, snapshot_id, location)
         seams.move(self.connection, self.table, planned, new)
-        recorded = [RecordedFile(one.path, one.size_bytes, one.lower, one.upper, one.fingerprint) for one in files]
+        recorded = [file.recorded for file in files]
         line = (self.batch.from_line, self.batch.to_line)
-        jobs.replace_files(self.connection, self.table, self.job_id, *line, recorded)
+        jobs.replace_range(self.connection, self.table, self.job_id, *line, recorded)
         for one in self.batch.partitions:
             assert one.upper is not None
             jobs.record_partition(self.connection, self.table, self.job_id, one.name, one.lower, one.upper)
@@ -203,7 +214,7 @@ class Job:
             _log.warning("%s", logs.fields(stage="analyze", table=str(self.table.name), warning=str(error)))
 
     @contextmanager
-    def _stage_line(self, name: str, **values: logs.Value) -> Iterator[dict[str, logs.Value]]:
+    def _stage_line(self, name: str, **values: logs.Value) -> Generator[dict[str, logs.Value]]:
         with logs.stage(_log, name, table=str(self.table.name), job=self.job_id, **values) as line:
             yield line
 

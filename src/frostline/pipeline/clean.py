@@ -9,7 +9,6 @@ from frostline import logs
 from frostline.catalog import jobs
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import ArchivedPartition
-from frostline.errors import ConflictError
 from frostline.model.tables import Table
 from frostline.pipeline import verify
 from frostline.relation import bound, heap
@@ -78,10 +77,8 @@ def _empty(connection: Connection, target: Table, partition: ArchivedPartition) 
     try:
         with connection.transaction():
             if not heap.empty(connection, target, partition.name, partition.lower, partition.upper):
-                raise ConflictError("a row of its range was changed just now")
+                return "a row of its range was changed just now"
             jobs.set_cleaned(connection, target, partition.upper)
     except psycopg.errors.LockNotAvailable:
         return "it is being read or written"
-    except ConflictError as error:
-        return str(error)
     return None

@@ -29,6 +29,11 @@ def hashes(array: Values, lake_type: str) -> U64:
     return result
 
 
+def axis(array: Values) -> npt.NDArray[np.int64]:
+    """The values of a tier key on its axis; a tier key has no NULL and is never stored as a dictionary."""
+    return _fixed(array, f"<i{array.type.bit_width // 8}").astype(np.int64)
+
+
 def _fixed(array: Values, dtype: str) -> npt.NDArray[Any]:
     """The values as they lie in memory; what stands under a NULL is anything."""
     return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * np.dtype(dtype).itemsize)

@@ -11,9 +11,9 @@ import duckdb
 from psycopg.conninfo import make_conninfo
 
 from frostline.errors import CorruptionError, FrostlineError, UnavailableError
-from frostline.lake import datafiles, duck, paths, schema
+from frostline.lake import datafiles, duck, ducksql, paths, schema
 from frostline.lake.datafiles import WrittenFile
-from frostline.model.tables import Column, Table
+from frostline.model.tables import Table
 from frostline.pipeline import fingerprint, source
 from frostline.pipeline.source import Shard
 
@@ -22,18 +22,6 @@ _COLUMN = "c{number}::{type} as {name}"
 _COPY = "copy (select {columns} from postgres_query('pg', {query}) {order}) to {location} ({options})"
 _ROW_GROUP_ROWS = 122_880
 _ROW_GROUP_BYTES = "64MB"
-_DUCKDB_TYPES = {
-    "binary": "blob",
-    "boolean": "boolean",
-    "date": "date",
-    "double": "double",
-    "float": "float",
-    "int": "integer",
-    "long": "bigint",
-    "string": "varchar",
-    "timestamp": "timestamp",
-    "timestamptz": "timestamptz",
-}
 
 
 def export_shard(shard: Shard) -> WrittenFile | None:
@@ -73,7 +61,7 @@ def _write(shard: Shard, location: str, *, dictionaries: bool) -> bool:
         return _write(replace(shard, in_order=False), location, dictionaries=dictionaries)
     except duckdb.Error as error:
         # The message may show the connection string, so neither it nor its traceback goes on.
-        raise _failure(shard, str(error)) from None
+        raise failure(shard, str(error)) from None
     return shard.in_order
 
 
@@ -83,16 +71,22 @@ def _copy_rows(shard: Shard, location: str, *, dictionaries: bool) -> None:
         tempfile.TemporaryDirectory(prefix="frostline-") as spill,
         duck.connect(memory_limit=shard.memory_limit, threads=1, temp_directory=spill) as connection,
     ):
-        # Row groups can then be limited by size. The rows' own order is not lost: one thread writes them.
-        connection.execute("set preserve_insertion_order = false")
-        connection.execute(_attach(shard.dsn))
-        connection.execute("begin")
-        connection.execute("call postgres_execute('pg', ?)", [source.join_snapshot(shard).as_string()])
+        join(connection, shard)
         connection.execute(_copy(shard, location, dictionaries=dictionaries))
         connection.execute("commit")
 
 
-def _failure(shard: Shard, message: str) -> FrostlineError:
+def join(connection: duckdb.DuckDBPyConnection, shard: Shard) -> None:
+    """Attach Postgres as `pg` and begin a transaction there that reads the driver's snapshot."""
+    # Row groups can then be limited by size. The rows' own order is not lost: one thread writes them.
+    connection.execute("set preserve_insertion_order = false")
+    connection.execute(_attach(shard.dsn))
+    connection.execute("begin")
+    connection.execute("call postgres_execute('pg', ?)", [source.join_snapshot(shard).as_string()])
+
+
+def failure(shard: Shard, message: str) -> FrostlineError:
+    """What a DuckDB error means, without the connection string that its message may show."""
     if "snapshot" in message and ("does not exist" in message or "invalid" in message):
         return source.snapshot_gone(shard)
     reason = message.rpartition("ERROR:")[2].strip().partition("\n")[0]
@@ -103,26 +97,17 @@ def _failure(shard: Shard, message: str) -> FrostlineError:
 
 def _attach(dsn: str) -> str:
     conninfo = make_conninfo(dsn, application_name="frostline export")
-    return _ATTACH.format(conninfo=duck.literal(conninfo))
+    return _ATTACH.format(conninfo=ducksql.literal(conninfo))
 
 
 def _copy(shard: Shard, location: str, *, dictionaries: bool) -> str:
-    numbered = enumerate(zip(shard.table.columns, schema.parquet_names(shard.table), strict=True), 1)
-    columns = [
-        _COLUMN.format(number=number, type=_duckdb_type(column), name=duck.identifier(name))
-        for number, (column, name) in numbered
-    ]
     return _COPY.format(
-        columns=", ".join(columns),
-        query=duck.literal(source.rows_query(shard).as_string()),
+        columns=typed_columns(shard.table),
+        query=ducksql.literal(source.rows_query(shard).as_string()),
         order=_order(shard) if shard.in_order else "",
-        location=duck.literal(location),
-        options=_options(shard.table, dictionaries=dictionaries),
+        location=ducksql.literal(location),
+        options=options(shard.table, dictionaries=dictionaries),
     )
-
-
-def _duckdb_type(column: Column) -> str:
-    return _DUCKDB_TYPES.get(column.carriage.lake_type, column.carriage.lake_type)
 
 
 def _order(shard: Shard) -> str:
@@ -130,15 +115,25 @@ def _order(shard: Shard) -> str:
     return f"order by c{names.index(shard.table.tier_key) + 1}"
 
 
-def _options(table: Table, *, dictionaries: bool) -> str:
+def typed_columns(table: Table) -> str:
+    """The columns c1, c2, ... that Postgres sends, under their names and types in the lake."""
+    numbered = enumerate(zip(table.columns, schema.parquet_names(table), strict=True), 1)
+    return ", ".join(
+        _COLUMN.format(number=number, type=ducksql.column_type(column.carriage.lake_type), name=ducksql.identifier(name))
+        for number, (column, name) in numbered
+    )
+
+
+def options(table: Table, *, dictionaries: bool) -> str:
+    """How data files are written: compression, row groups, Iceberg field ids."""
     field_ids = zip(schema.parquet_names(table), table.columns, strict=True)
-    options = {
+    chosen = {
         "format": "parquet",
         "compression": "zstd",
         "row_group_size": str(_ROW_GROUP_ROWS),
-        "row_group_size_bytes": duck.literal(_ROW_GROUP_BYTES),
-        "field_ids": "{" + ", ".join(f"{duck.literal(name)}: {column.field_id}" for name, column in field_ids) + "}",
+        "row_group_size_bytes": ducksql.literal(_ROW_GROUP_BYTES),
+        "field_ids": "{" + ", ".join(f"{ducksql.literal(name)}: {column.field_id}" for name, column in field_ids) + "}",
     }
     if not dictionaries:
-        options["dictionary_size_limit"] = "0"
-    return ", ".join(f"{name} {value}" for name, value in options.items())
+        chosen["dictionary_size_limit"] = "0"
+    return ", ".join(f"{name} {value}" for name, value in chosen.items())

@@ -55,25 +55,42 @@ def _family(column: Column) -> str:
     return column.carriage.lake_type.partition("(")[0]
 
 
-def of_parquet(locations: Iterable[str], table: Table, *, without_keys: frozenset[int] = frozenset()) -> Fingerprint:
-    """The fingerprint of the rows in these files, except those whose key has one of these hashes.
-
-    Memory is bounded: one batch of one row group at a time.
-    """
+def of_parquet(locations: Iterable[str], table: Table) -> Fingerprint:
+    """The fingerprint of the rows in these files. Memory is bounded: one batch of one row group at a time."""
     total = NO_ROWS
-    left_out = np.array(sorted(without_keys), np.int64)
     for location in locations:
         for batch in parquet.batches(location):
-            total += _of_batch(batch, table, left_out)
+            total += _of(_row_hashes(batch, table.columns))
     return total
 
 
-def _of_batch(arrays: dict[int, Values], table: Table, left_out: npt.NDArray[np.int64]) -> Fingerprint:
-    hashes = _row_hashes(arrays, table.columns).view(np.int64)
-    if len(left_out):
-        keys = _row_hashes(arrays, [table.column(name) for name in table.key]).view(np.int64)
-        hashes = hashes[~np.isin(keys, left_out)]
-    return Fingerprint(len(hashes), _exact_sum(hashes))
+def split(
+    location: str, table: Table, keys: frozenset[int], *, within: tuple[int, int] | None = None
+) -> tuple[Fingerprint, Fingerprint]:
+    """The fingerprints of the file's rows whose key does not have one of these hashes, and of those whose key has.
+
+    Only rows whose tier value lies in the range `within` are counted, if one is given.
+    """
+    others, named = NO_ROWS, NO_ROWS
+    wanted = np.array(sorted(keys), np.int64)
+    for batch in parquet.batches(location):
+        hashes = _row_hashes(batch, table.columns)
+        is_named = np.isin(_row_hashes(batch, [table.column(name) for name in table.key]).view(np.int64), wanted)
+        counted = _in_range(batch, table, within)
+        others += _of(hashes[~is_named & counted])
+        named += _of(hashes[is_named & counted])
+    return others, named
+
+
+def _in_range(arrays: dict[int, Values], table: Table, within: tuple[int, int] | None) -> npt.NDArray[np.bool_]:
+    values = columnhash.axis(arrays[table.column(table.tier_key).field_id])
+    if within is None:
+        return np.ones(len(values), np.bool_)
+    return (values >= within[0]) & (values < within[1])
+
+
+def _of(hashes: U64) -> Fingerprint:
+    return Fingerprint(len(hashes), _exact_sum(hashes.view(np.int64)))
 
 
 def _row_hashes(arrays: dict[int, Values], columns: Iterable[Column]) -> U64:

@@ -1,7 +1,9 @@
 """The Postgres side of an export: which rows a shard has, how they are read, and what Postgres says about them."""
 
-from dataclasses import dataclass, field
-from typing import LiteralString
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
@@ -62,6 +64,8 @@ class Shard:
     memory_limit: str = "512MB"
     in_order: bool = True
     """Sort the rows by the tier key."""
+    only_live: bool = False
+    """The partition is an overlay, and its rows that are gone are left out."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,43 @@ def survey(shard: Shard) -> Survey:
     return Survey(Fingerprint(rows, int(hash_sum)), twins)
 
 
+@dataclass(frozen=True)
+class Marks:
+    """What Postgres says about the marks of a slice of the overlay."""
+
+    live: Fingerprint
+    """The images that the lake must have afterwards."""
+    keys: frozenset[int]
+    """The hash of every marked key."""
+    has_twin_floats: bool
+
+
+def survey_marks(shard: Shard) -> Marks:
+    """Fingerprint the live images and hash the keys of an overlay's slice."""
+    live = replace(shard, only_live=True)
+    found = survey(live)
+    with _reading(shard) as connection:
+        rows = connection.execute(_key_hashes(shard)).fetchall()
+    return Marks(found.fingerprint, frozenset(key for (key,) in rows), found.has_twin_floats)
+
+
+def _key_hashes(shard: Shard) -> sql.Composed:
+    return sql.SQL("select {} from {} where {}").format(
+        fingerprint.postgres_key_hash(shard.table), _partition(shard), _condition(shard)
+    )
+
+
+def marks_query(shard: Shard) -> sql.Composed:
+    """Read the marks of an overlay's slice: the columns as `rows_query` names them, and whether the row is live."""
+    return sql.SQL("select {}, frostline_live as live from {} where {}").format(
+        _columns(shard.table), _partition(shard), _condition(shard)
+    )
+
+
+def _partition(shard: Shard) -> sql.Identifier:
+    return sql.Identifier(shard.partition.schema, shard.partition.table)
+
+
 def _survey_query(shard: Shard, checked: list[Column]) -> sql.Composed:
     floats = [column for column in shard.table.columns if _family(column) in _TWINS]
     twins = [sql.SQL("coalesce(bool_or({}), false)").format(_test(_TWINS, column)) for column in floats]
@@ -91,7 +132,7 @@ def _survey_query(shard: Shard, checked: list[Column]) -> sql.Composed:
         hash=fingerprint.postgres_row_hash(shard.table),
         unholdable=sql.SQL(", ").join(counts),
         twins=sql.SQL(" or ").join(twins) if twins else sql.SQL("false"),
-        partition=sql.Identifier(shard.partition.schema, shard.partition.table),
+        partition=_partition(shard),
         rows=_condition(shard),
     )
 
@@ -104,18 +145,25 @@ def _family(column: Column) -> str:
     return column.carriage.lake_type.partition("(")[0]
 
 
-def _ask(shard: Shard, query: sql.Composed) -> tuple[int, str, list[int], bool]:
+@contextmanager
+def _reading(shard: Shard) -> Generator[psycopg.Connection[tuple[Any, ...]]]:
+    """A connection that reads the driver's snapshot."""
     try:
         with psycopg.connect(shard.dsn, autocommit=True, application_name="frostline export") as connection:
             connection.execute("begin isolation level repeatable read read only")
             connection.execute(join_snapshot(shard))
-            row = connection.execute(query).fetchone()
+            yield connection
     except (psycopg.errors.UndefinedObject, psycopg.errors.InvalidParameterValue) as error:
         raise snapshot_gone(shard) from error
     except psycopg.Error as error:
         raise UnavailableError(f"export of {shard.partition}: {error}") from error
+
+
+def _ask(shard: Shard, query: sql.Composed) -> tuple[int, str, list[int], bool]:
+    with _reading(shard) as connection:
+        row = connection.execute(query).fetchone()
     assert row is not None
-    return row
+    return row[0], row[1], row[2], row[3]
 
 
 def _refusal(shard: Shard, column: Column, count: int) -> UsageError:
@@ -140,14 +188,16 @@ def join_snapshot(shard: Shard) -> sql.Composed:
 
 def rows_query(shard: Shard) -> sql.Composed:
     """Read the shard's rows; the columns are named c1, c2, ... so that no two differ by case only."""
-    columns = [
+    return sql.SQL("select {} from {} where {}").format(_columns(shard.table), _partition(shard), _condition(shard))
+
+
+def _columns(table: Table) -> sql.Composed:
+    return sql.SQL(", ").join(
         sql.SQL("{}::text as {}" if column.carriage.as_text else "{} as {}").format(
             sql.Identifier(column.name), sql.Identifier(f"c{number}")
         )
-        for number, column in enumerate(shard.table.columns, 1)
-    ]
-    partition = sql.Identifier(shard.partition.schema, shard.partition.table)
-    return sql.SQL("select {} from {} where {}").format(sql.SQL(", ").join(columns), partition, _condition(shard))
+        for number, column in enumerate(table.columns, 1)
+    )
 
 
 def _condition(shard: Shard) -> sql.Composable:
@@ -158,6 +208,8 @@ def _condition(shard: Shard) -> sql.Composable:
         _comparison("{} >= {}::{}", key, to_text(kind, shard.lower), kind.value),
         _comparison("{} < {}::{}", key, to_text(kind, shard.upper), kind.value),
     ]
+    if shard.only_live:
+        parts.append(sql.SQL("{}").format(sql.Identifier("frostline_live")))
     ctid = sql.Identifier("ctid")
     if shard.first_block is not None:
         parts.append(_comparison("{} >= {}::{}", ctid, f"({shard.first_block},0)", "tid"))

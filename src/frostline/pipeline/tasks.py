@@ -1,81 +1,98 @@
-"""Runs shards as Spark tasks and reports how far they are."""
+"""Runs a function over many items as Spark tasks, one task each, and reports how far they are."""
 
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from frostline import errors
-from frostline.lake.datafiles import WrittenFile
-from frostline.pipeline.export import export_shard
-from frostline.pipeline.source import Shard
 
 _POLL_S = 0.2
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How much of an export is done."""
+    """How much of the work is done."""
 
-    shards: int
-    shards_total: int
+    tasks: int
+    tasks_total: int
     rows: int
     size_bytes: int
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a task returns: a file, nothing, or an error that Spark must not wrap and retrying would not help."""
+class Outcome(Generic[Made]):
+    """What a task returns: what it made, or an error that Spark must not wrap and retrying would not help."""
 
-    file: WrittenFile | None = None
+    made: Made | None = None
     error: str | None = None
     hint: str | None = None
     kind: str = ""
 
 
-def export(
-    spark: SparkSession, shards: Sequence[Shard], report: Callable[[Progress], None]
-) -> list[WrittenFile]:
-    """Export all shards, one task each. Raises the first error; files of the others are garbage then."""
+def run(
+    spark: SparkSession,
+    function: Callable[[Item], Made],
+    items: Sequence[Item],
+    report: Callable[[Progress], None],
+) -> list[Made]:
+    """Call the function for each item and return what it made, in order. Raises the first error.
+
+    The function must be importable on the executors. Rows and bytes are counted from the files it made.
+    """
     context = spark.sparkContext
     done, rows, size = context.accumulator(0), context.accumulator(0), context.accumulator(0)
 
-    def task(shard: Shard) -> Outcome:
-        outcome = attempt(shard)
+    def task(item: Item) -> Outcome[Made]:
+        outcome = attempt(function, item)
         done.add(1)
-        if outcome.file:
-            rows.add(outcome.file.rows)
-            size.add(outcome.file.size_bytes)
+        for file in _files(outcome.made):
+            rows.add(file.rows)
+            size.add(file.size_bytes)
         return outcome
 
-    work = context.parallelize(shards, len(shards)).map(task)
+    work = context.parallelize(items, len(items)).map(task)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(work.collect)
         try:
             while not running.done():
-                report(Progress(done.value, len(shards), rows.value, size.value))
+                report(Progress(done.value, len(items), rows.value, size.value))
                 time.sleep(_POLL_S)
         except BaseException:
             context.cancelAllJobs()
             raise
-        outcomes = running.result()
-    report(Progress(done.value, len(shards), rows.value, size.value))
-    return [file for file in map(unwrap, outcomes) if file is not None]
-
-
-def attempt(shard: Shard) -> Outcome:
-    """Export one shard and put a foreseen error into the outcome."""
+    report(Progress(done.value, len(items), rows.value, size.value))
     try:
-        return Outcome(file=export_shard(shard))
+        return [unwrap(outcome) for outcome in running.result()]
+    except Py4JJavaError as error:
+        reason = str(error.java_exception).splitlines()[0]
+        raise errors.UnavailableError(f"Spark gave up: {reason}", hint="see its log, then run the command again") from error
+
+
+def attempt(function: Callable[[Item], Made], item: Item) -> Outcome[Made]:
+    """Call the function and put a foreseen error into the outcome."""
+    try:
+        return Outcome(made=function(item))
     except errors.FrostlineError as error:
         return Outcome(error=str(error), hint=error.hint, kind=type(error).__name__)
 
 
-def unwrap(outcome: Outcome) -> WrittenFile | None:
-    """The file of an outcome, or its error raised again as it was in the task."""
+def unwrap(outcome: Outcome[Made]) -> Made:
+    """What was made, or the error raised again as it was in the task."""
     if outcome.error is None:
-        return outcome.file
-    kind = getattr(errors, outcome.kind, errors.FrostlineError)
+        return outcome.made  # pyright: ignore[reportReturnType]  (None is then what the function returned)
+    kind: type[errors.FrostlineError] = getattr(errors, outcome.kind, errors.FrostlineError)
     raise kind(outcome.error, hint=outcome.hint)
+
+
+def _files(made: Any) -> Sequence[Any]:  # noqa: ANN401  (a file, something with `written` files, or None)
+    if made is None:
+        return ()
+    return getattr(made, "written", (made,))

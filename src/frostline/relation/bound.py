@@ -19,10 +19,13 @@ from frostline.model.names import MAX_BYTES, Name, RemoteName, cut
 from frostline.model.partitions import bounds
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
-from frostline.relation import names
+from frostline.relation import heap, names
 from frostline.relation.definition import lake_columns, template
 
 _POLL_S = 0.05
+_FETCH_BYTES = 4_000_000
+_LEAST_ROWS, _MOST_ROWS = 100, 20_000
+_UNKNOWN_ROW_BYTES = 1_000
 
 
 def current(connection: Connection, table: Table) -> int | None:
@@ -65,6 +68,7 @@ def _attach(connection: Connection, table: Table, lower: int | None, upper: int)
             columns=lake_columns(table),
             schema_name=sql.Literal(cut(str(table.name), MAX_BYTES)),
             table_name=sql.Literal(str(RemoteName(table.id, lower, upper))),
+            fetch_size=sql.Literal(str(_fetch_size(connection, table))),
         )
     )
     connection.execute(
@@ -75,6 +79,14 @@ def _attach(connection: Connection, table: Table, lower: int | None, upper: int)
             upper=sql.Literal(to_text(table.tier_kind, upper)),
         )
     )
+
+
+def _fetch_size(connection: Connection, table: Table) -> int:
+    """Rows a round trip. A backend holds that many at once, so wide rows come in smaller batches."""
+    known = [one for one in heap.partitions(connection, table) if one.rows_estimate > 0]
+    rows = sum(one.rows_estimate for one in known)
+    row_bytes = max(1, sum(one.size_bytes for one in known) // rows) if rows else _UNKNOWN_ROW_BYTES
+    return max(_LEAST_ROWS, min(_MOST_ROWS, _FETCH_BYTES // row_bytes))
 
 
 def _foreign_name(table: Table, upper: int) -> str:

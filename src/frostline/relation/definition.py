@@ -1,6 +1,7 @@
 """Writes the SQL that makes a table a relation of two tiers. Pure: values in, statements out."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import LiteralString
 
 from psycopg import sql
 
@@ -26,7 +27,7 @@ def prefixed(prefix: str, columns: Iterable[str]) -> list[sql.Composable]:
     return [sql.SQL(".").join((sql.SQL(_ROWS[prefix]), sql.Identifier(column))) for column in columns]
 
 
-_ROWS = {"new": "new", "old": "old", "h": "h", "c": "c", "o": "o", "m": "m"}
+_ROWS: dict[str, LiteralString] = {"new": "new", "old": "old", "h": "h", "c": "c", "o": "o", "m": "m"}
 
 
 def identifiers(columns: Iterable[str]) -> sql.Composed:
@@ -49,7 +50,8 @@ class Definition:
 
     def statements(self) -> Iterator[sql.Composed]:
         """Everything registration creates, from the renaming of the heap to the last comment."""
-        yield template("rename_heap").format(relation=self.relation, heap_table=sql.Identifier(self.table.name.heap.table))
+        heap_table = sql.Identifier(self.table.name.heap.table)
+        yield template("rename_heap").format(relation=self.relation, heap_table=heap_table)
         if not any(partition.is_default for partition in self.facts.partitions):
             yield self._default_partition()
         yield self._overlay()

@@ -1,8 +1,9 @@
 """The heap of a managed table: its partitions, their capture, and emptying those that are archived."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -28,7 +29,7 @@ def _statement(name: str) -> sql.SQL:
     return sql.SQL(sqlfiles.load(__package__ or "", "heap")[name])
 
 
-def _one(connection: Connection, statement: sql.Composed) -> str:
+def _one(connection: Connection, statement: sql.Composed) -> Any:
     row = connection.execute(statement).fetchone()
     assert row is not None
     return row[0]
@@ -85,7 +86,7 @@ def capture(connection: Connection, table: Table, partition: Name) -> None:
 
 
 @contextmanager
-def _brief_locks(connection: Connection) -> Iterator[None]:
+def _brief_locks(connection: Connection) -> Generator[None]:
     connection.execute(sql.SQL("set local lock_timeout = {}").format(LOCK_TIMEOUT_MS))
     yield
 
@@ -101,12 +102,16 @@ def slices(connection: Connection, table: Table, partition: Partition) -> Iterat
     if partition.lower is not None:
         yield from grid.slices(table.lake_partition, table.tier_kind, partition.lower, partition.upper)
         return
-    # From MINVALUE there may be any number of empty pieces, so step from one row to the next.
-    start = _lowest_value(connection, table, partition.name, table.tier_kind.lowest)
-    while start is not None:
-        piece = _piece(table, start, partition.upper)
+    yield from occupied(connection, table, partition.name, partition.upper)
+
+
+def occupied(connection: Connection, table: Table, target: Name, upper: int) -> Iterator[tuple[int, int]]:
+    """The lake's pieces below `upper` in which a table of this tier key has rows, stepping from one row to the next."""
+    start = _lowest_value(connection, table, target, table.tier_kind.lowest)
+    while start is not None and start < upper:
+        piece = _piece(table, start, upper)
         yield piece
-        start = _lowest_value(connection, table, partition.name, piece[1])
+        start = _lowest_value(connection, table, target, piece[1])
 
 
 def _piece(table: Table, start: int, upper: int) -> tuple[int, int]:
@@ -138,9 +143,7 @@ def within(table: Table, lower: int | None, upper: int | None) -> sql.Composed:
 
 def marks(connection: Connection, table: Table, lower: int | None, upper: int | None) -> int:
     """How many keys of the range are in the overlay."""
-    statement = _statement("marks_in_range").format(
-        overlay=names.overlay(table), condition=within(table, lower, upper)
-    )
+    statement = _statement("marks_in_range").format(overlay=names.overlay(table), condition=within(table, lower, upper))
     return int(_one(connection, statement))
 
 

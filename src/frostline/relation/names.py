@@ -7,6 +7,7 @@ from psycopg import sql
 from frostline.model.names import MAX_BYTES, Name, cut
 from frostline.model.tables import Table
 
+
 def identifier(name: Name) -> sql.Identifier:
     """A user's table."""
     return sql.Identifier(name.schema, name.table)

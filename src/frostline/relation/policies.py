@@ -25,7 +25,8 @@ def _combine(policies: Sequence[Policy], command: str, expression: Callable[[Pol
     """As Postgres does: any permissive policy must allow, and no restrictive one may refuse; none at all refuses."""
     meant = [policy for policy in policies if policy.command in ("*", command)]
     allow = [_applies(policy, expression(policy)) for policy in meant if policy.permissive]
-    forbid = [sql.SQL("not {}").format(_refuses(policy, expression(policy))) for policy in meant if not policy.permissive]
+    refuse = [_refuses(policy, expression(policy)) for policy in meant if not policy.permissive]
+    forbid = [sql.SQL("not {}").format(one) for one in refuse]
     allowed: sql.Composable = sql.SQL(" or ").join(allow) if allow else FALSE
     return sql.SQL(" and ").join([sql.SQL("({})").format(allowed), *forbid])
 

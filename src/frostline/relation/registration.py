@@ -168,8 +168,9 @@ def grants(connection: Connection, oid: int, target: sql.Identifier) -> Iterator
 
 
 def _inserters(connection: Connection, oid: int) -> list[str | None]:
-    found = [(grantee, privilege) for grantee, privilege, _ in catalog_facts.rows(connection, "table_grants", oid=oid)]
-    found += [(grantee, privilege) for _, grantee, privilege, _ in catalog_facts.rows(connection, "column_grants", oid=oid)]
+    on_table = catalog_facts.rows(connection, "table_grants", oid=oid)
+    on_columns = catalog_facts.rows(connection, "column_grants", oid=oid)
+    found = [(row[0], row[1]) for row in on_table] + [(row[1], row[2]) for row in on_columns]
     return sorted({grantee for grantee, privilege in found if privilege == "INSERT"}, key=lambda role: role or "")
 
 

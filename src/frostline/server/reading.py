@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from frostline.lake import ducksql
 from frostline.model.tables import Column, LakeFile, Table
 from frostline.server.engine import VERIFY_HINT, UnreadableFile
 from frostline.server.lake_tables import LakeTables
@@ -52,7 +53,8 @@ def candidates(scan: Scan, tables: LakeTables) -> str:
     if not files:
         return nothing(scan)
     conditions = (*_range(scan, files), *scan.conditions)
-    relation = f"read_parquet([{duck.listed(_literal(file) for file in files)}], schema = {_schema(scan)})"
+    columns = {column.name: column for column in (*scan.columns, _tier_column(scan.source.table))}
+    relation = ducksql.read_parquet((_literal(file) for file in files), columns.items())
     return f"({duck.select('*', relation, ' where ' + duck.all_of(conditions))})"
 
 
@@ -74,17 +76,5 @@ def _range(scan: Scan, files: Sequence[LakeFile]) -> Iterator[str]:
         yield f"{key} < {duck.tier_literal(table.tier_kind, remote.upper)}"
 
 
-def _schema(scan: Scan) -> str:
-    """The map from field id to column: only the columns that are read, whatever they are called in the file."""
-    columns = {column.name: column for column in (*scan.columns, _tier_column(scan.source.table))}
-    return "map {" + duck.listed(_field(column) for column in columns.values()) + "}"
-
-
 def _tier_column(table: Table) -> Column:
     return table.column(table.tier_key)
-
-
-def _field(column: Column) -> str:
-    name = duck.string(column.name)
-    duck_type = duck.string(duck.column_type(column.carriage.lake_type))
-    return f"{column.field_id}: {{name: {name}, type: {duck_type}, default_value: null}}"

@@ -22,7 +22,7 @@ LOWEST = -1000
 
 @st.composite
 def heaps(draw: st.DrawFn) -> list[Partition]:
-    """Partitions that do not overlap, with gaps, in any order; the first or last may be open, and a DEFAULT may be there."""
+    """Partitions that do not overlap, with gaps, in any order; some open at an end, and perhaps a DEFAULT."""
     edges = sorted(draw(st.sets(st.integers(-50, 50), min_size=2, max_size=12)))
     pairs = [pair for pair in pairwise(edges) if draw(st.booleans())]
     made = [partition(lower, upper, size_bytes=draw(st.integers(0, 100))) for lower, upper in pairs]

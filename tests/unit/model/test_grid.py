@@ -1,5 +1,7 @@
 """The lake's grid: every range is cut into pieces that cover it, and in each the transform has one value."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,9 +12,15 @@ from frostline.model import grid
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, days_of
 
 HOUR = MICROS_PER_DAY // 24
+_OF_TIMESTAMPS = {
+    "year": 500 * MICROS_PER_DAY,
+    "month": 60 * MICROS_PER_DAY,
+    "day": MICROS_PER_DAY,
+    "hour": HOUR,
+}
 TRANSFORMS = {
-    TierKind.TIMESTAMPTZ: {"year": 500 * MICROS_PER_DAY, "month": 60 * MICROS_PER_DAY, "day": MICROS_PER_DAY, "hour": HOUR},
-    TierKind.TIMESTAMP: {"year": 500 * MICROS_PER_DAY, "month": 60 * MICROS_PER_DAY, "day": MICROS_PER_DAY, "hour": HOUR},
+    TierKind.TIMESTAMPTZ: _OF_TIMESTAMPS,
+    TierKind.TIMESTAMP: _OF_TIMESTAMPS,
     TierKind.DATE: {"year": 500, "month": 60, "day": 1},
     TierKind.SMALLINT: {"truncate[1]": 1, "truncate[7]": 7},
     TierKind.INTEGER: {"truncate[1000]": 1000},
@@ -49,9 +57,7 @@ def test_the_pieces_cover_the_range_and_each_is_one_iceberg_partition(
     edges = [lower, *(end for _, end in pieces)]
     assert edges[-1] == upper or not pieces
     assert [start for start, _ in pieces] == edges[:-1]
-    values = [
-        (iceberg_value(kind, transform, start), iceberg_value(kind, transform, end - 1)) for start, end in pieces
-    ]
+    values = [(iceberg_value(kind, transform, start), iceberg_value(kind, transform, end - 1)) for start, end in pieces]
     assert all(first == last for first, last in values)
     assert len({first for first, _ in values}) == len(pieces)
 
@@ -63,7 +69,7 @@ def test_an_empty_range_has_no_piece() -> None:
 def test_a_month_is_one_piece_and_december_ends_the_year() -> None:
     pieces = list(grid.slices("month", TierKind.DATE, days_of(2023, 11, 15), days_of(2024, 2, 1)))
     edges = [days_of(2023, 11, 15), days_of(2023, 12, 1), days_of(2024, 1, 1), days_of(2024, 2, 1)]
-    assert pieces == list(zip(edges, edges[1:], strict=False))
+    assert pieces == list(pairwise(edges))
 
 
 @pytest.mark.parametrize(("kind", "transform"), CASES)

@@ -2,15 +2,13 @@
 
 import psycopg
 import pytest
+from tests.fixtures.statements import rows, run
 
 from frostline.catalog.connect import connect
 from frostline.model.partitions import bounds
 from frostline.model.tiers import TierKind, days_of, to_text
-from tests.fixtures.statements import rows, run
 
-PRINTED = (
-    "select pg_get_expr(relpartbound, oid) from pg_class where relispartition and relkind = 'r' order by relname"
-)
+PRINTED = "select pg_get_expr(relpartbound, oid) from pg_class where relispartition and relkind = 'r' order by relname"
 
 
 def made(connection: psycopg.Connection, kind: TierKind, *limits: tuple[str, str]) -> list[str]:

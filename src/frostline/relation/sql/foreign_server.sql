@@ -6,9 +6,9 @@ select coalesce((select jsonb_object_agg(option_name, option_value) from pg_opti
   from pg_foreign_server where srvname = 'frostline_lake'
 
 -- name: create_server
--- A cold query must fail soon when the lake is down; big batches keep the round trips few.
+-- A cold query must fail soon when the lake is down.
 create server frostline_lake foreign data wrapper postgres_fdw
-    options (host {host}, port {port}, dbname 'lake', connect_timeout '5', fetch_size '20000',
+    options (host {host}, port {port}, dbname 'lake', connect_timeout '5', fetch_size '1000',
              keep_connections 'on', fdw_startup_cost '10', fdw_tuple_cost '0.02', sslmode 'prefer')
 
 -- name: alter_server

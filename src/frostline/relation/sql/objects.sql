@@ -13,7 +13,7 @@ create table {overlay} (
     frostline_version bigint not null default nextval('frostline.overlay_version'),
     primary key ({key})
 );
-create index on {overlay} ({tier_key}) where frostline_live;
+create index on {overlay} ({tier_key});
 
 -- name: lake
 create table {lake} (
@@ -163,6 +163,10 @@ create trigger frostline_delete instead of delete on {inner} for each row execut
 create function {function}() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
 begin
+    if current_setting('frostline.folding', true) = 'on'
+       and exists (select from frostline.folding where xid = pg_current_xact_id()) then
+        return null;
+    end if;
     if tg_op = 'DELETE' or (tg_op = 'UPDATE' and row({old_key}) is distinct from row({new_key})) then
         insert into {overlay} ({key}, frostline_live) values ({old_key}, false)
         on conflict ({key}) do update set {clear}
@@ -213,7 +217,7 @@ create domain frostline_lake.{domain} as {base};
 
 -- name: foreign_table
 create foreign table {foreign_table} (frostline_snapshot bigint, {columns})
-    server frostline_lake options (schema_name {schema_name}, table_name {table_name});
+    server frostline_lake options (schema_name {schema_name}, table_name {table_name}, fetch_size {fetch_size});
 
 -- name: attach
 alter table {lake} attach partition {foreign_table} for values from ({lower}) to ({upper});

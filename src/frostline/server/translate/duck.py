@@ -2,19 +2,12 @@
 
 from collections.abc import Iterable
 
+from frostline.lake.ducksql import column_type as column_type
+from frostline.lake.ducksql import identifier as ident
+from frostline.lake.ducksql import literal as string
 from frostline.model.tiers import TierKind, to_text
 
 NULL = "cast(null as boolean)"
-
-
-def ident(name: str) -> str:
-    """A quoted identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def string(text: str) -> str:
-    """A string literal. DuckDB knows no backslash escapes in it."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def local(path: str) -> str:
@@ -56,24 +49,6 @@ _TIME_TYPES = {
     TierKind.TIMESTAMP: "timestamp",
     TierKind.TIMESTAMPTZ: "timestamptz",
 }
-_LAKE_TYPES = {
-    "boolean": "boolean",
-    "int": "integer",
-    "long": "bigint",
-    "float": "float",
-    "double": "double",
-    "date": "date",
-    "timestamp": "timestamp",
-    "timestamptz": "timestamptz",
-    "string": "varchar",
-    "binary": "blob",
-}
-
-
-def column_type(lake_type: str) -> str:
-    """The DuckDB type of a lake column."""
-    return _LAKE_TYPES.get(lake_type, lake_type)
-
 
 def tier_literal(kind: TierKind, value: int) -> str:
     """A tier value as a literal of the tier key's type."""

@@ -57,7 +57,7 @@ create table frostline.seam (
 create table frostline.job (
     job_id      bigint generated always as identity primary key,
     table_id    integer not null references frostline.managed_table on delete cascade,
-    kind        text not null check (kind in ('archive')),
+    kind        text not null check (kind in ('archive', 'fold')),
     state       text not null check (state in (
                     'planned', 'captured', 'exported', 'published', 'cleaned', 'failed')),
     from_line   bigint not null,
@@ -97,6 +97,11 @@ create table frostline.lake_file (
 );
 
 create sequence frostline.overlay_version;
+
+-- The transaction that is publishing a fold, for its own length: the marking trigger is silent for it.
+create unlogged table frostline.folding (
+    xid     xid8 primary key
+);
 
 -- The standard layout of the Iceberg SQL (JDBC) catalog: any engine that knows it can open the lake.
 create table frostline.iceberg_tables (

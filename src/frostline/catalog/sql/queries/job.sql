@@ -1,6 +1,6 @@
 -- name: insert
 insert into frostline.job (table_id, kind, state, from_line, to_line)
-values (%(table_id)s, 'archive', 'planned', %(from_line)s, %(to_line)s)
+values (%(table_id)s, %(kind)s, 'planned', %(from_line)s, %(to_line)s)
 returning job_id
 
 -- name: advance
@@ -76,6 +76,9 @@ values (%(table_id)s, %(path)s, %(rows)s, %(size_bytes)s, %(lower)s, %(upper)s, 
 -- name: delete_files
 -- The lake is overwritten in this range, so what was recorded of it goes.
 delete from frostline.lake_file where table_id = %(table_id)s and lower >= %(lower)s and upper < %(upper)s
+
+-- name: delete_file
+delete from frostline.lake_file where table_id = %(table_id)s and path = %(path)s
 
 -- name: files
 select path, rows, size_bytes, lower, upper, hash_sum

@@ -24,8 +24,7 @@ delete from frostline.managed_table where table_id = %(table_id)s
 
 -- name: set_hot
 update frostline.managed_table
-   set hot_interval = case when hot_interval is not null then %(hot)s::text::interval end,
-       hot_span = case when hot_span is not null then %(hot)s::text::bigint end
+   set hot_interval = %(hot_interval)s::text::interval, hot_span = %(hot_span)s::text::bigint
  where table_id = %(table_id)s
 
 -- name: set_grace

@@ -1,0 +1,151 @@
+"""Fold: carry the overlay into the lake and take its marks away. Readers never notice; docs/design/fold.md says why."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import psycopg
+from pyspark.sql import SparkSession
+
+from frostline import logs
+from frostline.catalog import jobs, seams, snapshots
+from frostline.catalog.connect import Connection
+from frostline.catalog.jobs import State
+from frostline.errors import FrostlineError, OutcomeUnknown
+from frostline.lake import commit, paths
+from frostline.lake.commit import StagedCommit
+from frostline.model.names import Name
+from frostline.model.tables import RecordedFile, Seam, Table
+from frostline.pipeline import tasks
+from frostline.pipeline.rewrite import Rewritten, Slice, rewrite_slice
+from frostline.pipeline.tasks import Progress
+from frostline.relation import heap, marks
+from frostline.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+Report = Callable[[Table, Progress], None]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a fold of one table did."""
+
+    table: Table
+    marks: int
+    """How many were carried into the lake."""
+    taken: int
+    """How many of those are gone from the overlay; the others changed meanwhile, or somebody held them."""
+    replaced_files: int
+    written_files: int
+    error: FrostlineError | None = None
+
+
+def run(
+    connection: Connection, spark: Callable[[], SparkSession], settings: Settings, tables: Sequence[Table], report: Report
+) -> list[Result]:
+    """Fold each table in turn. One table's failure does not stop the others; it is in its result."""
+    results: list[Result] = []
+    for table in tables:
+        try:
+            with jobs.exclusive(connection, table):
+                results.append(Fold(connection, settings, table).run(spark, report))
+        except FrostlineError as error:
+            _log.error("%s", logs.fields(stage="fold", table=str(table.name), error=str(error)))  # noqa: TRY400
+            results.append(Result(table, 0, 0, 0, 0, error))
+    return results
+
+
+class Fold:
+    """One fold of one table; the caller holds the table's job lock."""
+
+    def __init__(self, connection: Connection, settings: Settings, table: Table) -> None:
+        self.connection = connection
+        self.settings = settings
+        self.table = table
+        self.seam = seams.get(connection, table)
+        self.location = paths.table_location(settings.warehouse, table.name, table.id)
+        self.job_id = 0
+
+    def run(self, spark: Callable[[], SparkSession], report: Report) -> Result:
+        """All steps in order. An error before publish leaves readers as they were and the job row failed."""
+        if not heap.marks(self.connection, self.table, None, self.seam.frost_line):
+            return Result(self.table, 0, 0, 0, 0)
+        line = self.seam.frost_line
+        self.job_id = jobs.start(self.connection, self.table, "fold", line, line)
+        try:
+            with logs.stage(_log, "fold", table=str(self.table.name), job=self.job_id) as said:
+                remembered, rewritten = self._rewrite(spark, report)
+                taken = self._publish(rewritten)
+                said.update(marks=remembered, taken=taken)
+        except Exception as error:
+            jobs.fail(self.connection, self.job_id, logs.without_passwords(str(error)))
+            raise
+        replaced = sum(len(one.replaced) for one in rewritten)
+        written = sum(len(one.written) for one in rewritten)
+        return Result(self.table, remembered, taken, replaced, written)
+
+    def _rewrite(self, spark: Callable[[], SparkSession], report: Report) -> tuple[int, list[Rewritten]]:
+        with snapshots.exported(self.settings.dsn) as snapshot:
+            remembered = marks.remember(self.connection, self.table, snapshot, self.seam.frost_line)
+            pieces = list(self._slices(snapshot))
+            made = tasks.run(spark(), rewrite_slice, pieces, lambda progress: report(self.table, progress))
+        size = sum(file.size_bytes for one in made for file in one.written)
+        jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=remembered, size_bytes=size)
+        return remembered, made
+
+    def _slices(self, snapshot: str) -> Iterator[Slice]:
+        """One for each lake partition that has marks. Marks of later transactions may add one too many, never one too few."""
+        recorded = jobs.recorded_files(self.connection, self.table)
+        overlay = Name("frostline_overlay", self.table.internal)
+        for lower, upper in heap.occupied(self.connection, self.table, overlay, self.seam.frost_line):
+            yield Slice(
+                table=self.table,
+                dsn=self.settings.dsn,
+                snapshot=snapshot,
+                overlay=overlay,
+                lower=lower,
+                upper=upper,
+                files=tuple(_touching(recorded, lower, upper)),
+                location=self.location,
+                job_id=self.job_id,
+                memory_limit=self.settings.export_memory,
+            )
+
+    def _publish(self, rewritten: Sequence[Rewritten]) -> int:
+        replaced = [path for one in rewritten for path in one.replaced]
+        written = [file for one in rewritten for file in one.written]
+        staged: StagedCommit | None = None
+        base = seams.pointer(self.connection, self.table)
+        if replaced or written:
+            summary = {"frostline.job-id": str(self.job_id)}
+            staged = commit.stage(
+                self.table, location=self.location, base=base, add=written, replace=frozenset(replaced), summary=summary
+            )
+        try:
+            with self.connection.transaction():
+                self._swap(staged)
+                jobs.replace_files(self.connection, self.table, self.job_id, replaced, [file.recorded for file in written])
+                waiting = [str(one.name) for one in jobs.uncleaned(self.connection, self.table)]
+                taken = marks.take_away(self.connection, self.table, self.seam.frost_line, waiting)
+                jobs.advance(self.connection, self.job_id, State.PUBLISHED)
+        except psycopg.OperationalError as error:
+            raise OutcomeUnknown(
+                f"lost Postgres while publishing a fold of {self.table.name}: {error}",
+                hint="frostline status shows whether the snapshot moved; then run frostline fold again",
+            ) from error
+        return taken
+
+    def _swap(self, staged: StagedCommit | None) -> None:
+        if staged is None:
+            return
+        seams.swap_pointer(self.connection, self.table, staged.previous_location, staged.metadata_location)
+        new = Seam(self.table.id, self.seam.frost_line, staged.snapshot_id, staged.metadata_location)
+        seams.move(self.connection, self.table, self.seam, new)
+
+
+def _touching(files: Sequence[RecordedFile], lower: int, upper: int) -> Iterator[RecordedFile]:
+    for file in files:
+        if file.upper >= lower and file.lower < upper:
+            yield file
+

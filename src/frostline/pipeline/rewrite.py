@@ -1,0 +1,183 @@
+"""Fold: what runs inside one Spark task. The files of one lake partition that hold marked keys are written again."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import duckdb
+
+from frostline.errors import CorruptionError
+from frostline.lake import datafiles, duck, ducksql, paths, schema
+from frostline.lake.datafiles import WrittenFile
+from frostline.model.names import Name
+from frostline.model.tables import NO_ROWS, Fingerprint, RecordedFile, Table
+from frostline.pipeline import export, fingerprint, source
+from frostline.pipeline.source import Shard
+
+_MARKS = "create temp table marks as select {columns}, live from postgres_query('pg', {query})"
+_HELD = "select count(*) from {rows} as f where exists (select 1 from marks as m where {same_key})"
+_KEPT = "select {names} from {rows} as f where not exists (select 1 from marks as m where {same_key})"
+_LIVE = "select {names} from marks where live"
+_ANY = "select bool_or({condition}) from {rows}"
+_TWINS = "coalesce(isnan({name}) or ({name} = 0 and {name}::varchar like '-%'), false)"
+_COPY = "copy ({rows} order by {tier_key}) to {location} ({options})"
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The part of one lake partition that has marks, and the files that may hold their keys."""
+
+    table: Table
+    dsn: str = field(repr=False)
+    snapshot: str
+    overlay: Name
+    lower: int
+    upper: int
+    files: tuple[RecordedFile, ...]
+    location: str
+    job_id: int
+    memory_limit: str
+
+    @property
+    def marks(self) -> Shard:
+        """The marks of the slice, read as an export reads a partition."""
+        return Shard(
+            table=self.table,
+            dsn=self.dsn,
+            snapshot=self.snapshot,
+            partition=self.overlay,
+            lower=self.lower,
+            upper=self.upper,
+            location=self.location,
+            job_id=self.job_id,
+            memory_limit=self.memory_limit,
+        )
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """What a task did: these files are replaced by those."""
+
+    replaced: tuple[str, ...]
+    written: tuple[WrittenFile, ...]
+    marks: int
+
+
+def rewrite_slice(piece: Slice) -> Rewritten:
+    """Write the slice's files anew with its marks in them, and prove that nothing else changed.
+
+    Raises CorruptionError when an old file is not what was recorded, or a new one not what it must be.
+    """
+    survey = source.survey_marks(piece.marks)
+    with _marks_loaded(piece) as connection:
+        held = [file for file in piece.files if _holds_a_mark(connection, piece, file)]
+        twins = survey.has_twin_floats or any(_has_twin_floats(connection, piece, file) for file in held)
+        targets = _targets(held, survey.live.rows)
+        written = [_write(connection, piece, target, dictionaries=not twins) for target in targets]
+    files = [file for file in written if file is not None]
+    _prove(piece, held, files, survey)
+    return Rewritten(tuple(file.path for file in held), tuple(files), len(survey.keys))
+
+
+class _marks_loaded:  # noqa: N801  (a context manager reads like a function)
+    """A DuckDB connection with the slice's marks in a table, read under the fold's snapshot."""
+
+    def __init__(self, piece: Slice) -> None:
+        self._piece = piece
+        self._spill = tempfile.TemporaryDirectory(prefix="frostline-")
+
+    def __enter__(self) -> duckdb.DuckDBPyConnection:
+        piece = self._piece
+        self._connection = duck.connect(memory_limit=piece.memory_limit, threads=1, temp_directory=self._spill.name)
+        try:
+            export.join(self._connection, piece.marks)
+            columns = export.typed_columns(piece.table)
+            query = ducksql.literal(source.marks_query(piece.marks).as_string())
+            self._connection.execute(_MARKS.format(columns=columns, query=query))
+        except duckdb.Error as error:
+            raise export.failure(piece.marks, str(error)) from None
+        return self._connection
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+        self._spill.cleanup()
+
+
+def _targets(held: Sequence[RecordedFile], live: int) -> Iterator[tuple[RecordedFile | None, bool]]:
+    """Which old file each new one is made of, and whether the live images go into it."""
+    if not held:
+        if live:
+            yield None, True
+        return
+    for position, file in enumerate(held):
+        yield file, position == 0
+
+
+def _holds_a_mark(connection: duckdb.DuckDBPyConnection, piece: Slice, file: RecordedFile) -> bool:
+    row = connection.execute(_HELD.format(rows=_rows(piece, file), same_key=_same_key(piece.table))).fetchone()
+    return row is not None and row[0] > 0
+
+
+def _has_twin_floats(connection: duckdb.DuckDBPyConnection, piece: Slice, file: RecordedFile) -> bool:
+    """Whether a dictionary could take one float for another of other bits: negative zero for zero, NaN for NaN."""
+    named = zip(schema.parquet_names(piece.table), piece.table.columns, strict=True)
+    floats = [ducksql.identifier(name) for name, column in named if column.carriage.lake_type in ("float", "double")]
+    if not floats:
+        return False
+    tests = " or ".join(_TWINS.format(name=name) for name in floats)
+    row = connection.execute(_ANY.format(condition=tests, rows=_rows(piece, file))).fetchone()
+    return row is not None and bool(row[0])
+
+
+def _write(
+    connection: duckdb.DuckDBPyConnection, piece: Slice, target: tuple[RecordedFile | None, bool], *, dictionaries: bool
+) -> WrittenFile | None:
+    file, with_images = target
+    names = ", ".join(map(ducksql.identifier, schema.parquet_names(piece.table)))
+    parts = [_KEPT.format(names=names, rows=_rows(piece, file), same_key=_same_key(piece.table))] if file else []
+    parts += [_LIVE.format(names=names)] if with_images else []
+    location = paths.data_file(piece.location, piece.job_id)
+    paths.make_parent(location)
+    connection.execute(
+        _COPY.format(
+            rows=" union all ".join(parts),
+            tier_key=ducksql.identifier(_name_of(piece.table, piece.table.tier_key)),
+            location=ducksql.literal(location),
+            options=export.options(piece.table, dictionaries=dictionaries),
+        )
+    )
+    found = fingerprint.of_parquet([location], piece.table)
+    if not found.rows:
+        paths.delete(location)
+        return None
+    return datafiles.describe(location, piece.table, found, in_order=True)
+
+
+def _rows(piece: Slice, file: RecordedFile) -> str:
+    columns = zip(schema.parquet_names(piece.table), piece.table.columns, strict=True)
+    return ducksql.read_parquet([ducksql.literal(file.path)], columns)
+
+
+def _same_key(table: Table) -> str:
+    names = [ducksql.identifier(_name_of(table, key)) for key in table.key]
+    return " and ".join(f"m.{name} = f.{name}" for name in names)
+
+
+def _name_of(table: Table, column: str) -> str:
+    """The column's name inside data files."""
+    return schema.parquet_names(table)[[one.name for one in table.columns].index(column)]
+
+
+def _prove(piece: Slice, held: Sequence[RecordedFile], written: Sequence[WrittenFile], survey: source.Marks) -> None:
+    kept = NO_ROWS
+    for file in held:
+        unmarked, marked = fingerprint.split(file.path, piece.table, survey.keys)
+        if unmarked + marked != file.fingerprint:
+            raise CorruptionError(f"lake file {file.path} is not what was written", hint=f"frostline verify {piece.table.name}")
+        kept += unmarked
+    found = sum((file.fingerprint for file in written), start=Fingerprint(0, 0))
+    if found != kept + survey.live:
+        raise CorruptionError(
+            f"fold of {piece.table.name}: {found.rows} rows with hash sum {found.hash_sum} were written, "
+            f"but {kept.rows + survey.live.rows} with {kept.hash_sum + survey.live.hash_sum} were meant"
+        )

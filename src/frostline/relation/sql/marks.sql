@@ -1,0 +1,48 @@
+-- name: remember
+-- Under the fold's snapshot: which marks it saw, and which version of each.
+create temp table frostline_folded on commit preserve rows as
+    select {key}, frostline_version from {overlay} where {below_line}
+
+-- name: forget
+drop table if exists pg_temp.frostline_folded
+
+-- name: count
+select count(*) from pg_temp.frostline_folded
+
+-- name: analyze
+analyze pg_temp.frostline_folded
+
+-- name: be_silent
+insert into frostline.folding (xid) values (pg_current_xact_id())
+
+-- name: be_silent_setting
+select set_config('frostline.folding', 'on', true)
+
+-- name: speak_again
+delete from frostline.folding where xid = pg_current_xact_id()
+
+-- name: lock_heap
+-- Heap rows first: the order in which writers lock. Whoever holds one keeps its mark.
+create temp table frostline_locked on commit drop as
+    select {heap_key}, h.tableoid as partition
+      from {heap} as h join pg_temp.frostline_folded as f on {heap_is_folded}
+     where {heap_below_line}
+       for update of h skip locked
+
+-- name: lock_overlay
+create temp table frostline_done on commit drop as
+    select {overlay_key}
+      from {overlay} as o
+      join pg_temp.frostline_folded as f on {overlay_is_folded} and o.frostline_version = f.frostline_version
+     where exists (select from pg_temp.frostline_locked as l where {overlay_is_locked})
+        or not exists (select from {heap} as h where {heap_is_overlay} and {heap_below_line})
+       for update of o skip locked
+
+-- name: delete_heap
+-- A partition in its grace period keeps its rows: it is still the complete truth of its range.
+delete from {heap} as h
+ using pg_temp.frostline_done as d join pg_temp.frostline_locked as l on {done_is_locked}
+ where {heap_is_done} and {heap_below_line} and h.tableoid = l.partition and not (l.partition = any({in_grace}::oid[]))
+
+-- name: delete_overlay
+delete from {overlay} as o using pg_temp.frostline_done as d where {overlay_is_done}

@@ -1,0 +1,217 @@
+"""Fold: changed cold rows reach the lake, their marks go away, and nobody who reads can tell."""
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from frostline.catalog import jobs, seams
+from frostline.errors import CorruptionError
+from frostline.lake import commit
+from frostline.pipeline import fold, status, verify
+from tests.fixtures.lake import Lake, fill_events
+from tests.fixtures.tables import make_events
+
+EVERYTHING = "select count(*), sum(amount), md5(string_agg(e::text, '|' order by id)) from public.events e"
+CHANGES = [
+    "update public.events set status = 'changed' where id in (1, 2, 700)",
+    "delete from public.events where id = 3",
+    "insert into public.events (ts, status) values ('2024-02-02', 'late')",
+    "update public.events set ts = ts + interval '1 month' where id = 5",
+    "update public.events set ts = '2030-01-01' where id = 6",
+    "update public.events set amount = null, data = '{}' where id = 2999",
+    "insert into public.events (ts, status) values ('2019-02-02', 'before everything')",
+]
+
+
+@pytest.fixture
+def cold(lake: Lake) -> Lake:
+    """Six months of rows, all in the lake only."""
+    make_events(lake.catalog, "public.events")
+    fill_events(lake.catalog)
+    lake.add()
+    lake.archive()
+    lake.clean()
+    return lake
+
+
+def change(lake: Lake) -> tuple[object, ...]:
+    """Change cold rows in every way, and say what the relation shows then."""
+    with lake.connect() as connection:
+        for statement in CHANGES:
+            connection.execute(statement)  # pyright: ignore[reportArgumentType]
+        return everything(connection)
+
+
+def everything(connection: psycopg.Connection) -> tuple[object, ...]:
+    row = connection.execute(EVERYTHING).fetchone()
+    assert row is not None
+    return row
+
+
+
+def test_a_fold_carries_every_change_into_the_lake(cold: Lake) -> None:
+    before = change(cold)
+    (result,) = cold.fold()
+    assert (result.error, result.marks - result.taken) == (None, 0)
+    with cold.connect() as connection:
+        assert everything(connection) == before
+    (state,) = status.every(cold.catalog)
+    assert state.overlay_rows == 0
+    assert cold.value("select count(*) from only public._events_frostline_default where ts < '2024-07-01'") == 0
+    assert verify.run(cold.catalog, cold.table()).faults == ()
+
+
+def test_only_files_that_hold_marked_keys_are_rewritten(cold: Lake) -> None:
+    with cold.connect() as connection:
+        connection.execute("update public.events set status = 'x' where id = 1")
+    before = {file.path for file in jobs.recorded_files(cold.catalog, cold.table())}
+    (result,) = cold.fold()
+    after = {file.path for file in jobs.recorded_files(cold.catalog, cold.table())}
+    assert (result.replaced_files, result.written_files) == (1, 1)
+    assert len(before & after) == 5
+
+
+def test_a_fold_without_marks_is_a_no_op(cold: Lake) -> None:
+    seam = seams.get(cold.catalog, cold.table())
+    (result,) = cold.fold()
+    assert (result.marks, result.written_files) == (0, 0)
+    assert seams.get(cold.catalog, cold.table()) == seam
+
+
+def test_a_fold_makes_one_new_snapshot(cold: Lake) -> None:
+    change(cold)
+    cold.fold()
+    assert cold.value("select count(*) from frostline.job where kind = 'fold' and state = 'published'") == 1
+
+
+def test_rows_changed_while_the_fold_runs_stay_marked(cold: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    change(cold)
+    reference = _while_staging(cold, monkeypatch, "update public.events set status = 'again' where id in (1, 100)")
+    (result,) = cold.fold()
+    assert result.marks - result.taken == 1
+    with cold.connect() as connection:
+        assert [everything(connection)] == reference
+    (state,) = status.every(cold.catalog)
+    assert state.overlay_rows == 2
+    cold.fold()
+    with cold.connect() as connection:
+        assert [everything(connection)] == reference
+
+
+def test_a_row_deleted_while_the_fold_runs_does_not_come_back(cold: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    change(cold)
+    reference = _while_staging(cold, monkeypatch, "delete from public.events where id in (1, 700, 2999)")
+    cold.fold()
+    with cold.connect() as connection:
+        assert [everything(connection)] == reference
+
+
+def _while_staging(lake: Lake, monkeypatch: pytest.MonkeyPatch, statement: str) -> list[tuple[object, ...]]:
+    """Run a statement between the fold's rewrite and its publish; returns what the relation shows then."""
+    real: Callable[..., commit.StagedCommit] = commit.stage
+    reference: list[tuple[object, ...]] = []
+
+    def stage(*arguments: object, **options: object) -> commit.StagedCommit:
+        if not reference:
+            with lake.connect() as connection:
+                connection.execute(statement)  # pyright: ignore[reportArgumentType]
+                reference.append(everything(connection))
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(fold.commit, "stage", stage)
+    return reference
+
+
+def test_a_row_that_somebody_holds_keeps_its_mark(cold: Lake) -> None:
+    change(cold)
+    with cold.connect() as writer:
+        with writer.transaction():
+            writer.execute("update public.events set status = 'held' where id = 1")
+            (result,) = cold.fold()
+            assert result.marks - result.taken == 1
+        assert cold.value("select status from public.events where id = 1") == "held"
+    cold.fold()
+    assert cold.value("select status from public.events where id = 1") == "held"
+
+
+def test_a_writer_that_claims_a_lake_row_across_a_fold_gets_40001(cold: Lake) -> None:
+    change(cold)
+    with cold.connect() as writer:
+        writer.execute("begin isolation level repeatable read")
+        assert writer.execute("select status from public.events where id = 800").fetchone()
+        cold.fold()
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            writer.execute("update public.events set status = 'old news' where id = 800")
+            writer.execute("commit")
+
+
+def test_an_older_snapshot_keeps_its_lake_and_its_overlay(cold: Lake) -> None:
+    before = change(cold)
+    with cold.connect() as reader:
+        reader.execute("begin isolation level repeatable read")
+        assert everything(reader) == before
+        cold.fold()
+        with cold.connect() as writer:
+            writer.execute("update public.events set status = 'newer' where id = 10")
+        cold.fold()
+        assert everything(reader) == before
+
+
+def test_a_partition_in_its_grace_period_keeps_its_rows(lake: Lake) -> None:
+    make_events(lake.catalog, "public.events")
+    fill_events(lake.catalog)
+    lake.add(grace="1 day")
+    lake.archive()
+    before = change(lake)
+    lake.fold()
+    with lake.connect() as connection:
+        assert everything(connection) == before
+    assert lake.value("select status from only public.events_1 where id = 1") == "changed"
+    assert verify.run(lake.catalog, lake.table()).faults == ()
+
+
+def test_after_a_fold_clean_goes_on(lake: Lake) -> None:
+    make_events(lake.catalog, "public.events")
+    fill_events(lake.catalog)
+    lake.add(grace="0")
+    lake.archive()
+    before = change(lake)
+    lake.fold()
+    assert lake.clean().waiting == ()
+    with lake.connect() as connection:
+        assert everything(connection) == before
+    assert lake.value("select count(*) from only public._events_frostline_default") == 1
+
+
+def test_a_damaged_file_is_not_carried_on(cold: Lake) -> None:
+    change(cold)
+    cold.catalog.execute("update frostline.lake_file set hash_sum = hash_sum + 1")
+    (result,) = cold.fold()
+    assert isinstance(result.error, CorruptionError)
+    (state,) = status.every(cold.catalog)
+    assert state.overlay_rows > 0
+
+
+def test_nobody_but_frostline_can_silence_the_marks(cold: Lake) -> None:
+    with cold.connect() as connection:
+        connection.execute("set frostline.folding = 'on'")
+        connection.execute("insert into public.events (ts, status) values ('2024-02-03', 'seen')")
+    assert cold.value("select count(*) from public.events where status = 'seen'") == 1
+
+
+def test_negative_zero_and_nan_survive_a_rewrite(lake: Lake) -> None:
+    lake.catalog.execute("""
+        create table public.t (id int, ts date, f float8, primary key (id, ts)) partition by range (ts);
+        create table public.t_1 partition of public.t for values from ('2024-01-01') to ('2024-02-01');
+        insert into public.t values (1, '2024-01-01', 0), (2, '2024-01-01', '-0'), (3, '2024-01-01', 'NaN'), (4, '2024-01-02', 1)
+    """)
+    lake.add("t")
+    lake.archive("t")
+    lake.clean("t")
+    with lake.connect() as connection:
+        connection.execute("update public.t set f = '-0' where id = 4")
+        before = connection.execute("select id, float8send(f) from public.t order by id").fetchall()
+        (result,) = lake.fold("t")
+        assert result.error is None
+        assert connection.execute("select id, float8send(f) from public.t order by id").fetchall() == before
