@@ -32,6 +32,7 @@ def _described(one: "TableStatus") -> dict[str, Any]:
         "cold_bytes": one.cold_bytes,
         "cold_files": one.cold_files,
         "overlay_rows": one.overlay_rows,
+        "overlay_age_s": one.overlay_age_s,
         "uncleaned_partitions": one.uncleaned_partitions,
         "uncleaned_bytes": one.uncleaned_bytes,
         "last_job": f"{job.kind} {job.job_id} {job.state.value} {job.changed_at:%Y-%m-%d %H:%M:%S}" if job else None,

@@ -71,7 +71,7 @@ def stage(
     tier axis, or a set of file paths. `summary` goes into the snapshot. Touches no catalog; can be repeated at will.
     """
     current = _opened(table, base) if base else _created(table, location)
-    removed = _inside(table, current, replace) if isinstance(replace, tuple) else _named(current, replace or frozenset())
+    removed = _replaced(table, current, replace)
     if add or removed:
         _write_snapshot(table, current, add, removed, summary)
     elif not base:
@@ -141,6 +141,12 @@ def _created(table: tables.Table, location: str) -> Table:
         }
     )
     return Table(_identifier(table), metadata, "", paths.file_io(location), _Staging("frostline"))
+
+
+def _replaced(table: tables.Table, current: Table, replace: tuple[int, int] | frozenset[str] | None) -> list[DataFile]:
+    if isinstance(replace, tuple):
+        return _inside(table, current, replace)
+    return _named(current, replace or frozenset())
 
 
 def _inside(table: tables.Table, current: Table, replace: tuple[int, int]) -> list[DataFile]:

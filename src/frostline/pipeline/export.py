@@ -13,7 +13,7 @@ from psycopg.conninfo import make_conninfo
 from frostline.errors import CorruptionError, FrostlineError, UnavailableError
 from frostline.lake import datafiles, duck, ducksql, paths, schema
 from frostline.lake.datafiles import WrittenFile
-from frostline.model.tables import Table
+from frostline.model.tables import Column, Table
 from frostline.pipeline import fingerprint, source
 from frostline.pipeline.source import Shard
 
@@ -118,10 +118,12 @@ def _order(shard: Shard) -> str:
 def typed_columns(table: Table) -> str:
     """The columns c1, c2, ... that Postgres sends, under their names and types in the lake."""
     numbered = enumerate(zip(table.columns, schema.parquet_names(table), strict=True), 1)
-    return ", ".join(
-        _COLUMN.format(number=number, type=ducksql.column_type(column.carriage.lake_type), name=ducksql.identifier(name))
-        for number, (column, name) in numbered
-    )
+    return ", ".join(_typed_column(number, column, name) for number, (column, name) in numbered)
+
+
+def _typed_column(number: int, column: Column, name: str) -> str:
+    lake_type = ducksql.column_type(column.carriage.lake_type)
+    return _COLUMN.format(number=number, type=lake_type, name=ducksql.identifier(name))
 
 
 def options(table: Table, *, dictionaries: bool) -> str:

@@ -42,7 +42,11 @@ class Result:
 
 
 def run(
-    connection: Connection, spark: Callable[[], SparkSession], settings: Settings, tables: Sequence[Table], report: Report
+    connection: Connection,
+    spark: Callable[[], SparkSession],
+    settings: Settings,
+    tables: Sequence[Table],
+    report: Report,
 ) -> list[Result]:
     """Fold each table in turn. One table's failure does not stop the others; it is in its result."""
     results: list[Result] = []
@@ -51,7 +55,7 @@ def run(
             with jobs.exclusive(connection, table):
                 results.append(Fold(connection, settings, table).run(spark, report))
         except FrostlineError as error:
-            _log.error("%s", logs.fields(stage="fold", table=str(table.name), error=str(error)))  # noqa: TRY400
+            _log.error("%s", logs.fields(stage="fold", table=str(table.name), error=str(error)))
             results.append(Result(table, 0, 0, 0, 0, error))
     return results
 
@@ -95,7 +99,7 @@ class Fold:
         return remembered, made
 
     def _slices(self, snapshot: str) -> Iterator[Slice]:
-        """One for each lake partition that has marks. Marks of later transactions may add one too many, never one too few."""
+        """One for each lake partition that has marks. Later marks may add one too many, never one too few."""
         recorded = jobs.recorded_files(self.connection, self.table)
         overlay = Name("frostline_overlay", self.table.internal)
         for lower, upper in heap.occupied(self.connection, self.table, overlay, self.seam.frost_line):
@@ -125,7 +129,8 @@ class Fold:
         try:
             with self.connection.transaction():
                 self._swap(staged)
-                jobs.replace_files(self.connection, self.table, self.job_id, replaced, [file.recorded for file in written])
+                recorded = [file.recorded for file in written]
+                jobs.replace_files(self.connection, self.table, self.job_id, replaced, recorded)
                 waiting = [str(one.name) for one in jobs.uncleaned(self.connection, self.table)]
                 taken = marks.take_away(self.connection, self.table, self.seam.frost_line, waiting)
                 jobs.advance(self.connection, self.job_id, State.PUBLISHED)
@@ -148,4 +153,3 @@ def _touching(files: Sequence[RecordedFile], lower: int, upper: int) -> Iterator
     for file in files:
         if file.upper >= lower and file.lower < upper:
             yield file
-

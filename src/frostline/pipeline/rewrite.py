@@ -173,7 +173,8 @@ def _prove(piece: Slice, held: Sequence[RecordedFile], written: Sequence[Written
     for file in held:
         unmarked, marked = fingerprint.split(file.path, piece.table, survey.keys)
         if unmarked + marked != file.fingerprint:
-            raise CorruptionError(f"lake file {file.path} is not what was written", hint=f"frostline verify {piece.table.name}")
+            hint = f"frostline verify {piece.table.name}"
+            raise CorruptionError(f"lake file {file.path} is not what was written", hint=hint)
         kept += unmarked
     found = sum((file.fingerprint for file in written), start=Fingerprint(0, 0))
     if found != kept + survey.live:

@@ -26,6 +26,8 @@ class TableStatus:
     cold_bytes: int
     cold_files: int
     overlay_rows: int
+    overlay_age_s: int | None
+    """How long the oldest mark has been waiting to be folded."""
     uncleaned_partitions: int
     uncleaned_bytes: int
     last_job: Job | None
@@ -56,6 +58,7 @@ def of_table(connection: Connection, table: Table) -> TableStatus:
         cold_bytes=cold_bytes,
         cold_files=files,
         overlay_rows=heap.marks(connection, table, None, line),
+        overlay_age_s=heap.oldest_mark_s(connection, table, line),
         uncleaned_partitions=len(waiting),
         uncleaned_bytes=sum(one.size_bytes for one in partitions if one.name in waiting),
         last_job=jobs.last(connection, table),

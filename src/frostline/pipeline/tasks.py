@@ -72,8 +72,10 @@ def run(
     try:
         return [unwrap(outcome) for outcome in running.result()]
     except Py4JJavaError as error:
-        reason = str(error.java_exception).splitlines()[0]
-        raise errors.UnavailableError(f"Spark gave up: {reason}", hint="see its log, then run the command again") from error
+        cause: object = error.java_exception  # pyright: ignore[reportUnknownMemberType]  (py4j has no types)
+        reason = str(cause).partition("\n")[0]
+        hint = "see its log, then run the command again"
+        raise errors.UnavailableError(f"Spark gave up: {reason}", hint=hint) from error
 
 
 def attempt(function: Callable[[Item], Made], item: Item) -> Outcome[Made]:
@@ -92,7 +94,8 @@ def unwrap(outcome: Outcome[Made]) -> Made:
     raise kind(outcome.error, hint=outcome.hint)
 
 
-def _files(made: Any) -> Sequence[Any]:  # noqa: ANN401  (a file, something with `written` files, or None)
+def _files(made: Any) -> Sequence[Any]:
+    """Of a file, of something with `written` files, or of None."""
     if made is None:
         return ()
     return getattr(made, "written", (made,))

@@ -136,4 +136,5 @@ def analyze(connection: Connection, table: Table) -> None:
     try:
         connection.execute(sql.SQL("analyze {}").format(names.lake(table)))
     except psycopg.OperationalError as error:
-        raise UnavailableError(f"cannot analyze the lake: {str(error).splitlines()[0]}", hint="frostline serve") from None
+        reason = str(error).partition("\n")[0]
+        raise UnavailableError(f"cannot analyze the lake: {reason}", hint="frostline serve") from None

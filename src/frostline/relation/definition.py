@@ -259,8 +259,12 @@ class Definition:
             old_key=COMMA.join(prefixed("old", self.table.key)),
             heap_key_is_old=self._heap_key_is_old(),
             concurrent=sql.Literal(message),
+            seam_is_current=self._seam_is_current(),
             table_id=sql.Literal(self.table.id),
         )
+
+    def _seam_is_current(self) -> sql.Composed:
+        return template("seam_is_current").format(table_id=sql.Literal(self.table.id))
 
     def _heap_key_is_old(self) -> sql.Composed:
         pairs = zip(prefixed("h", self.table.key), prefixed("old", self.table.key), strict=True)
@@ -289,6 +293,7 @@ class Definition:
             table_id=sql.Literal(table.id),
             mark_is_new=AND.join(self._pairs("m", "new")),
             lake_is_new=self._lake_key_equals("new"),
+            seam_is_current=self._seam_is_current(),
             columns=identifiers(self.columns),
             new_columns=COMMA.join(prefixed("new", self.columns)),
             duplicate=sql.Literal(f"duplicate key value violates the primary key of {table.name.table}"),

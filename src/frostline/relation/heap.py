@@ -147,6 +147,13 @@ def marks(connection: Connection, table: Table, lower: int | None, upper: int | 
     return int(_one(connection, statement))
 
 
+def oldest_mark_s(connection: Connection, table: Table, upper: int) -> int | None:
+    """How many seconds the oldest mark below that value has been there; None when there is none."""
+    statement = _statement("oldest_mark").format(overlay=names.overlay(table), condition=within(table, None, upper))
+    row = connection.execute(statement).fetchone()
+    return None if row is None else row[0]
+
+
 def count(connection: Connection, partition: Name) -> int:
     """The exact number of rows of a partition."""
     return int(_one(connection, sql.SQL("select count(*) from only {}").format(names.identifier(partition))))

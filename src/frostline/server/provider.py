@@ -12,12 +12,13 @@ from frostline.model.tables import LakeFile, Table
 
 TABLE_CACHED_S = 30.0
 """How long a table's description may be old. Its columns are matched by field id, so a late rename does no harm."""
+LOCATIONS_CACHED = 10_000
 
 Answer = TypeVar("Answer")
 
 
 class CatalogTables:
-    """Implements `LakeTables`. Safe for many threads: the caches only ever hold what is true for good or for a while."""
+    """Implements `LakeTables`. Safe for many threads: what is cached is true for good, or for a while."""
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
@@ -43,6 +44,8 @@ class CatalogTables:
         table = self.resolve(table_id)
         location = self._locations.get((table_id, snapshot_id)) or self._location(table)
         found = snapshots.files(location, snapshot_id, table.column(table.tier_key).field_id)
+        if len(self._locations) >= LOCATIONS_CACHED:
+            self._locations.clear()
         self._locations[table_id, snapshot_id] = location
         return found
 

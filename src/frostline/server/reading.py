@@ -26,7 +26,7 @@ def answer(plan: DuckPlan, tables: LakeTables) -> str:
 def copy_lines(scan: Scan, tables: LakeTables) -> str:
     """The candidate rows in Postgres' COPY text format, one varchar with its newline a row."""
     values = (f"coalesce({_copied(column)}, '\\N')" for column in scan.columns)
-    snapshot = duck.string(str(scan.source.snapshot))
+    snapshot = ducksql.literal(str(scan.source.snapshot))
     fields = " || chr(9) || ".join((*values, snapshot))
     return duck.select(f"{fields} || chr(10)", candidates(scan, tables))
 
@@ -36,7 +36,7 @@ def _copied(column: Column) -> str:
     if column.carriage.lake_type not in ("string", "binary"):
         return text
     for character, escape in (("\\", "\\\\"), (chr(9), "\\t"), (chr(10), "\\n"), (chr(13), "\\r")):
-        text = f"replace({text}, {duck.string(character)}, {duck.string(escape)})"
+        text = f"replace({text}, {ducksql.literal(character)}, {ducksql.literal(escape)})"
     return text
 
 
@@ -63,13 +63,13 @@ def _literal(file: LakeFile) -> str:
     path = duck.local(file.path)
     if _PATTERN.search(path) and not Path(path).exists():
         raise UnreadableFile(f"cannot read {path}", hint=VERIFY_HINT)
-    return duck.string(path)
+    return ducksql.literal(path)
 
 
 def _range(scan: Scan, files: Sequence[LakeFile]) -> Iterator[str]:
     """The bounds of the foreign table, where the files reach beyond them."""
     table, remote = scan.source.table, scan.source.remote
-    key = duck.ident(table.tier_key)
+    key = ducksql.identifier(table.tier_key)
     if remote.lower is not None and any(file.lower < remote.lower for file in files):
         yield f"{key} >= {duck.tier_literal(table.tier_kind, remote.lower)}"
     if any(file.upper >= remote.upper for file in files):

@@ -13,9 +13,10 @@ create table "frostline_overlay"."Größe_7" (
     "total" numeric(14,2),
     frostline_live boolean not null,
     frostline_version bigint not null default nextval('frostline.overlay_version'),
+    frostline_marked_at timestamptz not null default now(),
     primary key ("day", "Id")
 );
-create index on "frostline_overlay"."Größe_7" ("day") where frostline_live;
+create index on "frostline_overlay"."Größe_7" ("day");
 
 create table "frostline_lake"."Größe_7" (
     frostline_snapshot bigint,
@@ -73,6 +74,8 @@ create trigger frostline_copy instead of insert on "Odd ""Shop"""."Größe" for 
 
 create function "frostline_relation"."update_7"() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+declare
+    wanted record := new;
 begin
     if new."Id" is distinct from old."Id" then
         raise generated_always using message = 'column Id can only be updated to DEFAULT';
@@ -91,10 +94,16 @@ begin
     if not found then
         raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update';
     end if;
+    -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
+    -- tells (40001). Readers and publishers do not conflict with this lock.
+    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+        perform from frostline.seam as s where s.table_id = 7 for key share;
+    end if;
     if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
        is distinct from old.frostline_snapshot then
         raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update';
     end if;
+    new := wanted;  -- finding no row has set it to nulls
     insert into "Odd ""Shop"""."_Größe" as h ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code") overriding system value values (new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code")
      returning h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total" into new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code", new."total";
     return new;
@@ -118,6 +127,11 @@ begin
     if not found then
         raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update';
     end if;
+    -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
+    -- tells (40001). Readers and publishers do not conflict with this lock.
+    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+        perform from frostline.seam as s where s.table_id = 7 for key share;
+    end if;
     if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
        is distinct from old.frostline_snapshot then
         raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update';
@@ -130,7 +144,13 @@ create trigger frostline_delete instead of delete on "frostline_relation"."Grö�
 
 create function "frostline_relation"."mark_7"() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+declare
+    key_is_new boolean := true;
 begin
+    if current_setting('frostline.folding', true) = 'on'
+       and exists (select from frostline.folding where xid = pg_current_xact_id()) then
+        return null;
+    end if;
     if tg_op = 'DELETE' or (tg_op = 'UPDATE' and row(old."day", old."Id") is distinct from row(new."day", new."Id")) then
         insert into "frostline_overlay"."Größe_7" ("day", "Id", frostline_live) values (old."day", old."Id", false)
         on conflict ("day", "Id") do update set "seq" = null, "price" = null, "exact" = null, "doc" = null, "feeling" = null, "tags" = null, "code" = null, "total" = null, 
@@ -139,13 +159,22 @@ begin
     if tg_op = 'DELETE' then
         return null;
     end if;
-    if tg_op = 'INSERT' and new."day" < (select s."line_integer"::integer from frostline.seam as s where s.table_id = 7)
+    if tg_op = 'UPDATE' then
+        key_is_new := row(old."day", old."Id") is distinct from row(new."day", new."Id");
+    end if;
+    if key_is_new and new."day" < (select s."line_integer"::integer from frostline.seam as s where s.table_id = 7)
        and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off'
-       and not exists (select from "frostline_overlay"."Größe_7" as m where m."day" = new."day" and m."Id" = new."Id")
-       and exists (select from "frostline_lake"."Größe_7" as c
+       and not exists (select from "frostline_overlay"."Größe_7" as m where m."day" = new."day" and m."Id" = new."Id") then
+        -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
+    -- tells (40001). Readers and publishers do not conflict with this lock.
+    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+        perform from frostline.seam as s where s.table_id = 7 for key share;
+    end if;
+        if exists (select from "frostline_lake"."Größe_7" as c
                     where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
                       and new."day" = c."day" and new."Id" = c."Id") then
-        raise unique_violation using message = 'duplicate key value violates the primary key of Größe', detail = 'The key exists in the lake.';
+            raise unique_violation using message = 'duplicate key value violates the primary key of Größe', detail = 'The key exists in the lake.';
+        end if;
     end if;
     insert into "frostline_overlay"."Größe_7" ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code", "total", frostline_live) values (new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code", new."total", true)
     on conflict ("day", "Id") do update set "seq" = excluded."seq", "price" = excluded."price", "exact" = excluded."exact", "doc" = excluded."doc", "feeling" = excluded."feeling", "tags" = excluded."tags", "code" = excluded."code", "total" = excluded."total", 

@@ -8,9 +8,10 @@ create table "frostline_overlay"."events_7" (
     "status" text,
     frostline_live boolean not null,
     frostline_version bigint not null default nextval('frostline.overlay_version'),
+    frostline_marked_at timestamptz not null default now(),
     primary key ("id", "ts")
 );
-create index on "frostline_overlay"."events_7" ("ts") where frostline_live;
+create index on "frostline_overlay"."events_7" ("ts");
 
 create table "frostline_lake"."events_7" (
     frostline_snapshot bigint,
@@ -55,6 +56,8 @@ create trigger frostline_copy instead of insert on "public"."events" for each ro
 
 create function "frostline_relation"."update_7"() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+declare
+    wanted record := new;
 begin
     
     update "public"."_events" as h set "id" = new."id", "ts" = new."ts", "status" = new."status"
@@ -71,10 +74,16 @@ begin
     if not found then
         raise serialization_failure using message = 'could not serialize access to events due to concurrent update';
     end if;
+    -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
+    -- tells (40001). Readers and publishers do not conflict with this lock.
+    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+        perform from frostline.seam as s where s.table_id = 7 for key share;
+    end if;
     if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
        is distinct from old.frostline_snapshot then
         raise serialization_failure using message = 'could not serialize access to events due to concurrent update';
     end if;
+    new := wanted;  -- finding no row has set it to nulls
     insert into "public"."_events" as h ("id", "ts", "status") values (new."id", new."ts", new."status")
      returning h."id", h."ts", h."status" into new."id", new."ts", new."status";
     return new;
@@ -98,6 +107,11 @@ begin
     if not found then
         raise serialization_failure using message = 'could not serialize access to events due to concurrent update';
     end if;
+    -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
+    -- tells (40001). Readers and publishers do not conflict with this lock.
+    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+        perform from frostline.seam as s where s.table_id = 7 for key share;
+    end if;
     if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
        is distinct from old.frostline_snapshot then
         raise serialization_failure using message = 'could not serialize access to events due to concurrent update';
@@ -110,7 +124,13 @@ create trigger frostline_delete instead of delete on "frostline_relation"."event
 
 create function "frostline_relation"."mark_7"() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+declare
+    key_is_new boolean := true;
 begin
+    if current_setting('frostline.folding', true) = 'on'
+       and exists (select from frostline.folding where xid = pg_current_xact_id()) then
+        return null;
+    end if;
     if tg_op = 'DELETE' or (tg_op = 'UPDATE' and row(old."id", old."ts") is distinct from row(new."id", new."ts")) then
         insert into "frostline_overlay"."events_7" ("id", "ts", frostline_live) values (old."id", old."ts", false)
         on conflict ("id", "ts") do update set "status" = null, 
@@ -119,13 +139,22 @@ begin
     if tg_op = 'DELETE' then
         return null;
     end if;
-    if tg_op = 'INSERT' and new."ts" < (select s."line_timestamptz" from frostline.seam as s where s.table_id = 7)
+    if tg_op = 'UPDATE' then
+        key_is_new := row(old."id", old."ts") is distinct from row(new."id", new."ts");
+    end if;
+    if key_is_new and new."ts" < (select s."line_timestamptz" from frostline.seam as s where s.table_id = 7)
        and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off'
-       and not exists (select from "frostline_overlay"."events_7" as m where m."id" = new."id" and m."ts" = new."ts")
-       and exists (select from "frostline_lake"."events_7" as c
+       and not exists (select from "frostline_overlay"."events_7" as m where m."id" = new."id" and m."ts" = new."ts") then
+        -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
+    -- tells (40001). Readers and publishers do not conflict with this lock.
+    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+        perform from frostline.seam as s where s.table_id = 7 for key share;
+    end if;
+        if exists (select from "frostline_lake"."events_7" as c
                     where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
                       and new."id" = c."id" and new."ts" = c."ts") then
-        raise unique_violation using message = 'duplicate key value violates the primary key of events', detail = 'The key exists in the lake.';
+            raise unique_violation using message = 'duplicate key value violates the primary key of events', detail = 'The key exists in the lake.';
+        end if;
     end if;
     insert into "frostline_overlay"."events_7" ("id", "ts", "status", frostline_live) values (new."id", new."ts", new."status", true)
     on conflict ("id", "ts") do update set "status" = excluded."status", 

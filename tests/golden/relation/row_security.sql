@@ -9,9 +9,10 @@ create table "frostline_overlay"."messages_7" (
     "body" text,
     frostline_live boolean not null,
     frostline_version bigint not null default nextval('frostline.overlay_version'),
+    frostline_marked_at timestamptz not null default now(),
     primary key ("tenant", "day", "number")
 );
-create index on "frostline_overlay"."messages_7" ("day") where frostline_live;
+create index on "frostline_overlay"."messages_7" ("day");
 
 create table "frostline_lake"."messages_7" (
     frostline_snapshot bigint,
@@ -73,6 +74,8 @@ create trigger frostline_a_policy instead of update or delete on "frostline_rela
 
 create function "frostline_relation"."update_7"() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+declare
+    wanted record := new;
 begin
     
     update "public"."_messages" as h set "tenant" = new."tenant", "day" = new."day", "number" = new."number", "body" = new."body"
@@ -89,10 +92,16 @@ begin
     if not found then
         raise serialization_failure using message = 'could not serialize access to messages due to concurrent update';
     end if;
+    -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
+    -- tells (40001). Readers and publishers do not conflict with this lock.
+    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+        perform from frostline.seam as s where s.table_id = 7 for key share;
+    end if;
     if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
        is distinct from old.frostline_snapshot then
         raise serialization_failure using message = 'could not serialize access to messages due to concurrent update';
     end if;
+    new := wanted;  -- finding no row has set it to nulls
     insert into "public"."_messages" as h ("tenant", "day", "number", "body") values (new."tenant", new."day", new."number", new."body")
      returning h."tenant", h."day", h."number", h."body" into new."tenant", new."day", new."number", new."body";
     return new;
@@ -116,6 +125,11 @@ begin
     if not found then
         raise serialization_failure using message = 'could not serialize access to messages due to concurrent update';
     end if;
+    -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
+    -- tells (40001). Readers and publishers do not conflict with this lock.
+    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+        perform from frostline.seam as s where s.table_id = 7 for key share;
+    end if;
     if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
        is distinct from old.frostline_snapshot then
         raise serialization_failure using message = 'could not serialize access to messages due to concurrent update';
@@ -128,7 +142,13 @@ create trigger frostline_delete instead of delete on "frostline_relation"."messa
 
 create function "frostline_relation"."mark_7"() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+declare
+    key_is_new boolean := true;
 begin
+    if current_setting('frostline.folding', true) = 'on'
+       and exists (select from frostline.folding where xid = pg_current_xact_id()) then
+        return null;
+    end if;
     if tg_op = 'DELETE' or (tg_op = 'UPDATE' and row(old."tenant", old."day", old."number") is distinct from row(new."tenant", new."day", new."number")) then
         insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", frostline_live) values (old."tenant", old."day", old."number", false)
         on conflict ("tenant", "day", "number") do update set "body" = null, 
@@ -137,13 +157,22 @@ begin
     if tg_op = 'DELETE' then
         return null;
     end if;
-    if tg_op = 'INSERT' and new."day" < (select s."line_date" from frostline.seam as s where s.table_id = 7)
+    if tg_op = 'UPDATE' then
+        key_is_new := row(old."tenant", old."day", old."number") is distinct from row(new."tenant", new."day", new."number");
+    end if;
+    if key_is_new and new."day" < (select s."line_date" from frostline.seam as s where s.table_id = 7)
        and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off'
-       and not exists (select from "frostline_overlay"."messages_7" as m where m."tenant" = new."tenant" and m."day" = new."day" and m."number" = new."number")
-       and exists (select from "frostline_lake"."messages_7" as c
+       and not exists (select from "frostline_overlay"."messages_7" as m where m."tenant" = new."tenant" and m."day" = new."day" and m."number" = new."number") then
+        -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
+    -- tells (40001). Readers and publishers do not conflict with this lock.
+    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+        perform from frostline.seam as s where s.table_id = 7 for key share;
+    end if;
+        if exists (select from "frostline_lake"."messages_7" as c
                     where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
                       and new."tenant" = c."tenant"::name and new."day" = c."day" and new."number" = c."number") then
-        raise unique_violation using message = 'duplicate key value violates the primary key of messages', detail = 'The key exists in the lake.';
+            raise unique_violation using message = 'duplicate key value violates the primary key of messages', detail = 'The key exists in the lake.';
+        end if;
     end if;
     insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", "body", frostline_live) values (new."tenant", new."day", new."number", new."body", true)
     on conflict ("tenant", "day", "number") do update set "body" = excluded."body", 

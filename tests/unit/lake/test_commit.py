@@ -38,7 +38,7 @@ def paths_of(staged: StagedCommit) -> set[str]:
 def test_a_first_commit_creates_the_table(location: str):
     march = written_events(TABLE, location, "2024-03-05")
     staged = stage(location, None, march)
-    assert (staged.namespace, staged.table_name, staged.previous_location) == ("public", "events", None)
+    assert (staged.namespace, staged.table_name, staged.previous_location) == ("public", "events_7", None)
     table = StaticTable.from_metadata(staged.metadata_location)
     assert table.format_version == 2
     assert table.location() == location

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from frostline.errors import UnavailableError
-from frostline.lake import duck
+from frostline.lake import duck, ducksql
 
 HOSTILE = ["plain", "it's", 'a "quoted" name', "'; drop table x; --", "ünïcödé", "back\\slash", "$$", "?", "{}", "%s"]
 
@@ -37,11 +37,11 @@ def test_time_is_counted_in_utc(connection: duckdb.DuckDBPyConnection):
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_literal_means_its_text(connection: duckdb.DuckDBPyConnection, text: str):
-    assert connection.execute(f"select {duck.literal(text)}").fetchone() == (text,)
+    assert connection.execute(f"select {ducksql.literal(text)}").fetchone() == (text,)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_an_identifier_names_its_column(connection: duckdb.DuckDBPyConnection, name: str):
-    described = connection.execute(f"select 1 as {duck.identifier(name)}").description
+    described = connection.execute(f"select 1 as {ducksql.identifier(name)}").description
     assert described
     assert described[0][0] == name

@@ -23,5 +23,8 @@ select min({tier_key})::text from only {partition} where {tier_key} >= {from}
 -- name: marks_in_range
 select count(*) from {overlay} where {condition}
 
+-- name: oldest_mark
+select extract(epoch from now() - min(frostline_marked_at))::bigint from {overlay} where {condition}
+
 -- name: empty
 truncate table only {partition}

@@ -11,6 +11,7 @@ create table {overlay} (
     {columns},
     frostline_live boolean not null,
     frostline_version bigint not null default nextval('frostline.overlay_version'),
+    frostline_marked_at timestamptz not null default now(),
     primary key ({key})
 );
 create index on {overlay} ({tier_key});
@@ -117,9 +118,22 @@ $body$;
     if not found then
         raise serialization_failure using message = {concurrent};
     end if;
+    {seam_is_current}
     if (select s.snapshot_id from frostline.seam as s where s.table_id = {table_id})
        is distinct from old.frostline_snapshot then
         raise serialization_failure using message = {concurrent};
+    end if;
+
+-- name: seam_is_current
+-- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
+    -- tells (40001). The lock is given back at once with the block's savepoint, so that nobody has to wait for it.
+    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+        begin
+            perform from frostline.seam as s where s.table_id = {table_id} for share;
+            raise exception using errcode = 'FL000', message = 'the seam is current';
+        exception when sqlstate 'FL000' then
+            null;
+        end;
     end if;
 
 -- name: identity_guard
@@ -162,6 +176,8 @@ create trigger frostline_delete instead of delete on {inner} for each row execut
 -- name: mark_function
 create function {function}() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+declare
+    key_is_new boolean := true;
 begin
     if current_setting('frostline.folding', true) = 'on'
        and exists (select from frostline.folding where xid = pg_current_xact_id()) then
@@ -175,13 +191,18 @@ begin
     if tg_op = 'DELETE' then
         return null;
     end if;
-    if tg_op = 'INSERT' and new.{tier_key} < {line}
+    if tg_op = 'UPDATE' then
+        key_is_new := row({old_key}) is distinct from row({new_key});
+    end if;
+    if key_is_new and new.{tier_key} < {line}
        and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off'
-       and not exists (select from {overlay} as m where {mark_is_new})
-       and exists (select from {lake} as c
+       and not exists (select from {overlay} as m where {mark_is_new}) then
+        {seam_is_current}
+        if exists (select from {lake} as c
                     where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = {table_id})
                       and {lake_is_new}) then
-        raise unique_violation using message = {duplicate}, detail = 'The key exists in the lake.';
+            raise unique_violation using message = {duplicate}, detail = 'The key exists in the lake.';
+        end if;
     end if;
     insert into {overlay} ({columns}, frostline_live) values ({new_columns}, true)
     on conflict ({key}) do update set {replace}

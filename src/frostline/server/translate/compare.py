@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+from frostline.lake import ducksql
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, civil, days_of, from_text
 from frostline.model.types import Collation
 from frostline.server.translate import duck
@@ -128,7 +129,7 @@ def _exact_literal(value: Value, scaled: int) -> str:
     digits = str(abs(scaled)).rjust(value.scale + 1, "0")
     whole, fractional = digits[: len(digits) - value.scale], digits[len(digits) - value.scale :]
     text = f"{'-' if scaled < 0 else ''}{whole}.{fractional}"
-    return duck.cast(duck.string(text), f"decimal({value.precision}, {value.scale})")
+    return duck.cast(ducksql.literal(text), f"decimal({value.precision}, {value.scale})")
 
 
 def _float(duck_type: str, *, widen: bool) -> Callable[[str, Value, Const], str]:
@@ -139,7 +140,7 @@ def _float(duck_type: str, *, widen: bool) -> Callable[[str, Value, Const], str]
             return _against_nan(operator, sql, value)
         if text not in _INFINITIES and not (_NUMBER.fullmatch(text) and abs(float(text)) < _LARGEST[duck_type]):
             raise Untranslatable(f"not a {duck_type}")
-        return _guarded(operator, sql, duck.cast(duck.string(text), duck_type))
+        return _guarded(operator, sql, duck.cast(ducksql.literal(text), duck_type))
 
     return rule
 
@@ -215,7 +216,7 @@ def _timestamp_and_date(operator: str, value: Value, const: Const) -> str:
 
 def _string(operator: str, value: Value, const: Const) -> str:
     check_order(operator, value)
-    return f"({value.sql} {operator} {duck.string(_text(const))})"
+    return f"({value.sql} {operator} {ducksql.literal(_text(const))})"
 
 
 def check_order(operator: str, value: Value) -> None:
@@ -230,14 +231,14 @@ def _bytes(operator: str, value: Value, const: Const) -> str:
     found = _HEX.fullmatch(_text(const))
     if not found:
         raise Untranslatable("bytea that is not in hex form")
-    return f"({value.sql} {operator} from_hex({duck.string(found[1])}))"
+    return f"({value.sql} {operator} from_hex({ducksql.literal(found[1])}))"
 
 
 def _uuid(operator: str, value: Value, const: Const) -> str:
     text = _text(const).lower()
     if not _UUID.fullmatch(text):
         raise Untranslatable("not a canonical uuid")
-    return f"({value.sql} {operator} {duck.string(text)})"
+    return f"({value.sql} {operator} {ducksql.literal(text)})"
 
 
 def _boolean(operator: str, value: Value, const: Const) -> str:

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable
 
-from frostline.lake.ducksql import column_type as column_type
-from frostline.lake.ducksql import identifier as ident
-from frostline.lake.ducksql import literal as string
+from frostline.lake import ducksql
 from frostline.model.tiers import TierKind, to_text
 
 NULL = "cast(null as boolean)"
@@ -41,7 +39,7 @@ def time(kind: TierKind, value: int) -> str:
     if text.endswith(" BC"):
         day, _, clock = text.removesuffix(" BC").partition(" ")
         text = f"{day} (BC) {clock}".strip()
-    return cast(string(text), _TIME_TYPES[kind])
+    return cast(ducksql.literal(text), _TIME_TYPES[kind])
 
 
 _TIME_TYPES = {
@@ -49,6 +47,7 @@ _TIME_TYPES = {
     TierKind.TIMESTAMP: "timestamp",
     TierKind.TIMESTAMPTZ: "timestamptz",
 }
+
 
 def tier_literal(kind: TierKind, value: int) -> str:
     """A tier value as a literal of the tier key's type."""

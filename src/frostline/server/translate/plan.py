@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from pglast import ast
 
+from frostline.lake import ducksql
 from frostline.model.tables import Column
 from frostline.server.lake_tables import LakeTables
 from frostline.server.protocol.backend import ResultColumn
@@ -121,7 +122,7 @@ def _translatable(nodes: Sequence[ast.Node], scope: Scope) -> Iterator[str]:
 def nothing(scan: Scan) -> str:
     """A relation with the columns of the scan and no row."""
     columns = (
-        f"{duck.cast('null', duck.column_type(column.carriage.lake_type))} as {duck.ident(column.name)}"
+        f"{duck.cast('null', ducksql.column_type(column.carriage.lake_type))} as {ducksql.identifier(column.name)}"
         for column in scan.columns
     )
     return f"(select {duck.listed(columns) or 'null'} where false)"

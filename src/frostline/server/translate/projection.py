@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from pglast import ast
 
+from frostline.lake import ducksql
 from frostline.model.tables import Column
 from frostline.server.protocol.backend import TEXT_OID, ResultColumn
 from frostline.server.translate import duck
@@ -41,7 +42,7 @@ def _target(target: ast.ResTarget, scope: Scope) -> Iterator[_Item]:
     if column is not None:
         yield _column(column, target.name or column.name)
     elif scope.name(node) == SNAPSHOT_COLUMN:
-        snapshot = duck.string(str(scope.source.snapshot))
+        snapshot = ducksql.literal(str(scope.source.snapshot))
         yield ResultColumn(target.name or SNAPSHOT_COLUMN, TYPE_OIDS["int8"]), snapshot, None
     elif const is not None and const.text is None:
         yield ResultColumn(target.name or "?column?"), duck.cast("null", "varchar"), None

@@ -7,10 +7,10 @@ from pglast import ast
 from pglast.enums import BoolExprType
 
 from frostline.errors import FrostlineError
+from frostline.lake import ducksql
 from frostline.model.names import BadName, RemoteName
 from frostline.model.tables import Column, Table
 from frostline.server.lake_tables import LakeTables
-from frostline.server.translate import duck
 from frostline.server.translate.operands import Untranslatable, Value
 
 SNAPSHOT_COLUMN = "frostline_snapshot"
@@ -38,7 +38,7 @@ class Source:
             raise Untranslatable(f"conditions on {column.pg_type.name} are for Postgres")
         pg_type = column.pg_type
         return Value(
-            duck.ident(column.name),
+            ducksql.identifier(column.name),
             pg_type.name,
             pg_type.precision or 0,
             pg_type.scale or 0,

@@ -3,6 +3,7 @@
 from pglast import ast
 from pglast.enums import A_Expr_Kind
 
+from frostline.lake import ducksql
 from frostline.model.types import Collation
 from frostline.server.translate import duck
 from frostline.server.translate.operands import Untranslatable, constant
@@ -29,8 +30,8 @@ def like(node: ast.Node, scope: Scope) -> str | None:
 
 def _with_pattern(sql: str, word: str, pattern: str) -> str:
     if "\\" not in pattern:
-        return f"({sql} {word} {duck.string(pattern)})"
+        return f"({sql} {word} {ducksql.literal(pattern)})"
     if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
         # Postgres raises an error, but only when the match gets that far.
         raise Untranslatable("a pattern that ends with its escape character")
-    return f"({sql} {word} {duck.string(pattern)} escape '\\')"
+    return f"({sql} {word} {ducksql.literal(pattern)} escape '\\')"

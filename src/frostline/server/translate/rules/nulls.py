@@ -3,7 +3,7 @@
 from pglast import ast
 from pglast.enums import A_Expr_Kind, NullTestType
 
-from frostline.server.translate import duck
+from frostline.lake import ducksql
 from frostline.server.translate.compare import compare
 from frostline.server.translate.operands import Const, Untranslatable, constant
 from frostline.server.translate.scope import Scope
@@ -18,7 +18,7 @@ def null_test(node: ast.Node, scope: Scope) -> str | None:
     if column is None:
         raise Untranslatable("null test of an expression")
     word = "is null" if node.nulltesttype == NullTestType.IS_NULL else "is not null"
-    return f"({duck.ident(column.name)} {word})"
+    return f"({ducksql.identifier(column.name)} {word})"
 
 
 def distinct(node: ast.Node, scope: Scope) -> str | None:
