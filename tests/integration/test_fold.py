@@ -5,7 +5,7 @@ from collections.abc import Callable
 import psycopg
 import pytest
 from tests.fixtures.lake import Lake, fill_events
-from tests.fixtures.statements import run
+from tests.fixtures.statements import rows, run
 from tests.fixtures.tables import make_events
 
 from frostline.catalog import jobs, seams
@@ -136,7 +136,7 @@ def test_a_row_that_somebody_holds_keeps_its_mark(cold: Lake) -> None:
 
 
 def test_an_update_that_was_folded_meanwhile_is_not_lost(cold: Lake) -> None:
-    """At REPEATABLE READ: another writer's change went through overlay and fold since our snapshot, and left no mark."""
+    """Since our REPEATABLE READ snapshot another writer's change went through overlay and fold, and left no mark."""
     with cold.connect() as ours:
         ours.execute("begin isolation level repeatable read")
         assert ours.execute("select status from public.events where id = 800").fetchone()
@@ -165,7 +165,7 @@ def test_a_key_that_was_folded_meanwhile_is_not_inserted_twice(cold: Lake) -> No
     [
         "insert into public._events (id, ts) overriding system value values ({id}, '{ts}')",
         "update public._events set id = {id}, ts = '{ts}' where status = 'in the default partition'",
-        "insert into public.events (ts) values ('2031-01-01'); update public._events set id = {id}, ts = '{ts}' where ts = '2031-01-01'",
+        "update public._events set id = {id}, ts = '{ts}' where ts = '2031-01-01'",
     ],
 )
 def test_a_key_that_is_only_in_the_lake_cannot_be_used_again(cold: Lake, statement: str) -> None:
@@ -174,10 +174,10 @@ def test_a_key_that_is_only_in_the_lake_cannot_be_used_again(cold: Lake, stateme
         connection.execute(
             "insert into public._events (id, ts, status) values (9002, '2019-01-01', 'in the default partition')"
         )
-        row = connection.execute("select id, ts from public.events where id = 17").fetchone()
-        assert row is not None
+        connection.execute("insert into public._events (ts) values ('2031-01-01')")
+        ((number, ts),) = rows(connection, "select id, ts from public.events where id = 17")
         with pytest.raises(psycopg.errors.UniqueViolation, match="primary key of events"):
-            connection.execute(statement.format(id=row[0], ts=row[1]))  # pyright: ignore[reportArgumentType]
+            run(connection, statement.format(id=number, ts=ts))
 
 
 def test_an_older_snapshot_keeps_its_lake_and_its_overlay(cold: Lake) -> None:

@@ -43,7 +43,7 @@ def read(connection: Connection, name: Name) -> HeapFacts:
         partitions=partitions,
         default_has_rows=_default_has_rows(connection, partitions),
         inbound_foreign_keys=_texts(connection, "inbound_foreign_keys", oid),
-        materialized_views=_materialized_views(connection, oid),
+        materialized_views=materialized_views(connection, oid),
         row_type_users=_texts(connection, "row_type_users", oid),
         heap_name_taken=rows(connection, "name_exists", schema=name.schema, name=name.heap.table)[0][0],
         policies=read_policies(connection, oid),
@@ -99,7 +99,8 @@ def _default_has_rows(connection: Connection, partitions: tuple[HeapPartition, .
     return False
 
 
-def _materialized_views(connection: Connection, oid: int) -> tuple[str, ...]:
+def materialized_views(connection: Connection, oid: int) -> tuple[str, ...]:
+    """The materialized views that read the relation directly; they cannot be replaced in place."""
     found = rows(connection, "dependent_views", oid=oid)
     return tuple(f"{quoted(schema)}.{quoted(view)}" for _, kind, schema, view, *_ in found if kind == "m")
 

@@ -6,6 +6,8 @@ from functools import cache
 from importlib import resources
 from typing import LiteralString, cast
 
+import psycopg
+
 from frostline.catalog import queries
 from frostline.catalog.connect import Connection
 from frostline.errors import UsageError
@@ -40,13 +42,23 @@ def apply(connection: Connection) -> list[str]:
 
     One transaction under an advisory lock, so two installers at once are safe and a crash leaves nothing.
     """
-    with connection.transaction():
-        _refuse_wrong_encoding(connection)
-        connection.execute(queries.get("migration", "lock_out_other_installers"))
-        connection.execute(queries.get("migration", "make_room"))
-        done = {number for (number,) in connection.execute(queries.get("migration", "applied"))}
-        _refuse_newer(done)
-        return [_run(connection, step) for step in known() if step.number not in done]
+    try:
+        with connection.transaction():
+            return _apply(connection)
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise UsageError(
+            f"the connected role may not install the catalog: {error.diag.message_primary}",
+            hint=f"grant create on database {connection.info.dbname} to {connection.info.user}",
+        ) from None
+
+
+def _apply(connection: Connection) -> list[str]:
+    _refuse_wrong_encoding(connection)
+    connection.execute(queries.get("migration", "lock_out_other_installers"))
+    connection.execute(queries.get("migration", "make_room"))
+    done = {number for (number,) in connection.execute(queries.get("migration", "applied"))}
+    _refuse_newer(done)
+    return [_run(connection, step) for step in known() if step.number not in done]
 
 
 def _run(connection: Connection, step: Migration) -> str:

@@ -9,7 +9,7 @@ from frostline.catalog import migrations
 from frostline.catalog.connect import Connection, connect
 from frostline.embedded.postgres import new_password
 from frostline.errors import UsageError
-from frostline.relation import foreign_server, lake_login
+from frostline.relation import foreign_server, guard
 from frostline.settings import FILE_NAME, Settings, write_file
 
 
@@ -24,7 +24,13 @@ def install(settings: Settings) -> dict[str, Any]:
             user=settings.lake_user,
             password=lake_password(settings, connection),
         )
-    return {"changed": bool(applied) or changed, "migrations": ", ".join(applied) or None, "lake_server": changed}
+        guarded = guard.ensure(connection)
+    return {
+        "changed": bool(applied) or changed,
+        "migrations": ", ".join(applied) or None,
+        "lake_server": changed,
+        "partition_guard": guarded,
+    }
 
 
 def with_home_if_made(home: Path | None) -> Path | None:
@@ -47,7 +53,7 @@ def lake_password(settings: Settings, connection: Connection) -> str:
     """The lake server's password: the one that is set, else the one that Postgres uses already, else a new one."""
     if settings.lake_password:
         return settings.lake_password.get_secret_value()
-    return lake_login.stored_password(connection) or new_password()
+    return foreign_server.stored_password(connection) or new_password()
 
 
 def _with_password(settings: Settings) -> Settings:

@@ -77,6 +77,8 @@ def archive_table(
     moved, rows, size = 0, 0, 0
     with jobs.exclusive(connection, table):
         whole = plan.of_table(connection, table).plan
+        for name in heap.adopt(connection, table, whole.from_line):
+            _log.warning("%s", logs.fields(stage="adopt", table=str(table.name), partition=str(name)))
         for batch in archive.batches(whole, settings.archive_batch_bytes):
             job = Job(connection, settings, table, batch)
             files = job.run(spark, report)

@@ -1,7 +1,9 @@
 """The one Spark session of a run: quiet, UTC, no user interface, nothing downloaded."""
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -19,10 +21,16 @@ _JAVA_HOME = _HERE / "java_home"
 def session(master: str, *, memory: str = "1g", options: Mapping[str, str] | None = None) -> SparkSession:
     """Start Spark, or return the session that runs already. `options` are Spark settings and win over ours."""
     _prepare_environment(master)
+    interrupt = signal.getsignal(signal.SIGINT)
     builder = SparkSession.Builder().master(master).appName("frostline")
     for key, value in {**_options(master, memory), **(options or {})}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    finally:
+        # PySpark's own handler calls into Java in the middle of whatever runs, which then fails in a strange way.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, interrupt)
 
 
 def stop(spark: SparkSession) -> None:

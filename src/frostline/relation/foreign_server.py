@@ -63,3 +63,9 @@ def require(connection: Connection) -> None:
             "the connected role has no user mapping for the lake server",
             hint="run frostline init as this role",
         )
+
+
+def stored_password(connection: Connection) -> str | None:
+    """The password that Postgres sends to the lake server; None when there is no mapping or the role may not see it."""
+    row = connection.execute(_statement("mapping_options").format()).fetchone()
+    return row[0].get("password") if row and row[0] else None

@@ -69,9 +69,8 @@ def capture(connection: Connection, table: Table, partition: Name) -> None:
     SHARE ROW EXCLUSIVE on that partition: waits for its writers in short tries, never blocks a reader.
     """
     target = names.identifier(partition)
-    captured = _statement("is_captured").format(partition=sql.Literal(str(partition)))
     deadline = time.monotonic() + CAPTURE_PATIENCE_S
-    while not _one(connection, captured):
+    while not _is_captured(connection, partition):
         try:
             with connection.transaction(), _brief_locks(connection):
                 connection.execute(mark_trigger(table, target))
@@ -83,6 +82,31 @@ def capture(connection: Connection, table: Table, partition: Name) -> None:
                     hint="end the transactions that hold it, then run frostline archive again",
                 ) from None
             time.sleep(LOCK_TIMEOUT_MS / 1000)
+
+
+def _is_captured(connection: Connection, partition: Name) -> bool:
+    return bool(_one(connection, _statement("is_captured").format(partition=sql.Literal(str(partition)))))
+
+
+def adopt(connection: Connection, table: Table, frost_line: int) -> list[Name]:
+    """Capture partitions that somebody made below the frost line, and mark their rows, which nobody could see.
+
+    SHARE ROW EXCLUSIVE on such a partition for as long as marking takes. Returns their names; usually there are none.
+    """
+    adopted: list[Name] = []
+    for partition in partitions(connection, table) if frost_line > table.tier_kind.lowest else ():
+        is_below = not partition.is_default and (partition.lower is None or partition.lower < frost_line)
+        if not is_below or _is_captured(connection, partition.name):
+            continue
+        target = names.identifier(partition.name)
+        columns = sql.SQL(", ").join(sql.Identifier(column.name) for column in table.columns)
+        with connection.transaction():
+            connection.execute(mark_trigger(table, target))
+            connection.execute(_statement("always_mark").format(partition=target))
+            marked = _statement("mark_all").format(overlay=names.overlay(table), columns=columns, partition=target)
+            connection.execute(marked)
+        adopted.append(partition.name)
+    return adopted
 
 
 @contextmanager

@@ -49,8 +49,16 @@ def _refuse_cold_rows(connection: Connection, table: Table) -> None:
         )
 
 
+def _refuse_materialized_views(connection: Connection, table: Table, oid: int) -> None:
+    for view in facts.materialized_views(connection, oid):
+        raise UsageError(
+            f"materialized view {view} reads {table.name}", hint="drop it, remove the table, and create it again"
+        )
+
+
 def _statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
     (view,) = facts.rows(connection, "relation", schema=table.name.schema, table=table.name.table)
+    _refuse_materialized_views(connection, table, view[0])
     before = dependents.read(connection, view[0])
     given = list(grants(connection, view[0], names.identifier(table.name)))
     aside = f"frostline_{table.id}"

@@ -8,7 +8,7 @@ select coalesce((select jsonb_object_agg(option_name, option_value) from pg_opti
 -- name: create_server
 -- A cold query must fail soon when the lake is down.
 create server frostline_lake foreign data wrapper postgres_fdw
-    options (host {host}, port {port}, dbname 'lake', connect_timeout '5', fetch_size '1000',
+    options (host {host}, port {port}, dbname 'lake', connect_timeout '5', tcp_user_timeout '9000', fetch_size '1000',
              keep_connections 'on', fdw_startup_cost '10', fdw_tuple_cost '0.02', sslmode 'prefer')
 
 -- name: alter_server

@@ -14,6 +14,10 @@ select exists (select from pg_trigger where tgrelid = {partition}::regclass and 
 -- Also for rows that a replication worker writes.
 alter table {partition} enable always trigger frostline_mark
 
+-- name: mark_all
+-- Under the lock of the trigger's creation: from here on every change marks itself, and this marks what was there.
+insert into {overlay} ({columns}, frostline_live) select {columns}, true from only {partition} on conflict do nothing
+
 -- name: blocks
 select pg_relation_size({partition}::regclass) / current_setting('block_size')::int
 

@@ -1,0 +1,46 @@
+-- name: function
+-- Below the frost line the heap is not read, and a new partition there has no marking trigger: rows in it would be
+-- written and never seen. Runs as whoever made the partition; the seam may be read by everybody.
+create or replace function frostline.refuse_partition_below_frost_line() returns event_trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+declare
+    made record;
+    is_below boolean;
+begin
+    for made in
+        select c.oid::regclass::text as partition, t.schema_name, t.table_name, t.tier_kind,
+               (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \((.*)\) TO \('))[1] as lower,
+               coalesce(s.line_timestamptz::text, s.line_timestamp::text, s.line_date::text, s.line_integer::text) as line,
+               coalesce(s.line_timestamptz = '-infinity', s.line_timestamp = '-infinity', s.line_date = '-infinity',
+                        s.line_integer = case t.tier_kind when 'bigint' then -9223372036854775808
+                            when 'integer' then -2147483648 else -32768 end) as all_is_hot
+          from pg_event_trigger_ddl_commands() d
+          join pg_inherits i on d.classid = 'pg_class'::regclass and (i.inhrelid = d.objid or i.inhparent = d.objid)
+          join pg_class c on c.oid = i.inhrelid and c.relispartition
+          join pg_class h on h.oid = i.inhparent
+          join pg_namespace n on n.oid = h.relnamespace
+          join frostline.managed_table t on t.schema_name = n.nspname and '_' || t.table_name = h.relname
+          join frostline.seam s on s.table_id = t.table_id
+         where not exists (select from pg_trigger g where g.tgrelid = c.oid and g.tgname = 'frostline_mark')
+    loop
+        continue when made.lower is null or made.all_is_hot;
+        if made.lower = 'MINVALUE' then
+            is_below := true;
+        else
+            execute format('select %s::%s < %L::%2$s', made.lower, made.tier_kind, made.line) into is_below;
+        end if;
+        if is_below then
+            raise object_not_in_prerequisite_state using
+                message = format('partition %s would lie below the frost line of %I.%I', made.partition, made.schema_name, made.table_name),
+                hint = format('insert such rows into %I.%I itself; they need no partition', made.schema_name, made.table_name);
+        end if;
+    end loop;
+end
+$body$
+
+-- name: exists
+select exists (select from pg_event_trigger where evtname = 'frostline_partitions')
+
+-- name: trigger
+create event trigger frostline_partitions on ddl_command_end when tag in ('CREATE TABLE', 'ALTER TABLE')
+    execute function frostline.refuse_partition_below_frost_line()

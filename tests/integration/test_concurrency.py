@@ -1,0 +1,166 @@
+"""Writers, readers, archive, fold and clean at once, against a plain reference table that gets the same statements."""
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+from psycopg import errors
+from tests.fixtures.lake import Lake
+from tests.fixtures.statements import rows, run
+
+SECONDS = 20.0
+IDS = 600
+DIFFERENCE = """
+    select (select count(*) from (select * from public.events except all select * from public.reference) x),
+           (select count(*) from (select * from public.reference except all select * from public.events) x)"""
+
+
+@pytest.fixture
+def tables(lake: Lake) -> Lake:
+    """`events` with ten ranges of 100, and `reference` with the same rows."""
+    lake.catalog.execute("""
+        create table public.events (id int, k int, v text, n int not null default 0, primary key (id, k))
+            partition by range (k);
+        create table public.reference (id int, k int, v text, n int not null default 0, primary key (id, k));
+    """)
+    for number in range(10):
+        bounds = f"from ({number * 100}) to ({number * 100 + 100})"
+        run(lake.catalog, f"create table public.p{number} partition of public.events for values {bounds}")
+    run(lake.catalog, f"insert into public.events select i, i * 7 % 1000, 'v' || i, 0 from generate_series(1, {IDS}) i")
+    lake.catalog.execute("insert into public.reference select * from public.events")
+    lake.add(hot="100000", grace="0")
+    return lake
+
+
+class Crowd:
+    """Threads that run until told to stop; the first failure of any stops all."""
+
+    def __init__(self, lake: Lake) -> None:
+        self.lake = lake
+        self.failures: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def add(self, work: Callable[[psycopg.Connection, random.Random], None], seed: int) -> None:
+        self._threads.append(threading.Thread(target=self._loop, args=(work, seed)))
+
+    def _loop(self, work: Callable[[psycopg.Connection, random.Random], None], seed: int) -> None:
+        chance = random.Random(seed)
+        with self.lake.connect() as connection:
+            while not self._stop.is_set() and not self.failures:
+                try:
+                    work(connection, chance)
+                except (errors.SerializationFailure, errors.DeadlockDetected) as error:
+                    self.counts[type(error).__name__] += 1
+                except Exception as error:  # noqa: BLE001  (whatever it is, the test fails with it)
+                    self.failures.append(f"seed {seed}: {error!r}")
+
+    @contextmanager
+    def running(self) -> Generator[None]:
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            for thread in self._threads:
+                thread.join()
+
+
+def change(crowd: Crowd, connection: psycopg.Connection, chance: random.Random) -> None:
+    """One transaction of a few statements, each on both tables, that must affect the same rows."""
+    level = chance.choice(["read committed"] * 3 + ["repeatable read"])
+    with connection.transaction(force_rollback=chance.random() < 0.1):
+        run(connection, f"set transaction isolation level {level}")
+        for _ in range(chance.randint(1, 3)):
+            statement = _statement(chance)
+            got = [rows(connection, statement.format(table)) for table in ("events", "reference")]
+            assert sorted(got[0]) == sorted(got[1]), (statement, got, level)
+    crowd.counts["changes"] += 1
+
+
+def _statement(chance: random.Random) -> str:
+    number, key = chance.randint(1, IDS), chance.randint(-50, 1050)
+    kind = chance.random()
+    if kind < 0.45:
+        return f"update public.{{}} set n = n + 1 where id = {number} returning id, k, n"
+    if kind < 0.6:
+        return f"update public.{{}} set k = {key}, v = 'moved' where id = {number} returning id, k, n"
+    if kind < 0.75:
+        return f"delete from public.{{}} where id = {number} returning id, k, n"
+    return f"insert into public.{{}} values ({chance.randint(10_000, 10**9)}, {key}, 'new', 0) returning id, k, n"
+
+
+def compare(crowd: Crowd, connection: psycopg.Connection, chance: random.Random) -> None:
+    """Hold one snapshot for a while, and find both tables the same in it."""
+    with connection.transaction():
+        connection.execute("set transaction isolation level repeatable read")
+        connection.execute("select 1 from frostline.seam")
+        time.sleep(chance.random() * 0.3)
+        assert connection.execute(DIFFERENCE).fetchone() == (0, 0)
+    crowd.counts["comparisons"] += 1
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_relation_equals_the_reference_at_every_moment(tables: Lake) -> None:
+    crowd = Crowd(tables)
+    for seed in range(4):
+        crowd.add(lambda connection, chance: change(crowd, connection, chance), seed)
+    for seed in range(100, 102):
+        crowd.add(lambda connection, chance: compare(crowd, connection, chance), seed)
+    with crowd.running():
+        _work(tables, crowd, time.monotonic() + SECONDS)
+    assert crowd.failures == []
+    with tables.connect() as connection:
+        assert connection.execute(DIFFERENCE).fetchone() == (0, 0)
+    assert min(crowd.counts[what] for what in ("changes", "comparisons", "archive", "fold", "clean")) > 0, crowd.counts
+
+
+def _work(lake: Lake, crowd: Crowd, until: float) -> None:
+    """Archive one range after the other, with folds and cleans in between."""
+    hot = 900
+    while time.monotonic() < until and not crowd.failures:
+        hot = max(hot - 100, 200)
+        lake.catalog.execute("update frostline.managed_table set hot_span = %s", (hot,))
+        (result,) = lake.archive()
+        assert result.error is None, result.error
+        crowd.counts["archive"] += result.partitions
+        (folded,) = lake.fold()
+        assert folded.error is None, folded.error
+        crowd.counts["fold"] += folded.taken
+        crowd.counts["clean"] += len(lake.clean().emptied)
+
+
+@pytest.mark.spark
+def test_counters_are_exact_under_eight_writers_of_hot_and_cold_rows(tables: Lake) -> None:
+    tables.catalog.execute("update frostline.managed_table set hot_span = 500")
+    tables.archive()
+    tables.clean()
+    added = Counter[int]()
+    crowd = Crowd(tables)
+
+    def count(connection: psycopg.Connection, chance: random.Random) -> None:
+        wanted = sorted(chance.sample(range(1, 40), 3))
+        with connection.transaction():
+            for number in wanted:
+                connection.execute("update public.events set n = n + 1 where id = %s", (number,))
+        added.update(wanted)
+        crowd.counts["changes"] += 1
+
+    for seed in range(8):
+        crowd.add(count, seed)
+    with crowd.running():
+        time.sleep(5)
+        tables.fold()
+    assert crowd.failures == []
+    assert crowd.counts["changes"] > 0
+    with tables.connect() as connection:
+        found = dict(connection.execute("select id, n from public.events where n > 0").fetchall())
+    assert found == dict(added)
