@@ -40,7 +40,7 @@ lint: install
 	$(BIN)/ruff check
 
 types: install
-	$(BIN)/basedpyright
+	$(BIN)/basedpyright --project pyproject.toml
 
 contracts: install
 	$(BIN)/lint-imports
