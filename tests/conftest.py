@@ -8,4 +8,5 @@ pytest_plugins = [
     "tests.fixtures.spark",
     "tests.fixtures.tables",
     "tests.fixtures.lake",
+    "tests.fixtures.twins",
 ]

@@ -46,6 +46,10 @@ class Settings(BaseSettings):
     lake_port: Port = 5433
     lake_user: Text = "frostline"
     lake_password: SecretStr | None = None
+    lake_tls_certificate: Text | None = None
+    """A PEM file. With it the lake server takes encrypted connections, which Postgres then prefers."""
+    lake_tls_key: Text | None = None
+    """The PEM file with the certificate's key."""
     lake_memory: DuckMemory = "1GB"
     """What all queries of the lake server together may use before they spill to disk."""
     lake_threads: Annotated[int, Field(ge=1)] = Field(default_factory=lambda: os.cpu_count() or 1)

@@ -205,7 +205,7 @@ def test_rows_below_the_line_go_to_the_default_partition_once_theirs_is_gone(arc
     archived.clean()
     run(archived.catalog, "insert into public.events (ts, status) values ('2024-01-05 03:04:05', 'late')")
     assert value(archived.catalog, "select count(*) from public.events") == 3 * ROWS + 1
-    assert value(archived.catalog, "select count(*) from public._events_frostline_default") == 1
+    assert value(archived.catalog, "select count(*) from public.events_default") == 1
 
 
 def test_a_partition_that_somebody_dropped_counts_as_cleaned(archived: Lake) -> None:

@@ -15,7 +15,7 @@ from frostline.pipeline import spark as pipeline_spark
 
 STATE = """
 select (select count(*) from frostline.managed_table), (select count(*) from frostline.job),
-       (select array_agg((hot_interval, grace_period)::text) from frostline.managed_table),
+       (select array_agg((hot_interval, grace_period, fold_rows, fold_age)::text) from frostline.managed_table),
        (select array_agg(oid::regclass || relkind::text order by 1) from pg_class
          where relnamespace = 'public'::regnamespace)
 """
@@ -69,13 +69,16 @@ def assert_refused(said: Said, *words: str) -> None:
 
 
 def test_add_says_what_it_registered(events: Lake, parsed: Parsed) -> None:
-    added = parsed("table", "add", "events", "--hot", "2 months", "--grace", "3 days", "--lake-partition", "day")
+    fold = ("--fold-rows", 500, "--fold-age", "2 hours")
+    added = parsed("table", "add", "events", "--hot", "2 months", "--grace", "3 days", "--lake-partition", "day", *fold)
     assert added == {
         "table": "public.events",
         "tier_key": "ts timestamp with time zone",
         "hot": "2 months",
         "grace": "3 days",
         "lake_partition": "day",
+        "fold_rows": 500,
+        "fold_age": "2 hours",
         "id": added["id"],
         "changed": True,
     }
@@ -124,6 +127,10 @@ def test_set_changes_the_policy_and_says_so(managed: Lake, parsed: Parsed) -> No
     changed = parsed("table", "set", "events", "--hot", "90 days", "--grace", "0")
     assert (changed["hot"], changed["grace"], changed["changed"]) == ("90 days", "00:00:00", True)
     assert parsed("table", "set", "events", "--hot", "90 days")["changed"] is False
+    changed = parsed("table", "set", "events", "--fold-rows", 7, "--fold-age", "1 hour")
+    assert (changed["fold_rows"], changed["fold_age"], changed["changed"]) == (7, "01:00:00", True)
+    (listed,) = parsed("table", "list")
+    assert (listed["hot"], listed["fold_rows"], listed["fold_age"]) == ("90 days", 7, "01:00:00")
 
 
 def test_remove_gives_the_table_back(managed: Lake, command: Command) -> None:
@@ -268,6 +275,9 @@ def test_a_wrong_request_changes_nothing(
         (("--hot", "nonsense"), "--hot 'nonsense' is not an interval"),
         (("--hot", "0"), "--hot '0' is not positive"),
         (("--hot", "1 day", "--grace", "-1 day"), "--grace '-1 day' is not positive"),
+        (("--fold-rows", "0"), "0 is not in the range"),
+        (("--hot", "1 day", "--fold-age", "0"), "--fold-age '0' is not positive"),
+        (("--fold-age", "soon"), "--fold-age 'soon' is not an interval"),
         (("--lake-partition", "day"), "--lake-partition"),
     ],
 )

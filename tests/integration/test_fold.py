@@ -58,7 +58,7 @@ def test_a_fold_carries_every_change_into_the_lake(cold: Lake) -> None:
         assert everything(connection) == before
     (state,) = status.every(cold.catalog)
     assert state.overlay_rows == 0
-    assert cold.value("select count(*) from only public._events_frostline_default where ts < '2024-07-01'") == 0
+    assert cold.value("select count(*) from only public.events_default where ts < '2024-07-01'") == 0
     assert verify.run(cold.catalog, cold.table()).faults == ()
 
 
@@ -215,7 +215,7 @@ def test_after_a_fold_clean_goes_on(lake: Lake) -> None:
     assert lake.clean().waiting == ()
     with lake.connect() as connection:
         assert everything(connection) == before
-    assert lake.value("select count(*) from only public._events_frostline_default") == 1
+    assert lake.value("select count(*) from only public.events_default") == 1
 
 
 def test_a_damaged_file_is_not_carried_on(cold: Lake) -> None:

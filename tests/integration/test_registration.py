@@ -69,7 +69,22 @@ def test_a_row_outside_all_partitions_lands_in_the_default_one(catalog: Connecti
     add(events)
     catalog.execute("insert into public.events (ts) values ('2030-01-01')")
     assert value(catalog, "select count(*) from public.events") == 1
-    assert value(catalog, "select count(*) from public._events_frostline_default") == 1
+    assert value(catalog, "select count(*) from public.events_default") == 1
+
+
+def test_the_default_partition_is_named_like_the_table_and_goes_with_it(catalog: Connection, add: Add) -> None:
+    for name in "abc":
+        run(catalog, f"create table public.{name} (d date primary key) partition by range (d)")
+    catalog.execute("create domain public.b_default as int")
+    catalog.execute("create table public.c_default partition of public.c default")
+    tables = [add(f"public.{name}") for name in "abc"]
+    of_heap = "select inhrelid::regclass::text from pg_inherits where inhparent = 'public._{}'::regclass"
+    found = [value(catalog, of_heap.format(name)) for name in "abc"]
+    assert found == ["public.a_default", "public._b_frostline_default", "public.c_default"]
+    for table in tables:
+        removal.remove(catalog, table.name)
+    left = "select array_agg(oid::regclass::text) from pg_class where relispartition and relkind = 'r'"
+    assert value(catalog, left) == ["public.c_default"]
 
 
 def test_grants_owner_and_comments_are_kept(catalog: Connection, events: str, add: Add, connect: Connect) -> None:

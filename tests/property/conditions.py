@@ -67,6 +67,10 @@ TEXTS = (
     "\uff11",
     "10",
     "9",
+    "\u00a0",
+    "\u00a0a",
+    "\u3000",
+    "a ",
 )
 
 
@@ -154,6 +158,7 @@ def lake_table(text_collation: Collation) -> Table:
             column(44, "d_text", "text", collation=text_collation),
             column(45, "c_varchar", "varchar", collation=text_collation),
             column(46, "b_text", "text", collation=Collation.BYTES, collation_name='pg_catalog."C"'),
+            column(47, "c0", "int4"),
         ],
         "key",
         TierKind.BIGINT,
@@ -194,7 +199,14 @@ NEAR: dict[str, tuple[str, ...]] = {
         "'infinity'::timestamp",
         "'-infinity'::timestamp",
     ),
-    "timestamp": ("'2024-03-01'::date", "'infinity'::date", "'0044-03-15 BC'::date", "'5874897-12-31'::date"),
+    "timestamp": (
+        "'294270-01-01'::timestamp",
+        "'294247-01-10 04:00:54.775806'::timestamp",
+        "'2024-03-01'::date",
+        "'infinity'::date",
+        "'0044-03-15 BC'::date",
+        "'5874897-12-31'::date",
+    ),
     "text": ("'a'::varchar",),
     "varchar": ("'a'::varchar(5)",),
 }

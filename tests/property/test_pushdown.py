@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.fixtures import lakeserver
 from tests.fixtures.lakeserver import StoredTables
-from tests.property.conditions import ATOMS, CONDITIONS, KEYS, POOLS, kind_of, lake_table
+from tests.property.conditions import ATOMS, BY_KIND, CASTS, CONDITIONS, KEYS, POOLS, kind_of, lake_table, quoted
 
 from frostline.embedded.postgres import Postgres
 from frostline.model.names import RemoteName
@@ -21,6 +21,8 @@ from frostline.model.types import Collation
 from frostline.server.listen import LakeServer
 
 ROWS = 400
+UNDEFINED_TIME = "22008"
+"""The SQLSTATE of arithmetic with an infinite date."""
 _KINDS = {"date": TierKind.DATE, "timestamp": TierKind.TIMESTAMP, "timestamptz": TierKind.TIMESTAMPTZ}
 
 
@@ -41,13 +43,14 @@ def stored_value(each: Column, text: str | None) -> object:
     return {"bool": lambda: text == "t", "bytea": lambda: bytes.fromhex(text[2:])}.get(kind, lambda: text)()
 
 
-def random_rows(served: Table) -> list[dict[str, str | None]]:
+def random_rows(served: Table, without: tuple[str, ...] = ()) -> list[dict[str, str | None]]:
     choose = random.Random(7)
     rows: list[dict[str, str | None]] = []
     for number in range(ROWS):
         row: dict[str, str | None] = {"id": str(number), "key": str(number // 2)}
         for each in served.columns[2:]:
-            row[each.name] = None if choose.random() < 0.12 else choose.choice(POOLS[kind_of(each)])
+            pool = [text for text in POOLS[kind_of(each)] if text not in without]
+            row[each.name] = None if choose.random() < 0.12 else choose.choice(pool)
         rows.append(row)
     return rows
 
@@ -62,7 +65,8 @@ class Pair:
 
 def fill(pair: Pair, stored: StoredTables, port: int) -> None:
     served, connection = pair.served, pair.connection
-    rows = random_rows(served)
+    # Dictionaries make zero of negative zero, so export does without them where there is one.
+    rows = random_rows(served, without=("-0",) if stored.by_duckdb else ())
     halves = [rows[: ROWS // 2], rows[ROWS // 2 :]]
     columns = served.columns
     stored.publish(
@@ -80,10 +84,11 @@ def fill(pair: Pair, stored: StoredTables, port: int) -> None:
 
 
 DATABASES = {
-    "bytes": ("template template0 locale 'C' encoding 'UTF8'", Collation.BYTES),
+    "bytes": ("template template0 locale 'C' encoding 'UTF8'", Collation.BYTES, True),
     "linguistic": (
         "template template0 locale_provider icu icu_locale 'en-US' locale 'C' encoding 'UTF8'",
         Collation.LINGUISTIC,
+        False,
     ),
 }
 """Some builds of Postgres have no ICU; the server is then told all the same that it cannot know the order."""
@@ -93,14 +98,14 @@ DATABASES = {
 def pair(
     request: pytest.FixtureRequest, postgres_server: Postgres, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:
-    options, collation = DATABASES[request.param]
+    options, collation, by_duckdb = DATABASES[request.param]
     name = f"pushdown_{request.param}"
     with psycopg.connect(postgres_server.dsn(), autocommit=True) as admin:
         try:
             admin.execute(b"create database %s %s" % (name.encode(), options.encode()))
         except psycopg.errors.FeatureNotSupported:
             admin.execute(b"create database %s template template0" % name.encode())
-    stored = StoredTables(tmp_path_factory.mktemp("lake"))
+    stored = StoredTables(tmp_path_factory.mktemp("lake"), by_duckdb=by_duckdb)
     served = lake_table(collation)
     stored.add(served)
     server = LakeServer(
@@ -125,14 +130,18 @@ RELAXED = settings(
 )
 
 
-def answers(pair: Pair, query: str) -> tuple[object, object]:
+Answer = list[object] | tuple[str | None, str]
+"""Rows, or SQLSTATE and message."""
+
+
+def answers(pair: Pair, query: str) -> tuple[Answer, Answer]:
     lake, heap = (query.replace("FROM_HERE", name) for name in ("lake_rows", "heap_rows"))
     return run(pair.connection, lake), run(pair.connection, heap)
 
 
-def run(connection: psycopg.Connection, query: str) -> object:
+def run(connection: psycopg.Connection, query: str) -> list[object] | tuple[str | None, str]:
     try:
-        return connection.execute(query.encode()).fetchall()
+        return list(connection.execute(query.encode()).fetchall())
     except psycopg.Error as error:
         return error.sqlstate, str(error)
 
@@ -142,12 +151,24 @@ def check(pair: Pair, query: str) -> None:
     if isinstance(heap, tuple):
         # Postgres itself fails; through the lake it may do so, or not get that far.
         return
+    if isinstance(lake, tuple) and lake[0] == UNDEFINED_TIME:
+        # postgres_fdw has the conditions that it sends evaluated before those that it keeps: more rows, more errors.
+        return
     assert lake == heap, query
 
 
 def test_all_values_come_back_as_they_were(pair: Pair) -> None:
     columns = ", ".join(f"{each.name}::text" for each in pair.served.columns)
     check(pair, f"select {columns} from FROM_HERE order by id")
+
+
+@pytest.mark.parametrize("kind", list(POOLS))
+def test_every_value_is_found_by_equality(pair: Pair, kind: str) -> None:
+    cast = CASTS.get(kind, kind)
+    values = [f"{quoted(text)}::{cast}" for text in POOLS[kind]]
+    for value in values:
+        for form in ("{} = {}", "not ({} <> {})", "{} in ({})", "{} is not distinct from {}"):
+            check(pair, f"select id from FROM_HERE where {form.format(BY_KIND[kind][0].name, value)} order by id")
 
 
 @RELAXED

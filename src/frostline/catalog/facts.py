@@ -48,6 +48,7 @@ def read(connection: Connection, name: Name) -> HeapFacts:
         heap_name_taken=rows(connection, "name_exists", schema=name.schema, name=name.heap.table)[0][0],
         policies=read_policies(connection, oid),
         comment=rows(connection, "comment", oid=oid)[0][0],
+        default_name_taken=_is_taken(connection, name.default_partition()),
     )
 
 
@@ -103,6 +104,10 @@ def materialized_views(connection: Connection, oid: int) -> tuple[str, ...]:
     """The materialized views that read the relation directly; they cannot be replaced in place."""
     found = rows(connection, "dependent_views", oid=oid)
     return tuple(f"{quoted(schema)}.{quoted(view)}" for _, kind, schema, view, *_ in found if kind == "m")
+
+
+def _is_taken(connection: Connection, name: Name) -> bool:
+    return bool(rows(connection, "type_name_exists", schema=name.schema, name=name.table)[0][0])
 
 
 def _texts(connection: Connection, query: str, oid: int) -> tuple[str, ...]:

@@ -44,12 +44,12 @@ def by_id(connection: Connection, table_id: int) -> Table:
 
 
 def _table(connection: Connection, row: tuple[Any, ...]) -> Table:
-    table_id, schema, table, tier_key, tier_kind, lake_partition, hot, grace = row
+    table_id, schema, table, tier_key, tier_kind, lake_partition, hot, grace, fold_rows, fold_age = row
     name = Name(schema, table)
     oid = heap_oid(connection, name)
     found = connection.execute(queries.get("table", "columns"), {"table_id": table_id}).fetchall()
     carried = {attnum: (field_id, Carriage(*carriage)) for attnum, field_id, *carriage in found}
-    (key,) = connection.execute(queries.get("table", "key_columns"), {"oid": oid}).fetchone() or ([],)
+    ((key,),) = facts.rows(connection, "primary_key", oid=oid)
     return Table(
         id=table_id,
         name=name,
@@ -62,6 +62,8 @@ def _table(connection: Connection, row: tuple[Any, ...]) -> Table:
         lake_partition=lake_partition,
         hot_period=hot,
         grace_period=grace,
+        fold_rows=fold_rows,
+        fold_age=fold_age,
     )
 
 
@@ -105,6 +107,8 @@ def insert(connection: Connection, table: Table) -> int:
             "is_time": table.tier_kind.is_time,
             "hot": table.hot_period,
             "grace": table.grace_period,
+            "fold_rows": table.fold_rows,
+            "fold_age": table.fold_age,
         },
     ).fetchone()
     assert row is not None
@@ -140,6 +144,16 @@ def set_hot(connection: Connection, table: Table, hot: str) -> None:
 def set_grace(connection: Connection, table: Table, grace: str) -> None:
     """Change the grace period."""
     connection.execute(queries.get("table", "set_grace"), {"table_id": table.id, "grace": grace})
+
+
+def set_fold_rows(connection: Connection, table: Table, fold_rows: int) -> None:
+    """Change how many marks make a fold due."""
+    connection.execute(queries.get("table", "set_fold_rows"), {"table_id": table.id, "fold_rows": fold_rows})
+
+
+def set_fold_age(connection: Connection, table: Table, fold_age: str) -> None:
+    """Change how old a mark makes a fold due."""
+    connection.execute(queries.get("table", "set_fold_age"), {"table_id": table.id, "fold_age": fold_age})
 
 
 def check_hot(connection: Connection, kind: TierKind, hot: str) -> None:

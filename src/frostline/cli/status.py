@@ -33,6 +33,7 @@ def _described(one: "TableStatus") -> dict[str, Any]:
         "cold_files": one.cold_files,
         "overlay_rows": one.overlay_rows,
         "overlay_age_s": one.overlay_age_s,
+        "fold_due": one.fold_due,
         "uncleaned_partitions": one.uncleaned_partitions,
         "uncleaned_bytes": one.uncleaned_bytes,
         "last_job": f"{job.kind} {job.job_id} {job.state.value} {job.changed_at:%Y-%m-%d %H:%M:%S}" if job else None,

@@ -10,6 +10,9 @@ from frostline.cli.names import TABLE
 from frostline.model.names import Name
 from frostline.model.tables import Column, Table
 
+MARKS = click.IntRange(1, 10**12)
+_FOLD_ROWS = "So many changed cold rows are to be folded."
+
 
 @click.group()
 def table() -> None:
@@ -21,6 +24,8 @@ def table() -> None:
 @click.option("--hot", required=True, help="How long rows stay hot: an interval; for integer tier keys a number.")
 @click.option("--grace", default="1 day", show_default=True, help="How long archived rows also stay in the heap.")
 @click.option("--lake-partition", help="Lake partitions: year, month, day, hour or truncate[N].  [default: month]")
+@click.option("--fold-rows", type=MARKS, default=100_000, show_default=True, help=_FOLD_ROWS, metavar="N")
+@click.option("--fold-age", default="1 day", show_default=True, help="Changed cold rows this old are to be folded.")
 @click.option("--dry-run", is_flag=True, help="Print the SQL and change nothing.")
 @click.pass_obj
 def add(
@@ -29,12 +34,14 @@ def add(
     hot: str,
     grace: str,
     lake_partition: str | None,
+    fold_rows: int,
+    fold_age: str,
     dry_run: bool,  # noqa: FBT001
 ) -> None:
     """Make a RANGE-partitioned table a tiered one. Running it again changes nothing."""
     from frostline.relation import registration  # noqa: PLC0415
 
-    wish = registration.Wish(name, hot, grace, lake_partition)
+    wish = registration.Wish(name, hot, grace, lake_partition, fold_rows, fold_age)
     with invocation.catalog() as connection:
         added = registration.add(connection, wish, dry_run=dry_run)
     for statement in added.statements if dry_run else ():
@@ -65,14 +72,16 @@ def show(invocation: Invocation, name: Name) -> None:
 @click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
 @click.option("--hot", help="How long rows stay hot.")
 @click.option("--grace", help="How long archived rows also stay in the heap.")
+@click.option("--fold-rows", type=MARKS, help=_FOLD_ROWS, metavar="N")
+@click.option("--fold-age", help="Changed cold rows this old are to be folded.")
 @click.pass_obj
-def set_(invocation: Invocation, name: Name, hot: str | None, grace: str | None) -> None:
+def set_(invocation: Invocation, name: Name, **wishes: Any) -> None:
     """Change a table's policy. What is archived already stays archived."""
     from frostline.relation import policy  # noqa: PLC0415
 
     with invocation.catalog() as connection:
         before = tables.get(connection, name)
-        after = policy.change(connection, before, hot=hot, grace=grace)
+        after = policy.change(connection, before, **wishes)
     invocation.output.record(_described(after) | {"changed": before != after})
 
 
@@ -100,6 +109,8 @@ def _described(one: Table) -> dict[str, Any]:
         "hot": one.hot_period,
         "grace": one.grace_period,
         "lake_partition": one.lake_partition,
+        "fold_rows": one.fold_rows,
+        "fold_age": one.fold_age,
         "id": one.id,
     }
 

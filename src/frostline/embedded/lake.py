@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from frostline.catalog import migrations
 from frostline.catalog.connect import connect
 from frostline.embedded.install import lake_password
+from frostline.server import tls
 from frostline.settings import Settings
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ def start(settings: Settings) -> "LakeServer":
     from frostline.server.listen import LakeServer  # noqa: PLC0415  (a refusal needs no engine)
     from frostline.server.provider import CatalogTables  # noqa: PLC0415
 
+    encryption = tls.context(settings.lake_tls_certificate, settings.lake_tls_key)
     with connect(settings.dsn, purpose="serve") as connection:
         migrations.require(connection)
         password = lake_password(settings, connection)
@@ -31,6 +33,7 @@ def start(settings: Settings) -> "LakeServer":
         memory_limit=settings.lake_memory,
         threads=settings.lake_threads,
         warehouse=settings.warehouse,
+        tls=encryption,
     )
     server.start()
     return server

@@ -1,5 +1,10 @@
 """DuckDB connections, with extensions from installed packages only."""
 
+import tempfile
+import uuid
+from collections import defaultdict
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -9,6 +14,35 @@ from frostline.errors import UnavailableError
 from frostline.lake import ducksql
 
 _EXTENSIONS = ("postgres_scanner", "httpfs")
+_idle: defaultdict[str, list[duckdb.DuckDBPyConnection]] = defaultdict(list)
+"""Of this process, by memory limit: nobody uses them, nothing is in them."""
+
+
+@contextmanager
+def borrowed(memory_limit: str) -> Generator[duckdb.DuckDBPyConnection]:
+    """An empty DuckDB of one thread; used again by the next borrower unless an error ended this one.
+
+    What it holds afterwards is given up: databases that were attached, and a transaction with everything made in it.
+
+    Checking the signatures of the extensions takes longer than many a task, so it is done once a process.
+    """
+    idle = _idle[memory_limit]
+    spill = Path(tempfile.gettempdir()) / f"frostline-{uuid.uuid4()}"  # DuckDB makes it when it needs it
+    connection = idle.pop() if idle else connect(memory_limit=memory_limit, threads=1, temp_directory=str(spill))
+    try:
+        yield connection
+        _empty(connection)
+    except BaseException:
+        connection.close()
+        raise
+    idle.append(connection)
+
+
+def _empty(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute("rollback")
+    attached = "select database_name from duckdb_databases() where not internal and database_name <> 'memory'"
+    for (name,) in connection.execute(attached).fetchall():
+        connection.execute("detach " + ducksql.identifier(name))
 
 
 def connect(*, memory_limit: str, threads: int, temp_directory: str) -> duckdb.DuckDBPyConnection:

@@ -37,6 +37,14 @@ class Name:
         """Where the user's own table goes when the relation takes its name."""
         return Name(self.schema, "_" + self.table)
 
+    def default_partition(self, *, otherwise: bool = False) -> "Name":
+        """What registration calls the DEFAULT partition it makes. Errors name it, so it looks like the table.
+
+        `otherwise` is its name when somebody else has the usual one.
+        """
+        stem, suffix = ("_" + self.table, "_frostline_default") if otherwise else (self.table, "_default")
+        return Name(self.schema, cut(stem, MAX_BYTES - len(suffix)) + suffix)
+
     def __str__(self) -> str:
         return f"{quoted(self.schema)}.{quoted(self.table)}"
 

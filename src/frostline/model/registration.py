@@ -86,6 +86,8 @@ class HeapFacts:
     heap_name_taken: bool
     policies: tuple[Policy, ...]
     comment: str | None
+    default_name_taken: bool = False
+    """Something else has the name that our DEFAULT partition would get."""
 
     @property
     def tier_column(self) -> HeapColumn | None:

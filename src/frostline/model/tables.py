@@ -42,6 +42,10 @@ class Table:
     hot_period: str
     """An interval, or for integer tier keys a number, as text."""
     grace_period: str
+    fold_rows: int = 100_000
+    """So many marks make a fold due."""
+    fold_age: str = "1 day"
+    """An interval: a mark this old makes a fold due."""
 
     @property
     def internal(self) -> str:

@@ -1,7 +1,7 @@
 """Fold: what runs inside one Spark task. The files of one lake partition that hold marked keys are written again."""
 
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import duckdb
@@ -79,28 +79,18 @@ def rewrite_slice(piece: Slice) -> Rewritten:
     return Rewritten(tuple(file.path for file in held), tuple(files), len(survey.keys))
 
 
-class _marks_loaded:  # noqa: N801  (a context manager reads like a function)
+@contextmanager
+def _marks_loaded(piece: Slice) -> Generator[duckdb.DuckDBPyConnection]:
     """A DuckDB connection with the slice's marks in a table, read under the fold's snapshot."""
-
-    def __init__(self, piece: Slice) -> None:
-        self._piece = piece
-        self._spill = tempfile.TemporaryDirectory(prefix="frostline-")
-
-    def __enter__(self) -> duckdb.DuckDBPyConnection:
-        piece = self._piece
-        self._connection = duck.connect(memory_limit=piece.memory_limit, threads=1, temp_directory=self._spill.name)
+    with duck.borrowed(piece.memory_limit) as connection:
         try:
-            export.join(self._connection, piece.marks)
+            export.join(connection, piece.marks)
             columns = export.typed_columns(piece.table)
             query = ducksql.literal(source.marks_query(piece.marks).as_string())
-            self._connection.execute(_MARKS.format(columns=columns, query=query))
+            connection.execute(_MARKS.format(columns=columns, query=query))
         except duckdb.Error as error:
             raise export.failure(piece.marks, str(error)) from None
-        return self._connection
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
-        self._spill.cleanup()
+        yield connection
 
 
 def _targets(held: Sequence[RecordedFile], live: int) -> Iterator[tuple[RecordedFile | None, bool]]:

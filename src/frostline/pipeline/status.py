@@ -28,6 +28,8 @@ class TableStatus:
     overlay_rows: int
     overlay_age_s: int | None
     """How long the oldest mark has been waiting to be folded."""
+    fold_due: str | None
+    """Why the table should be folded now; None while it need not be."""
     uncleaned_partitions: int
     uncleaned_bytes: int
     last_job: Job | None
@@ -48,6 +50,7 @@ def of_table(connection: Connection, table: Table) -> TableStatus:
     hot = [one for one in partitions if one.is_default or one.upper is None or one.upper > line]
     waiting = {one.name for one in jobs.uncleaned(connection, table)}
     files, cold_rows, cold_bytes = jobs.lake_totals(connection, table)
+    marks = heap.marks(connection, table, None, line)
     return TableStatus(
         table=table,
         frost_line=None if line == table.tier_kind.lowest else to_text(table.tier_kind, line),
@@ -57,9 +60,16 @@ def of_table(connection: Connection, table: Table) -> TableStatus:
         cold_rows=cold_rows,
         cold_bytes=cold_bytes,
         cold_files=files,
-        overlay_rows=heap.marks(connection, table, None, line),
+        overlay_rows=marks,
         overlay_age_s=heap.oldest_mark_s(connection, table, line),
+        fold_due=_fold_due(connection, table, marks, line),
         uncleaned_partitions=len(waiting),
         uncleaned_bytes=sum(one.size_bytes for one in partitions if one.name in waiting),
         last_job=jobs.last(connection, table),
     )
+
+
+def _fold_due(connection: Connection, table: Table, marks: int, line: int) -> str | None:
+    if marks >= table.fold_rows:
+        return f"{table.fold_rows} rows or more"
+    return f"older than {table.fold_age}" if heap.has_older_mark(connection, table, line, table.fold_age) else None

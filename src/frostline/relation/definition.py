@@ -13,6 +13,8 @@ from frostline.model.tiers import to_text
 from frostline.relation import names, policies
 from frostline.relation.names import trusted
 
+DEFAULT_PARTITION_COMMENT = "made by Frostline: rows for which there is no other partition"
+"""How removal tells our DEFAULT partition from the user's own."""
 COMMA = sql.SQL(", ")
 AND = sql.SQL(" and ")
 
@@ -68,10 +70,15 @@ class Definition:
         for partition in self.facts.partitions:
             if partition.is_default:
                 return names.identifier(partition.name)
-        return names.identifier(names.default_partition(self.table.name.heap))
+        ours = self.table.name.default_partition(otherwise=self.facts.default_name_taken)
+        return names.identifier(ours)
 
     def _default_partition(self) -> sql.Composed:
-        return template("default_partition").format(default_partition=self._default_partition_name(), heap=self.heap)
+        return template("default_partition").format(
+            default_partition=self._default_partition_name(),
+            heap=self.heap,
+            made_by=sql.Literal(DEFAULT_PARTITION_COMMENT),
+        )
 
     def _overlay(self) -> sql.Composed:
         return template("overlay").format(
@@ -259,6 +266,7 @@ class Definition:
             old_key=COMMA.join(prefixed("old", self.table.key)),
             heap_key_is_old=self._heap_key_is_old(),
             concurrent=sql.Literal(message),
+            run_again=sql.Literal("Run the transaction again."),
             seam_is_current=self._seam_is_current(),
             table_id=sql.Literal(self.table.id),
         )
@@ -297,6 +305,9 @@ class Definition:
             columns=identifiers(self.columns),
             new_columns=COMMA.join(prefixed("new", self.columns)),
             duplicate=sql.Literal(f"duplicate key value violates the primary key of {table.name.table}"),
+            update_instead=sql.Literal(f"Update the row instead: update {table.name} ..."),
+            schema_name=sql.Literal(table.name.schema),
+            table_name=sql.Literal(table.name.table),
         )
 
     def _pairs(self, left: str, right: str) -> list[sql.Composed]:

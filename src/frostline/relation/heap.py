@@ -178,6 +178,15 @@ def oldest_mark_s(connection: Connection, table: Table, upper: int) -> int | Non
     return None if row is None else row[0]
 
 
+def has_older_mark(connection: Connection, table: Table, upper: int, age: str) -> bool:
+    """Whether a mark below that value has been there for that interval."""
+    condition = within(table, None, upper)
+    statement = _statement("has_older_mark").format(
+        overlay=names.overlay(table), condition=condition, age=sql.Literal(age)
+    )
+    return bool(_one(connection, statement))
+
+
 def count(connection: Connection, partition: Name) -> int:
     """The exact number of rows of a partition."""
     return int(_one(connection, sql.SQL("select count(*) from only {}").format(names.identifier(partition))))

@@ -39,12 +39,6 @@ def function(table: Table, verb: str) -> sql.Identifier:
     return sql.Identifier("frostline_relation", f"{verb}_{table.id}")
 
 
-def default_partition(heap: Name) -> Name:
-    """The DEFAULT partition that registration makes when the heap has none."""
-    suffix = "_frostline_default"
-    return Name(heap.schema, cut(heap.table, MAX_BYTES - len(suffix)) + suffix)
-
-
 def trusted(text: str) -> sql.SQL:
     """SQL text that Postgres itself printed (types, expressions, view definitions), to be sent back as it is."""
     return sql.SQL(cast(LiteralString, text))

@@ -41,6 +41,8 @@ class Wish:
     hot: str
     grace: str = "1 day"
     lake_partition: str | None = None
+    fold_rows: int = 100_000
+    fold_age: str = "1 day"
 
 
 def add(connection: Connection, wish: Wish, *, dry_run: bool = False) -> Added:
@@ -84,6 +86,7 @@ def _check(connection: Connection, wish: Wish) -> TierKind:
     assert kind is not None
     tables.check_hot(connection, kind, wish.hot)
     tables.check_interval(connection, "grace", wish.grace)
+    tables.check_interval(connection, "fold-age", wish.fold_age, positive=True)
     return kind
 
 
@@ -116,6 +119,8 @@ def _table(found: HeapFacts, wish: Wish, kind: TierKind) -> Table:
         lake_partition=wish.lake_partition or rules.default_lake_partition(kind, _widths(found, kind)),
         hot_period=wish.hot,
         grace_period=wish.grace,
+        fold_rows=wish.fold_rows,
+        fold_age=wish.fold_age,
     )
 
 

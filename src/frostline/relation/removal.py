@@ -11,7 +11,7 @@ from frostline.errors import UnavailableError, UsageError
 from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.relation import dependents, heap, names
-from frostline.relation.definition import template
+from frostline.relation.definition import DEFAULT_PARTITION_COMMENT, template
 from frostline.relation.registration import grants, limit_waiting
 
 
@@ -61,6 +61,7 @@ def _statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
     _refuse_materialized_views(connection, table, view[0])
     before = dependents.read(connection, view[0])
     given = list(grants(connection, view[0], names.identifier(table.name)))
+    oid = tables.heap_oid(connection, table.name)
     aside = f"frostline_{table.id}"
     yield template("step_aside").format(relation=names.identifier(table.name), aside=sql.Identifier(aside))
     yield template("rename_heap_back").format(
@@ -75,10 +76,11 @@ def _statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
         **{verb: names.function(table, verb) for verb in ("copy", "update", "delete", "policy", "mark")},
     )
     yield from given
-    yield from _drop_our_default(connection, table)
+    yield from _drop_our_default(connection, oid)
 
 
-def _drop_our_default(connection: Connection, table: Table) -> Iterator[sql.Composed]:
-    ours = names.default_partition(table.name.heap)
-    if heap.exists(connection, ours) and not heap.has_rows(connection, ours):
-        yield sql.SQL("drop table {}").format(names.identifier(ours))
+def _drop_our_default(connection: Connection, oid: int) -> Iterator[sql.Composed]:
+    for schema, partition, comment in facts.rows(connection, "default_partition", oid=oid):
+        ours = Name(schema, partition)
+        if comment == DEFAULT_PARTITION_COMMENT and not heap.has_rows(connection, ours):
+            yield sql.SQL("drop table {}").format(names.identifier(ours))

@@ -44,18 +44,21 @@ class OutOfMemory(FrostlineError):
 
 
 class Rows:
-    """A result that is produced while it is read. Not for several threads, except `interrupt`."""
+    """A result that is produced while it is read. Not for several threads, except `interrupt`.
+
+    The query starts with the first read: a sort is done before the first row, and `interrupt` must reach it.
+    """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, sql: str, batch_rows: int) -> None:
-        self._connection = connection
-        with _translated_errors():
-            self._reader: pa.RecordBatchReader = connection.execute(sql).to_arrow_reader(batch_rows)
+        self._connection, self._sql, self._batch_rows = connection, sql, batch_rows
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        with _translated_errors():
+            reader: pa.RecordBatchReader = self._connection.execute(self._sql).to_arrow_reader(self._batch_rows)
         while True:
             with _translated_errors():
                 try:
-                    batch = self._reader.read_next_batch()
+                    batch = reader.read_next_batch()
                 except StopIteration:
                     return
             yield batch
@@ -94,7 +97,7 @@ class Engine:
         self._root.execute("set lock_configuration = true")
 
     def run(self, sql: str, batch_rows: int = BATCH_ROWS) -> Rows:
-        """Start a query; its rows come as it is read."""
+        """A query, which runs as its rows are read."""
         return Rows(self._root.cursor(), sql, batch_rows)
 
     def close(self) -> None:

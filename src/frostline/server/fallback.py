@@ -26,10 +26,13 @@ from frostline.server.translate.statements import NotServed
 _CURSOR = sql.Identifier("frostline_answer")
 _FETCH_ROWS = 2_000
 _CONNECT_TIMEOUT_S = 5
+# The query was parsed and checked here; Postgres must take it for the same, whatever its own settings say.
 _SETTINGS = (
     "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=3 "
-    "-c bytea_output=hex -c search_path=pg_catalog -c client_min_messages=error"
+    "-c bytea_output=hex -c search_path=pg_catalog -c client_min_messages=error "
+    "-c standard_conforming_strings=on -c array_nulls=on -c transform_null_equals=off"
 )
+_COMMENTS = ("C_COMMENT", "SQL_COMMENT")
 _VOLATILE = """
 select f.name from unnest($1::text[]) as f(name)
  where not exists (select from pg_catalog.pg_proc p where p.proname = f.name
@@ -129,7 +132,11 @@ def _connect(dsn: str | None) -> psycopg.Connection:
         raise NotServed("this query needs Postgres, and the lake server has no connection to it")
     try:
         return psycopg.connect(
-            dsn, connect_timeout=_CONNECT_TIMEOUT_S, options=_SETTINGS, application_name="frostline lake server"
+            dsn,
+            connect_timeout=_CONNECT_TIMEOUT_S,
+            options=_SETTINGS,
+            client_encoding="utf8",
+            application_name="frostline lake server",
         )
     except psycopg.OperationalError as error:
         raise UnavailableError("the lake server cannot reach Postgres", hint="frostline status") from error
@@ -169,20 +176,15 @@ def _trusted(text: str) -> sql.SQL:
 
 def with_temporary_tables(plan: PostgresPlan) -> str:
     """The query with the names of its lake tables replaced, every other character kept."""
-    text, tokens = plan.sql, parser.scan(plan.sql)
+    text, tokens = plan.sql, [token for token in parser.scan(plan.sql) if token.name not in _COMMENTS]
     for position, scan in sorted(enumerate(plan.scans), key=lambda item: -item[1].source.location):
         first = next(index for index, token in enumerate(tokens) if token.start == scan.source.location)
         end = tokens[first + 2].end + 1
         name = f"pg_temp.frostline_{position}"
-        if not _has_alias(text, end):
+        if not scan.source.aliased:
             name += f' as "{scan.source.alias.replace(chr(34), chr(34) * 2)}"'
         text = text[: scan.source.location] + name + text[end:]
     return text
-
-
-def _has_alias(text: str, end: int) -> bool:
-    following = parser.scan(text[end:])[:1]
-    return bool(following) and following[0].name in ("IDENT", "AS")
 
 
 def _content(lines: pa.RecordBatch) -> memoryview:

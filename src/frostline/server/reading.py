@@ -53,7 +53,7 @@ def candidates(scan: Scan, tables: LakeTables) -> str:
     if not files:
         return nothing(scan)
     conditions = (*_range(scan, files), *scan.conditions)
-    columns = {column.name: column for column in (*scan.columns, _tier_column(scan.source.table))}
+    columns = {duck.name(column): column for column in (*scan.columns, _tier_column(scan.source.table))}
     relation = ducksql.read_parquet((_literal(file) for file in files), columns.items())
     return f"({duck.select('*', relation, ' where ' + duck.all_of(conditions))})"
 
@@ -69,7 +69,7 @@ def _literal(file: LakeFile) -> str:
 def _range(scan: Scan, files: Sequence[LakeFile]) -> Iterator[str]:
     """The bounds of the foreign table, where the files reach beyond them."""
     table, remote = scan.source.table, scan.source.remote
-    key = ducksql.identifier(table.tier_key)
+    key = duck.column(_tier_column(table))
     if remote.lower is not None and any(file.lower < remote.lower for file in files):
         yield f"{key} >= {duck.tier_literal(table.tier_kind, remote.lower)}"
     if any(file.upper >= remote.upper for file in files):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from frostline.errors import FrostlineError
 from frostline.server import answers
+from frostline.server.parameters import decoded, with_types
 from frostline.server.portals import Interruptible, Portal
 from frostline.server.protocol import backend, rows
 from frostline.server.protocol.frontend import (
@@ -22,6 +23,7 @@ from frostline.server.protocol.frontend import (
     Sync,
 )
 from frostline.server.queries import Backend, Params
+from frostline.server.savepoints import Savepoints
 from frostline.server.settings import check_setting
 from frostline.server.translate import statements
 from frostline.server.translate.statements import NotServed, Statement
@@ -52,6 +54,7 @@ class Session:
         self._shared = shared
         self._status = "I"
         self._cursors: dict[str, Portal] = {}
+        self._savepoints = Savepoints()
         self._prepared: dict[str, list[Statement]] = {"": []}
         self._bound: dict[str, _Bound] = {}
         self._skipping = False
@@ -112,6 +115,8 @@ class Session:
 
     def _parse(self, message: Parse) -> bytes:
         parsed = statements.parse(message.sql)
+        if any(message.types):
+            parsed = statements.parse(with_types(message.sql, message.types))
         if len(parsed) > 1:
             raise statements.SyntaxRefused("cannot insert multiple commands into a prepared statement")
         if len(self._prepared) >= MAX_NAMED:
@@ -124,7 +129,7 @@ class Session:
             raise NotServed("the lake server speaks text format only", hint="ask for text parameters and results")
         if message.statement not in self._prepared:
             raise NoSuchThing(f"prepared statement {message.statement!r} does not exist")
-        params = tuple(None if value is None else _decoded(value) for value in message.values)
+        params = tuple(map(decoded, message.values))
         self._forget(message.portal)
         parsed = self._prepared[message.statement]
         if parsed:
@@ -209,7 +214,7 @@ class Session:
             case statements.End():
                 return self._end(statement)
             case statements.Savepoint():
-                self._status = "T" if statement.heals and self._status == "E" else self._status
+                self._savepoint(statement)
                 return statement.tag
             case statements.SetVariable():
                 check_setting(statement.name, statement.value)
@@ -237,9 +242,21 @@ class Session:
                 self.close()
                 return "DISCARD ALL"
 
+    def _savepoint(self, statement: statements.Savepoint) -> None:
+        """Going back to one closes the cursors that were opened since, which postgres_fdw relies on."""
+        if statement.tag == "SAVEPOINT":
+            self._savepoints.set(statement.name, self._cursors)
+        elif statement.heals:
+            for cursor in self._cursors.keys() - self._savepoints.back(statement.name):
+                self._close_cursor(cursor)
+            self._status = "T"
+        else:
+            self._savepoints.release(statement.name)
+
     def _end(self, statement: statements.End) -> str:
         tag = "ROLLBACK" if self._status == "E" else statement.tag
         self._status = "I"
+        self._savepoints.clear()
         self._close_cursors(None)
         return tag
 
@@ -361,10 +378,3 @@ class _Bound:
         """Give the result back, unless it is a cursor's."""
         if self._portal is not None:
             self._portal.close()
-
-
-def _decoded(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        raise ProtocolError("a parameter is not UTF-8") from None

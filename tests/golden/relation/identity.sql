@@ -73,7 +73,9 @@ $body$;
 create trigger frostline_copy instead of insert on "Odd ""Shop"""."Größe" for each row execute function "frostline_relation"."copy_7"();
 
 create function "frostline_relation"."update_7"() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+-- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
+set enable_seqscan = off set jit = off as $body$
 declare
     wanted record := new;
 begin
@@ -88,11 +90,11 @@ begin
     end if;
     -- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
     if old.frostline_tier = 'heap' or exists (select from "Odd ""Shop"""."_Größe" as h where h."day" = old."day" and h."Id" = old."Id") then
-        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update';
+        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
     end if;
     insert into "frostline_overlay"."Größe_7" ("day", "Id", frostline_live) values (old."day", old."Id", false) on conflict do nothing;
     if not found then
-        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update';
+        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
     end if;
     -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
     -- tells (40001). The lock is given back at once with the block's savepoint, so that nobody has to wait for it.
@@ -106,7 +108,7 @@ begin
     end if;
     if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
        is distinct from old.frostline_snapshot then
-        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update';
+        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
     end if;
     new := wanted;  -- finding no row has set it to nulls
     insert into "Odd ""Shop"""."_Größe" as h ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code") overriding system value values (new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code")
@@ -118,7 +120,9 @@ $body$;
 create trigger frostline_update instead of update on "frostline_relation"."Größe_7" for each row execute function "frostline_relation"."update_7"();
 
 create function "frostline_relation"."delete_7"() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+-- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
+set enable_seqscan = off set jit = off as $body$
 begin
     delete from "Odd ""Shop"""."_Größe" as h where h."day" = old."day" and h."Id" = old."Id" and row(h."seq", h."price", h."exact"::text, h."doc"::text, h."feeling"::text, h."tags"::text, h."code", h."total") is not distinct from row(old."seq", old."price", old."exact"::text, old."doc"::text, old."feeling"::text, old."tags"::text, old."code", old."total");
     if found then
@@ -126,11 +130,11 @@ begin
     end if;
     -- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
     if old.frostline_tier = 'heap' or exists (select from "Odd ""Shop"""."_Größe" as h where h."day" = old."day" and h."Id" = old."Id") then
-        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update';
+        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
     end if;
     insert into "frostline_overlay"."Größe_7" ("day", "Id", frostline_live) values (old."day", old."Id", false) on conflict do nothing;
     if not found then
-        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update';
+        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
     end if;
     -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
     -- tells (40001). The lock is given back at once with the block's savepoint, so that nobody has to wait for it.
@@ -144,7 +148,7 @@ begin
     end if;
     if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
        is distinct from old.frostline_snapshot then
-        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update';
+        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
     end if;
     return old;
 end
@@ -153,7 +157,9 @@ $body$;
 create trigger frostline_delete instead of delete on "frostline_relation"."Größe_7" for each row execute function "frostline_relation"."delete_7"();
 
 create function "frostline_relation"."mark_7"() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+-- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
+set enable_seqscan = off set jit = off as $body$
 declare
     key_is_new boolean := true;
 begin
@@ -188,7 +194,8 @@ begin
         if exists (select from "frostline_lake"."Größe_7" as c
                     where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
                       and new."day" = c."day" and new."Id" = c."Id") then
-            raise unique_violation using message = 'duplicate key value violates the primary key of Größe', detail = 'The key exists in the lake.';
+            raise unique_violation using message = 'duplicate key value violates the primary key of Größe', detail = 'The key exists in the lake.',
+                hint = 'Update the row instead: update "Odd ""Shop"""."Größe" ...', schema = 'Odd "Shop"', table = 'Größe';
         end if;
     end if;
     insert into "frostline_overlay"."Größe_7" ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code", "total", frostline_live) values (new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code", new."total", true)

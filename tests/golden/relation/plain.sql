@@ -1,6 +1,7 @@
 alter table "public"."events" rename to "_events";
 
-create table "public"."_events_frostline_default" partition of "public"."_events" default;
+create table "public"."events_default" partition of "public"."_events" default;
+comment on table "public"."events_default" is 'made by Frostline: rows for which there is no other partition';
 
 create table "frostline_overlay"."events_7" (
     "id" bigint,
@@ -55,7 +56,9 @@ $body$;
 create trigger frostline_copy instead of insert on "public"."events" for each row execute function "frostline_relation"."copy_7"();
 
 create function "frostline_relation"."update_7"() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+-- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
+set enable_seqscan = off set jit = off as $body$
 declare
     wanted record := new;
 begin
@@ -68,11 +71,11 @@ begin
     end if;
     -- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
     if old.frostline_tier = 'heap' or exists (select from "public"."_events" as h where h."id" = old."id" and h."ts" = old."ts") then
-        raise serialization_failure using message = 'could not serialize access to events due to concurrent update';
+        raise serialization_failure using message = 'could not serialize access to events due to concurrent update', hint = 'Run the transaction again.';
     end if;
     insert into "frostline_overlay"."events_7" ("id", "ts", frostline_live) values (old."id", old."ts", false) on conflict do nothing;
     if not found then
-        raise serialization_failure using message = 'could not serialize access to events due to concurrent update';
+        raise serialization_failure using message = 'could not serialize access to events due to concurrent update', hint = 'Run the transaction again.';
     end if;
     -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
     -- tells (40001). The lock is given back at once with the block's savepoint, so that nobody has to wait for it.
@@ -86,7 +89,7 @@ begin
     end if;
     if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
        is distinct from old.frostline_snapshot then
-        raise serialization_failure using message = 'could not serialize access to events due to concurrent update';
+        raise serialization_failure using message = 'could not serialize access to events due to concurrent update', hint = 'Run the transaction again.';
     end if;
     new := wanted;  -- finding no row has set it to nulls
     insert into "public"."_events" as h ("id", "ts", "status") values (new."id", new."ts", new."status")
@@ -98,7 +101,9 @@ $body$;
 create trigger frostline_update instead of update on "frostline_relation"."events_7" for each row execute function "frostline_relation"."update_7"();
 
 create function "frostline_relation"."delete_7"() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+-- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
+set enable_seqscan = off set jit = off as $body$
 begin
     delete from "public"."_events" as h where h."id" = old."id" and h."ts" = old."ts" and row(h."status") is not distinct from row(old."status");
     if found then
@@ -106,11 +111,11 @@ begin
     end if;
     -- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
     if old.frostline_tier = 'heap' or exists (select from "public"."_events" as h where h."id" = old."id" and h."ts" = old."ts") then
-        raise serialization_failure using message = 'could not serialize access to events due to concurrent update';
+        raise serialization_failure using message = 'could not serialize access to events due to concurrent update', hint = 'Run the transaction again.';
     end if;
     insert into "frostline_overlay"."events_7" ("id", "ts", frostline_live) values (old."id", old."ts", false) on conflict do nothing;
     if not found then
-        raise serialization_failure using message = 'could not serialize access to events due to concurrent update';
+        raise serialization_failure using message = 'could not serialize access to events due to concurrent update', hint = 'Run the transaction again.';
     end if;
     -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
     -- tells (40001). The lock is given back at once with the block's savepoint, so that nobody has to wait for it.
@@ -124,7 +129,7 @@ begin
     end if;
     if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
        is distinct from old.frostline_snapshot then
-        raise serialization_failure using message = 'could not serialize access to events due to concurrent update';
+        raise serialization_failure using message = 'could not serialize access to events due to concurrent update', hint = 'Run the transaction again.';
     end if;
     return old;
 end
@@ -133,7 +138,9 @@ $body$;
 create trigger frostline_delete instead of delete on "frostline_relation"."events_7" for each row execute function "frostline_relation"."delete_7"();
 
 create function "frostline_relation"."mark_7"() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+-- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
+set enable_seqscan = off set jit = off as $body$
 declare
     key_is_new boolean := true;
 begin
@@ -168,7 +175,8 @@ begin
         if exists (select from "frostline_lake"."events_7" as c
                     where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
                       and new."id" = c."id" and new."ts" = c."ts") then
-            raise unique_violation using message = 'duplicate key value violates the primary key of events', detail = 'The key exists in the lake.';
+            raise unique_violation using message = 'duplicate key value violates the primary key of events', detail = 'The key exists in the lake.',
+                hint = 'Update the row instead: update public.events ...', schema = 'public', table = 'events';
         end if;
     end if;
     insert into "frostline_overlay"."events_7" ("id", "ts", "status", frostline_live) values (new."id", new."ts", new."status", true)
@@ -178,7 +186,7 @@ begin
 end
 $body$;
 
-create or replace trigger frostline_mark after insert or update or delete on "public"."_events_frostline_default"
+create or replace trigger frostline_mark after insert or update or delete on "public"."events_default"
     for each row execute function "frostline_relation"."mark_7"();
 
 comment on view "public"."events" is 'what happened';

@@ -1,6 +1,7 @@
 alter table "public"."messages" rename to "_messages";
 
-create table "public"."_messages_frostline_default" partition of "public"."_messages" default;
+create table "public"."messages_default" partition of "public"."_messages" default;
+comment on table "public"."messages_default" is 'made by Frostline: rows for which there is no other partition';
 
 create table "frostline_overlay"."messages_7" (
     "tenant" name collate pg_catalog."C",
@@ -73,7 +74,9 @@ $body$;
 create trigger frostline_a_policy instead of update or delete on "frostline_relation"."messages_7" for each row execute function "frostline_relation"."policy_7"();
 
 create function "frostline_relation"."update_7"() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+-- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
+set enable_seqscan = off set jit = off as $body$
 declare
     wanted record := new;
 begin
@@ -86,11 +89,11 @@ begin
     end if;
     -- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
     if old.frostline_tier = 'heap' or exists (select from "public"."_messages" as h where h."tenant" = old."tenant" and h."day" = old."day" and h."number" = old."number") then
-        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update';
+        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update', hint = 'Run the transaction again.';
     end if;
     insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", frostline_live) values (old."tenant", old."day", old."number", false) on conflict do nothing;
     if not found then
-        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update';
+        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update', hint = 'Run the transaction again.';
     end if;
     -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
     -- tells (40001). The lock is given back at once with the block's savepoint, so that nobody has to wait for it.
@@ -104,7 +107,7 @@ begin
     end if;
     if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
        is distinct from old.frostline_snapshot then
-        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update';
+        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update', hint = 'Run the transaction again.';
     end if;
     new := wanted;  -- finding no row has set it to nulls
     insert into "public"."_messages" as h ("tenant", "day", "number", "body") values (new."tenant", new."day", new."number", new."body")
@@ -116,7 +119,9 @@ $body$;
 create trigger frostline_update instead of update on "frostline_relation"."messages_7" for each row execute function "frostline_relation"."update_7"();
 
 create function "frostline_relation"."delete_7"() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+-- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
+set enable_seqscan = off set jit = off as $body$
 begin
     delete from "public"."_messages" as h where h."tenant" = old."tenant" and h."day" = old."day" and h."number" = old."number" and row(h."body") is not distinct from row(old."body");
     if found then
@@ -124,11 +129,11 @@ begin
     end if;
     -- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
     if old.frostline_tier = 'heap' or exists (select from "public"."_messages" as h where h."tenant" = old."tenant" and h."day" = old."day" and h."number" = old."number") then
-        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update';
+        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update', hint = 'Run the transaction again.';
     end if;
     insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", frostline_live) values (old."tenant", old."day", old."number", false) on conflict do nothing;
     if not found then
-        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update';
+        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update', hint = 'Run the transaction again.';
     end if;
     -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
     -- tells (40001). The lock is given back at once with the block's savepoint, so that nobody has to wait for it.
@@ -142,7 +147,7 @@ begin
     end if;
     if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
        is distinct from old.frostline_snapshot then
-        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update';
+        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update', hint = 'Run the transaction again.';
     end if;
     return old;
 end
@@ -151,7 +156,9 @@ $body$;
 create trigger frostline_delete instead of delete on "frostline_relation"."messages_7" for each row execute function "frostline_relation"."delete_7"();
 
 create function "frostline_relation"."mark_7"() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+-- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
+set enable_seqscan = off set jit = off as $body$
 declare
     key_is_new boolean := true;
 begin
@@ -186,7 +193,8 @@ begin
         if exists (select from "frostline_lake"."messages_7" as c
                     where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
                       and new."tenant" = c."tenant"::name and new."day" = c."day" and new."number" = c."number") then
-            raise unique_violation using message = 'duplicate key value violates the primary key of messages', detail = 'The key exists in the lake.';
+            raise unique_violation using message = 'duplicate key value violates the primary key of messages', detail = 'The key exists in the lake.',
+                hint = 'Update the row instead: update public.messages ...', schema = 'public', table = 'messages';
         end if;
     end if;
     insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", "body", frostline_live) values (new."tenant", new."day", new."number", new."body", true)
@@ -196,5 +204,5 @@ begin
 end
 $body$;
 
-create or replace trigger frostline_mark after insert or update or delete on "public"."_messages_frostline_default"
+create or replace trigger frostline_mark after insert or update or delete on "public"."messages_default"
     for each row execute function "frostline_relation"."mark_7"();

@@ -32,7 +32,7 @@ STARTUP = b"\0\0\0\x17\0\x03\0\0user\0lake\0a\0b\0\0"
 GOLDEN: list[tuple[bytes, Message]] = [
     (b"Q\0\0\0\x0dselect 1\0", Query("select 1")),
     (b"P\0\0\0\x0cs\0abc\0\0\0", Parse("s", "abc")),
-    (b"P\0\0\0\x0f\0abc\0\0\x01\0\0\0\x17", Parse("", "abc")),
+    (b"P\0\0\0\x0f\0abc\0\0\x01\0\0\0\x17", Parse("", "abc", (23,))),
     (b"B\0\0\0\x17p\0s\0\0\0\0\x02\0\0\0\x01x\xff\xff\xff\xff\0\0", Bind("p", "s", (), (b"x", None), ())),
     (b"B\0\0\0\x10\0\0\0\x01\0\0\0\0\0\x01\0\0", Bind("", "", (0,), (), (0,))),
     (b"D\0\0\0\x07Pc\0", Describe("P", "c")),

@@ -89,7 +89,7 @@ def test_the_pin_is_taken_out_and_chooses_the_snapshot() -> None:
     decided = planned('select id from "x"."7[,9)" where ((frostline_snapshot = 3::bigint)) and ((id = 1))')
     assert isinstance(decided, DuckPlan)
     assert decided.scan.source.snapshot == 3
-    assert decided.scan.conditions == ('("id" = 1)',)
+    assert decided.scan.conditions == ('("id:1" = 1)',)
 
 
 def test_without_a_pin_the_current_snapshot_is_read() -> None:
@@ -120,7 +120,7 @@ def test_only_needed_columns_are_read() -> None:
 def test_what_postgres_must_finish_still_gets_the_conditions_that_are_sure() -> None:
     decided = planned('select id from "x"."7[,9)" where name > \'a\' and id = 5')
     assert isinstance(decided, PostgresPlan)
-    assert decided.scans[0].conditions == ('("id" = 5)',)
+    assert decided.scans[0].conditions == ('("id:1" = 5)',)
 
 
 def test_untranslatable_is_not_an_error_of_ours() -> None:

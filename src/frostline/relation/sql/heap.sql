@@ -30,5 +30,8 @@ select count(*) from {overlay} where {condition}
 -- name: oldest_mark
 select extract(epoch from now() - min(frostline_marked_at))::bigint from {overlay} where {condition}
 
+-- name: has_older_mark
+select exists (select from {overlay} where {condition} and frostline_marked_at <= now() - {age}::interval)
+
 -- name: empty
 truncate table only {partition}

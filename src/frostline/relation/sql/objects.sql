@@ -5,6 +5,7 @@ alter table {relation} rename to {heap_table};
 
 -- name: default_partition
 create table {default_partition} partition of {heap} default;
+comment on table {default_partition} is {made_by};
 
 -- name: overlay
 create table {overlay} (
@@ -77,7 +78,9 @@ create trigger frostline_copy instead of insert on {relation} for each row execu
 
 -- name: update_function
 create function {function}() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+-- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
+set enable_seqscan = off set jit = off as $body$
 declare
     wanted record := new;
 begin
@@ -98,7 +101,9 @@ $body$;
 
 -- name: delete_function
 create function {function}() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+-- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
+set enable_seqscan = off set jit = off as $body$
 begin
     delete from {heap} as h where {heap_key_is_old} and {heap_rest_is_old};
     if found then
@@ -112,16 +117,16 @@ $body$;
 -- name: claim
 -- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
     if old.frostline_tier = 'heap' or exists (select from {heap} as h where {heap_key_is_old}) then
-        raise serialization_failure using message = {concurrent};
+        raise serialization_failure using message = {concurrent}, hint = {run_again};
     end if;
     insert into {overlay} ({key}, frostline_live) values ({old_key}, false) on conflict do nothing;
     if not found then
-        raise serialization_failure using message = {concurrent};
+        raise serialization_failure using message = {concurrent}, hint = {run_again};
     end if;
     {seam_is_current}
     if (select s.snapshot_id from frostline.seam as s where s.table_id = {table_id})
        is distinct from old.frostline_snapshot then
-        raise serialization_failure using message = {concurrent};
+        raise serialization_failure using message = {concurrent}, hint = {run_again};
     end if;
 
 -- name: seam_is_current
@@ -175,7 +180,9 @@ create trigger frostline_delete instead of delete on {inner} for each row execut
 
 -- name: mark_function
 create function {function}() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+-- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
+set enable_seqscan = off set jit = off as $body$
 declare
     key_is_new boolean := true;
 begin
@@ -201,7 +208,8 @@ begin
         if exists (select from {lake} as c
                     where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = {table_id})
                       and {lake_is_new}) then
-            raise unique_violation using message = {duplicate}, detail = 'The key exists in the lake.';
+            raise unique_violation using message = {duplicate}, detail = 'The key exists in the lake.',
+                hint = {update_instead}, schema = {schema_name}, table = {table_name};
         end if;
     end if;
     insert into {overlay} ({columns}, frostline_live) values ({new_columns}, true)

@@ -67,6 +67,8 @@ class Parse:
 
     name: str
     sql: str
+    types: tuple[int, ...] = ()
+    """What the client declares its parameters to be, as type OIDs; 0 leaves one open."""
 
 
 @dataclass(frozen=True)
@@ -171,10 +173,7 @@ def _query(body: _Body) -> Query:
 
 
 def _parse(body: _Body) -> Parse:
-    message = Parse(body.text(), body.text())
-    for _ in range(body.int16()):
-        body.int32()  # declared parameter types: every parameter is cast in the SQL, so they add nothing
-    return message
+    return Parse(body.text(), body.text(), tuple(body.int32() for _ in range(body.int16())))
 
 
 def _bind(body: _Body) -> Bind:

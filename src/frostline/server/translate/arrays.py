@@ -6,7 +6,9 @@ from pglast import ast
 
 from frostline.server.translate.operands import Const, Untranslatable, constant, type_name
 
-_ELEMENT = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",{}\\]+(?:\s+[^\s",{}\\]+)*))\s*(,|$)', re.DOTALL)
+_SPACE = " \t\n\r\v\f"
+"""What Postgres ignores around an element; other blanks, such as the no-break space, belong to it."""
+_ELEMENT = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",{}\\]+(?:\s+[^\s",{}\\]+)*))\s*(,|\Z)', re.DOTALL | re.ASCII)
 
 
 def elements(node: object, params: tuple[str | None, ...]) -> list[Const] | None:
@@ -51,7 +53,7 @@ def split(text: str) -> list[str | None]:
         raise Untranslatable("not plain array text")
     inside, position = text[1:-1], 0
     items: list[str | None] = []
-    while inside.strip():
+    while inside.strip(_SPACE):
         found = _ELEMENT.match(inside, position)
         if not found:
             raise Untranslatable("not plain array text")

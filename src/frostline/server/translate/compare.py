@@ -19,10 +19,10 @@ from frostline.server.translate.operands import INTEGERS, Const, Untranslatable,
 OPERATORS = ("=", "<>", "<", "<=", ">", ">=")
 FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
-_NUMBER = re.compile(r"[+-]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][+-]?\d{1,3})?")
+_NUMBER = re.compile(r"[+-]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _HEX = re.compile(r"\\x((?:[0-9a-fA-F]{2})*)")
-_TIME = re.compile(r"(\d{4,7})-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d).*)?")
+_TIME = re.compile(r"(\d{4,7})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d):(\d\d).*)?", re.ASCII)
 _BOOLEANS = {"t": "true", "true": "true", "f": "false", "false": "false"}
 _NAN = ("nan",)
 _INFINITIES = {"infinity": 1, "inf": 1, "+infinity": 1, "+inf": 1, "-infinity": -1, "-inf": -1}
@@ -42,8 +42,11 @@ def compare(operator: str, value: Value, const: Const) -> str:
 
 
 def member(value: Value, items: Sequence[Const]) -> str | None:
-    """`value = any of the items` as one IN, which DuckDB looks up instead of trying each; None for floats."""
-    if value.type in ("float4", "float8"):
+    """`value = any of the items` as one IN, which DuckDB looks up instead of trying each.
+
+    None for types where equality is not DuckDB's.
+    """
+    if value.type in ("float4", "float8", "bytea"):
         return None
     equal = f"({value.sql} = "
     found = dict.fromkeys(compare("=", value, item) for item in items)
@@ -140,14 +143,18 @@ def _float(duck_type: str, *, widen: bool) -> Callable[[str, Value, Const], str]
             return _against_nan(operator, sql, value)
         if text not in _INFINITIES and not (_NUMBER.fullmatch(text) and abs(float(text)) < _LARGEST[duck_type]):
             raise Untranslatable(f"not a {duck_type}")
-        return _guarded(operator, sql, duck.cast(ducksql.literal(text), duck_type))
+        return _guarded(operator, sql, text, duck_type)
 
     return rule
 
 
-def _guarded(operator: str, sql: str, literal: str) -> str:
+def _guarded(operator: str, sql: str, number: str, duck_type: str) -> str:
+    literal = duck.cast(ducksql.literal(number), duck_type)
     # Some writers leave NaN out of a row group's minimum and maximum, so a filter that DuckDB checks against
     # those would lose NaN rows, which are greater than everything. Naming NaN apart keeps them.
+    if operator in ("=", "<>") and float(number) == 0:
+        # Zero equals negative zero, but the Bloom filters that DuckDB writes and trusts take them for two numbers.
+        return f"(abs({sql}) {operator} {literal})"
     if operator in ("=", "<", "<="):
         return f"({sql} {operator} {literal} and not isnan({sql}))"
     return f"({sql} {operator} {literal} or isnan({sql}))"
@@ -167,12 +174,16 @@ def _against_nan(operator: str, sql: str, value: Value) -> str:
 
 def axis(pg_type: str, text: str) -> int:
     """A date or time constant on its axis; raises Untranslatable for what is not plain ISO text."""
-    if text not in ("infinity", "-infinity"):
+    kind, finite = _TIME_KINDS[pg_type], text not in ("infinity", "-infinity")
+    if finite:
         _check_calendar(text)
     try:
-        return from_text(_TIME_KINDS[pg_type], text)
+        value = from_text(kind, text)
     except ValueError:
         raise Untranslatable(f"not plain {pg_type} text") from None
+    if finite and abs(value) >= kind.highest:
+        raise Untranslatable(f"a {pg_type} that the lake cannot hold")
+    return value
 
 
 def _check_calendar(text: str) -> None:
@@ -231,7 +242,15 @@ def _bytes(operator: str, value: Value, const: Const) -> str:
     found = _HEX.fullmatch(_text(const))
     if not found:
         raise Untranslatable("bytea that is not in hex form")
-    return f"({value.sql} {operator} from_hex({ducksql.literal(found[1])}))"
+    literal = f"from_hex({ducksql.literal(found[1])})"
+    # DuckDB looks an equal value up in a Bloom filter by another hash than it was written with, and misses it.
+    match operator:
+        case "=":
+            return f"({value.sql} >= {literal} and {value.sql} <= {literal})"
+        case "<>":
+            return f"({value.sql} < {literal} or {value.sql} > {literal})"
+        case _:
+            return f"({value.sql} {operator} {literal})"
 
 
 def _uuid(operator: str, value: Value, const: Const) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pglast import ast
 from pglast.enums import BoolExprType, BoolTestType
 
+from frostline.server.translate import duck
 from frostline.server.translate.operands import Untranslatable
 from frostline.server.translate.rules.booleans import boolean_column, boolean_constant
 from frostline.server.translate.rules.comparison import comparison
@@ -36,8 +37,7 @@ def connective(node: ast.Node, scope: Scope) -> str | None:
     parts = [condition(part, scope) for part in node.args or ()]
     if node.boolop == BoolExprType.NOT_EXPR:
         return f"(not {parts[0]})"
-    word = " and " if node.boolop == BoolExprType.AND_EXPR else " or "
-    return f"({word.join(parts)})"
+    return duck.joined(parts, " and " if node.boolop == BoolExprType.AND_EXPR else " or ")
 
 
 def boolean_test(node: ast.Node, scope: Scope) -> str | None:

@@ -1,14 +1,23 @@
 """The two things that conditions compare: constants as Postgres typed them, and values computed from columns."""
 
+import re
 from dataclasses import dataclass
 
 from pglast import ast
 
+from frostline.errors import FrostlineError
 from frostline.model.types import Collation
 
 INTEGERS = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
 """Integer types, with the first magnitude that does not fit."""
 _NUMBERS = {*INTEGERS, "numeric", "float4", "float8"}
+_WHOLE = re.compile(r"-?[0-9]{1,19}")
+
+
+class UnboundParameter(FrostlineError):
+    """A parameter without a value."""
+
+    sqlstate = "42P02"
 
 
 class Untranslatable(Exception):
@@ -52,7 +61,7 @@ def constant(node: object, params: tuple[str | None, ...]) -> Const | None:
 def _position(node: ast.ParamRef, params: tuple[str | None, ...]) -> int:
     number = int(node.number or 0)
     if not 1 <= number <= len(params):
-        raise Untranslatable(f"there is no parameter ${number}")
+        raise UnboundParameter(f"there is no parameter ${number}")
     return number - 1
 
 
@@ -74,8 +83,13 @@ def _literal(node: ast.A_Const) -> Const | None:
 
 def _number(text: str) -> Const:
     """A number that is no int4: bigint if it fits, else numeric."""
-    digits = text.lstrip("-").isdigit()
-    return Const("int8" if digits and -(2**63) <= int(text) < 2**63 else "numeric", text)
+    return Const("numeric" if whole_number(text) is None else "int8", text)
+
+
+def whole_number(text: str) -> int | None:
+    """The bigint that the text is, written plainly; None for anything else."""
+    number = int(text) if _WHOLE.fullmatch(text) else None
+    return number if number is not None and -(2**63) <= number < 2**63 else None
 
 
 def builtin_name(parts: object) -> str | None:

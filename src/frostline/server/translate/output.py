@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from frostline.lake import ducksql
 from frostline.model.tables import Column
 from frostline.server.translate import duck
 
@@ -29,7 +28,7 @@ TYPE_OIDS = {
 
 def printed(column: Column) -> str:
     """The column as text, in DuckDB SQL."""
-    return printed_value(ducksql.identifier(column.name), column.carriage.lake_type)
+    return printed_value(duck.column(column), column.carriage.lake_type)
 
 
 def printed_value(sql: str, lake_type: str) -> str:

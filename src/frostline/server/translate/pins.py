@@ -7,7 +7,7 @@ from pglast import ast
 from pglast.enums import A_Expr_Kind, JoinType
 
 from frostline.server.lake_tables import LakeTables
-from frostline.server.translate.operands import INTEGERS, Const, constant
+from frostline.server.translate.operands import INTEGERS, Const, constant, whole_number
 from frostline.server.translate.scope import SNAPSHOT_COLUMN, Scope, Source, conjuncts, remote_table
 from frostline.server.translate.statements import NotServed
 from frostline.server.translate.values import operator_name
@@ -48,7 +48,7 @@ def _tables_in(item: ast.Node | None, quals: list[ast.Node]) -> Iterator[tuple[a
 def _source(name: ast.RangeVar, quals: list[ast.Node], params: tuple[str | None, ...], tables: LakeTables) -> Source:
     table, remote = remote_table(name, tables)
     alias = str(name.alias.aliasname) if name.alias else str(name.relname)
-    source = Source(alias, table, remote, None, int(name.location or 0))
+    source = Source(alias, table, remote, None, int(name.location or 0), aliased=name.alias is not None)
     pins = [pin for pin in (pinned_snapshot(qual, Scope(source, params)) for qual in quals) if pin]
     if len({pin.text for pin in pins}) > 1:
         raise NotServed("a table cannot be pinned to two snapshots at once")
@@ -71,4 +71,4 @@ def pinned_snapshot(node: ast.Node, scope: Scope) -> Const | None:
 def _is_integer(const: Const) -> bool:
     if const.type is not None and const.type not in INTEGERS:
         return False
-    return const.text is None or const.text.lstrip("-").isdigit()
+    return const.text is None or whole_number(const.text) is not None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from pglast import ast
 
@@ -15,10 +16,10 @@ from frostline.server.translate.operands import Untranslatable
 from frostline.server.translate.pins import pinned_snapshot, sources
 from frostline.server.translate.projection import Projection, projection
 from frostline.server.translate.pruning import Bounds, tier_bounds
-from frostline.server.translate.scope import Scope, Source, UnknownName, conjuncts
+from frostline.server.translate.scope import SNAPSHOT_COLUMN, Scope, Source, UnknownColumn, UnknownName, conjuncts
 from frostline.server.translate.statements import NotServed, Select
 from frostline.server.translate.tail import limit_clause, order_clause
-from frostline.server.translate.whole import columns_named, functions_named, refuse_unserved
+from frostline.server.translate.whole import columns_named, columns_qualified, functions_named, refuse_unserved
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,21 @@ def plan(select: Select, params: tuple[str | None, ...], tables: LakeTables) -> 
     found = tuple(sources(select.node, params, tables))
     if not found:
         raise NotServed("the lake server answers queries on lake tables only")
+    _refuse_unknown(select.node, found)
     try:
         return _duck_plan(select.node, found, params)
-    except Untranslatable as reason:
+    except (Untranslatable, RecursionError) as reason:
         return _postgres_plan(select, found, params, str(reason))
+
+
+def _refuse_unknown(node: ast.SelectStmt, found: Sequence[Source]) -> None:
+    """Raise UnknownColumn where `table.name` is no column: in Postgres it could call a function of that name."""
+    known = {(source.alias, column.name) for source in found for column in source.table.columns}
+    known |= {(source.alias, SNAPSHOT_COLUMN) for source in found}
+    aliases = {source.alias for source in found}
+    for alias, name in columns_qualified(node):
+        if alias in aliases and (alias, name) not in known:
+            raise UnknownColumn(f"column {alias}.{name} does not exist")
 
 
 def _duck_plan(node: ast.SelectStmt, found: tuple[Source, ...], params: tuple[str | None, ...]) -> DuckPlan:
@@ -74,6 +86,8 @@ def _duck_plan(node: ast.SelectStmt, found: tuple[Source, ...], params: tuple[st
         raise Untranslatable("grouping")
     scope = Scope(found[0], params)
     fraction, wanted = sampling.split(node, _unpinned(node, scope))
+    if len(wanted) > duck.MOST_PARTS:
+        raise Untranslatable("too many conditions")
     conditions = tuple(condition(part, scope) for part in wanted) + sampling.condition(fraction)
     shown = projection(node.targetList or (), scope)
     tail = order_clause(node, scope) + limit_clause(node, scope)
@@ -107,7 +121,7 @@ def _candidates(node: ast.SelectStmt, scope: Scope, names: frozenset[str], *, al
     table = scope.source.table
     columns = tuple(column for column in table.columns if "*" in names or column.name in names)
     wanted = list(_unpinned(node, scope)) if alone else []
-    applied = tuple(_translatable(wanted, scope))
+    applied = tuple(islice(_translatable(wanted, scope), duck.MOST_PARTS))
     return Scan(scope.source, columns, tier_bounds(wanted, scope), applied)
 
 
@@ -115,14 +129,14 @@ def _translatable(nodes: Sequence[ast.Node], scope: Scope) -> Iterator[str]:
     for node in nodes:
         try:
             yield condition(node, scope)
-        except (Untranslatable, UnknownName):
+        except (Untranslatable, UnknownName, RecursionError):
             continue
 
 
 def nothing(scan: Scan) -> str:
     """A relation with the columns of the scan and no row."""
     columns = (
-        f"{duck.cast('null', ducksql.column_type(column.carriage.lake_type))} as {ducksql.identifier(column.name)}"
+        f"{duck.cast('null', ducksql.column_type(column.carriage.lake_type))} as {duck.column(column)}"
         for column in scan.columns
     )
     return f"(select {duck.listed(columns) or 'null'} where false)"

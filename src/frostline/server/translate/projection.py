@@ -37,17 +37,21 @@ def _target(target: ast.ResTarget, scope: Scope) -> Iterator[_Item]:
     node = target.val
     if isinstance(node, ast.ColumnRef) and any(isinstance(part, ast.A_Star) for part in node.fields or ()):
         yield from (_column(column, column.name) for column in scope.source.table.columns)
+        yield _snapshot(scope, SNAPSHOT_COLUMN)
         return
     column, const = scope.column(node), constant(node, scope.params)
     if column is not None:
         yield _column(column, target.name or column.name)
     elif scope.name(node) == SNAPSHOT_COLUMN:
-        snapshot = ducksql.literal(str(scope.source.snapshot))
-        yield ResultColumn(target.name or SNAPSHOT_COLUMN, TYPE_OIDS["int8"]), snapshot, None
+        yield _snapshot(scope, target.name or SNAPSHOT_COLUMN)
     elif const is not None and const.text is None:
         yield ResultColumn(target.name or "?column?"), duck.cast("null", "varchar"), None
     else:
         raise Untranslatable("an expression in the select list")
+
+
+def _snapshot(scope: Scope, name: str) -> _Item:
+    return ResultColumn(name, TYPE_OIDS["int8"]), ducksql.literal(str(scope.source.snapshot)), None
 
 
 def _column(column: Column, name: str) -> _Item:

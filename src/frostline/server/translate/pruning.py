@@ -27,7 +27,7 @@ def tier_bounds(conditions: Iterable[ast.Node], scope: Scope) -> Bounds:
     for node in conditions:
         try:
             lower, upper = _of_condition(node, scope)
-        except Untranslatable:
+        except (Untranslatable, RecursionError):
             continue
         low, high = max(low, lower), min(high, upper)
     return low, high

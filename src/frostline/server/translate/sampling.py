@@ -1,10 +1,14 @@
 """The samples that ANALYZE of a foreign table asks for: TABLESAMPLE, or `random() < fraction`."""
 
+import re
+
 from pglast import ast
 from pglast.enums import A_Expr_Kind
 
-from frostline.server.translate.operands import Untranslatable, builtin_name, constant
+from frostline.server.translate.operands import Const, Untranslatable, builtin_name, constant
 from frostline.server.translate.values import operator_name
+
+_FRACTION = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,30})?(?:[eE]-?[0-9]{1,3})?")
 
 
 def split(node: ast.SelectStmt, conditions: list[ast.Node]) -> tuple[float | None, list[ast.Node]]:
@@ -35,7 +39,15 @@ def _percent(item: ast.RangeTableSample) -> float:
     const = constant(arguments[0], ()) if len(arguments) == 1 else None
     if method not in ("bernoulli", "system") or item.repeatable or const is None or const.text is None:
         raise Untranslatable("a sample of another kind")
-    return float(const.text)
+    percent = _number(const)
+    if percent is None or percent > 100:
+        raise Untranslatable("a sample of another size")
+    return percent
+
+
+def _number(const: Const | None) -> float | None:
+    text = const.text if const is not None else None
+    return float(text) if text is not None and _FRACTION.fullmatch(text) else None
 
 
 def _below_random(node: ast.Node) -> float | None:
@@ -44,5 +56,4 @@ def _below_random(node: ast.Node) -> float | None:
     call = node.lexpr
     if not isinstance(call, ast.FuncCall) or builtin_name(call.funcname) != "random" or call.args:
         return None
-    const = constant(node.rexpr, ())
-    return None if const is None or const.text is None else float(const.text)
+    return _number(constant(node.rexpr, ()))

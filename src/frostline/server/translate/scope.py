@@ -7,10 +7,10 @@ from pglast import ast
 from pglast.enums import BoolExprType
 
 from frostline.errors import FrostlineError
-from frostline.lake import ducksql
 from frostline.model.names import BadName, RemoteName
 from frostline.model.tables import Column, Table
 from frostline.server.lake_tables import LakeTables
+from frostline.server.translate import duck
 from frostline.server.translate.operands import Untranslatable, Value
 
 SNAPSHOT_COLUMN = "frostline_snapshot"
@@ -22,6 +22,12 @@ class UnknownName(FrostlineError):
     sqlstate = "42P01"
 
 
+class UnknownColumn(UnknownName):
+    """A column that is not there."""
+
+    sqlstate = "42703"
+
+
 @dataclass(frozen=True)
 class Source:
     """One lake table in a FROM clause, at one snapshot. `snapshot` None has no rows."""
@@ -31,6 +37,8 @@ class Source:
     remote: RemoteName
     snapshot: int | None
     location: int
+    aliased: bool = False
+    """The alias is in the query, not only the table's own name."""
 
     def value(self, column: Column) -> Value:
         """The column as DuckDB has it; only for types whose comparisons are known to agree."""
@@ -38,7 +46,7 @@ class Source:
             raise Untranslatable(f"conditions on {column.pg_type.name} are for Postgres")
         pg_type = column.pg_type
         return Value(
-            ducksql.identifier(column.name),
+            duck.column(column),
             pg_type.name,
             pg_type.precision or 0,
             pg_type.scale or 0,
@@ -71,7 +79,9 @@ class Scope:
         try:
             return self.source.table.column(name)
         except KeyError:
-            raise UnknownName(f"column {name!r} does not exist") from None
+            if name == self.source.alias:
+                raise Untranslatable("a whole row") from None
+            raise UnknownColumn(f"column {name!r} does not exist") from None
 
     def name(self, node: object) -> str | None:
         """The name of the column that this node refers to, None when it is no column of this table."""
@@ -86,9 +96,11 @@ class Scope:
 
 
 def conjuncts(node: ast.Node | None) -> Iterator[ast.Node]:
-    """The conditions that all have to hold."""
-    if isinstance(node, ast.BoolExpr) and node.boolop == BoolExprType.AND_EXPR:
-        for part in node.args or ():
-            yield from conjuncts(part)
-    elif node is not None:
-        yield node
+    """The conditions that all have to hold, in order. No recursion: they may be deeper than Python's stack."""
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, ast.BoolExpr) and part.boolop == BoolExprType.AND_EXPR:
+            waiting += reversed(part.args or ())
+        elif part is not None:
+            yield part

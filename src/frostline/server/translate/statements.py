@@ -1,12 +1,12 @@
 """Which statements the server knows: SQL text in, one small value a statement out. Anything else is refused here."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pglast import ast, parser
 from pglast.enums import DiscardMode, FetchDirection, TransactionStmtKind, VariableSetKind
 
 from frostline.errors import FrostlineError
+from frostline.server.translate.depth import MAX_DEPTH, depth
 
 _ALL = 2**63 - 1
 """How the parser writes FETCH ALL."""
@@ -16,6 +16,12 @@ class SyntaxRefused(FrostlineError):
     """The text is not SQL."""
 
     sqlstate = "42601"
+
+
+class TooComplex(FrostlineError):
+    """The SQL is deeper than the parser can take."""
+
+    sqlstate = "54001"
 
 
 class NotServed(FrostlineError):
@@ -43,7 +49,12 @@ class Savepoint:
     """SAVEPOINT, RELEASE, ROLLBACK TO; the latter heals a failed transaction."""
 
     tag: str
-    heals: bool
+    name: str
+
+    @property
+    def heals(self) -> bool:
+        """Whether it goes back to the savepoint."""
+        return self.tag == "ROLLBACK"
 
 
 @dataclass(frozen=True)
@@ -136,24 +147,35 @@ def parameter_count(statement: Statement) -> int:
 
 
 def parse(sql: str) -> list[Statement]:
-    """The statements of the text; raises SyntaxRefused or NotServed."""
+    """The statements of the text; raises SyntaxRefused, TooComplex or NotServed.
+
+    One of several is parsed again by itself, so that the locations in its tree are locations in its text.
+    """
     try:
+        _check_depth(sql)
         raw = parser.parse_sql(sql)
     except parser.ParseError as error:
         raise SyntaxRefused(f"syntax error: {error.args[0]}") from None
-    return [_statement(statement.stmt, text) for statement, text in _with_text(sql, raw)]
+    if len(raw) == 1:
+        return [_statement(raw[0].stmt, sql[: _end(raw[0])])]
+    return [parsed for statement in raw for parsed in parse(sql[statement.stmt_location or 0 : _end(statement)])]
 
 
-def _with_text(sql: str, raw: tuple[ast.RawStmt, ...]) -> Iterator[tuple[ast.RawStmt, str]]:
-    for statement in raw:
-        start, length = statement.stmt_location or 0, statement.stmt_len or 0
-        yield statement, sql[start : start + length if length else None]
+def _check_depth(sql: str) -> None:
+    # A short text cannot be deep, and most are short.
+    if len(sql) > MAX_DEPTH and depth(parser.scan(sql)) > MAX_DEPTH:
+        raise TooComplex("the query is nested too deeply")
+
+
+def _end(statement: ast.RawStmt) -> int | None:
+    """Where the statement's text ends; the last one's may go on to the end."""
+    return (statement.stmt_location or 0) + statement.stmt_len if statement.stmt_len else None
 
 
 def _statement(node: ast.Node | None, sql: str) -> Statement:
     match node:
         case ast.SelectStmt():
-            return _select(sql)
+            return Select(sql, node)
         case ast.DeclareCursorStmt():
             return _declare(node, sql)
         case ast.FetchStmt():
@@ -189,19 +211,14 @@ def _declare(node: ast.DeclareCursorStmt, sql: str) -> Declare:
         raise NotServed("a cursor is served for SELECT only")
     tokens = parser.scan(sql)
     keyword = next(token for token in tokens if token.name == "FOR")
-    return Declare(str(node.portalname), _select(sql[keyword.end + 1 :].strip()))
-
-
-def _select(sql: str) -> Select:
-    """Parsed again from its own text, so that the locations in the tree are locations in that text."""
-    (raw,) = parser.parse_sql(sql)
-    assert isinstance(raw.stmt, ast.SelectStmt)
-    return Select(sql, raw.stmt)
+    # Blanks keep the locations in the tree right.
+    start = keyword.end + 1
+    return Declare(str(node.portalname), Select(" " * start + sql[start:], node.query))
 
 
 def _fetch(node: ast.FetchStmt) -> Fetch | Rewind:
     cursor, count = str(node.portalname), int(node.howMany or 0)
-    if node.direction == FetchDirection.FETCH_FORWARD:
+    if node.direction == FetchDirection.FETCH_FORWARD and count > 0:
         return Fetch(cursor, None if count == _ALL else count, bool(node.ismove))
     if node.direction == FetchDirection.FETCH_BACKWARD and count == _ALL and node.ismove:
         return Rewind(cursor)
@@ -213,13 +230,17 @@ _TRANSACTION: dict[TransactionStmtKind, Statement] = {
     TransactionStmtKind.TRANS_STMT_START: Begin("START TRANSACTION"),
     TransactionStmtKind.TRANS_STMT_COMMIT: End("COMMIT"),
     TransactionStmtKind.TRANS_STMT_ROLLBACK: End("ROLLBACK"),
-    TransactionStmtKind.TRANS_STMT_SAVEPOINT: Savepoint("SAVEPOINT", heals=False),
-    TransactionStmtKind.TRANS_STMT_RELEASE: Savepoint("RELEASE", heals=False),
-    TransactionStmtKind.TRANS_STMT_ROLLBACK_TO: Savepoint("ROLLBACK", heals=True),
+}
+_SAVEPOINTS = {
+    TransactionStmtKind.TRANS_STMT_SAVEPOINT: "SAVEPOINT",
+    TransactionStmtKind.TRANS_STMT_RELEASE: "RELEASE",
+    TransactionStmtKind.TRANS_STMT_ROLLBACK_TO: "ROLLBACK",
 }
 
 
 def _transaction(node: ast.TransactionStmt) -> Statement:
+    if node.kind is not None and node.kind in _SAVEPOINTS:
+        return Savepoint(_SAVEPOINTS[node.kind], str(node.savepoint_name))
     statement = _TRANSACTION.get(node.kind) if node.kind is not None else None
     if statement is None:
         raise NotServed("the lake server has no two-phase commit: it never holds a change")

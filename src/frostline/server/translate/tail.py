@@ -7,7 +7,7 @@ from pglast.enums import LimitOption, SortByDir, SortByNulls
 
 from frostline.server.translate import duck
 from frostline.server.translate.compare import check_order
-from frostline.server.translate.operands import Untranslatable, constant
+from frostline.server.translate.operands import Untranslatable, constant, whole_number
 from frostline.server.translate.scope import Scope
 
 _FLOATS = ("float4", "float8")
@@ -15,14 +15,17 @@ _FLOATS = ("float4", "float8")
 
 def order_clause(node: ast.SelectStmt, scope: Scope) -> str:
     """ORDER BY over columns whose order is the same in DuckDB; raises Untranslatable for others."""
-    keys = [key for item in node.sortClause or () for key in _sort_keys(item, scope)]
+    renamed = {target.name for target in node.targetList or () if target.name}
+    keys = [key for item in node.sortClause or () for key in _sort_keys(item, scope, renamed)]
     return f" order by {duck.listed(keys)}" if keys else ""
 
 
-def _sort_keys(item: ast.SortBy, scope: Scope) -> Iterator[str]:
+def _sort_keys(item: ast.SortBy, scope: Scope, renamed: set[str]) -> Iterator[str]:
     column = scope.column(item.node)
     if column is None or item.sortby_dir == SortByDir.SORTBY_USING:
         raise Untranslatable("order by an expression")
+    if column.name in renamed:
+        raise Untranslatable("order by a name that may be an output's")
     value = scope.source.value(column)
     check_order("<", value)
     downward = item.sortby_dir == SortByDir.SORTBY_DESC
@@ -47,6 +50,9 @@ def _count(word: str, node: ast.Node | None, scope: Scope) -> str:
     if node is None:
         return ""
     const = constant(node, scope.params)
-    if const is None or (const.text is not None and not const.text.isdigit()):
+    if const is not None and const.text is None:
+        return ""
+    number = whole_number(const.text) if const is not None and const.text is not None else None
+    if number is None or number < 0:
         raise Untranslatable(f"{word.strip()} that is not a plain number")
-    return "" if const.text is None else word + const.text
+    return f"{word}{number}"

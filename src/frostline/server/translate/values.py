@@ -5,7 +5,15 @@ from dataclasses import replace
 from pglast import ast
 from pglast.enums import A_Expr_Kind
 
-from frostline.server.translate.operands import INTEGERS, Untranslatable, Value, builtin_name, constant, type_name
+from frostline.server.translate.operands import (
+    INTEGERS,
+    Untranslatable,
+    Value,
+    builtin_name,
+    constant,
+    type_name,
+    whole_number,
+)
 from frostline.server.translate.scope import Scope
 
 
@@ -49,7 +57,8 @@ def _division(node: ast.A_Expr, scope: Scope) -> Value:
     if dividend.type not in INTEGERS:
         raise Untranslatable(f"{dividend.type} {operator}")
     result = max(dividend.type, divisor.type or dividend.type, key=lambda name: INTEGERS.get(name, 0))
-    if (divisor.type or dividend.type) not in INTEGERS or not divisor.text.isdigit() or int(divisor.text) == 0:
+    number = whole_number(divisor.text) or 0
+    if (divisor.type or dividend.type) not in INTEGERS or number <= 0:
         # Zero fails, and the smallest integer divided by -1 overflows: Postgres says so best.
         raise Untranslatable("divisor")
-    return Value(f"({dividend.sql} {_DIVISIONS[operator]} {int(divisor.text)})", result)
+    return Value(f"({dividend.sql} {_DIVISIONS[operator]} {number})", result)

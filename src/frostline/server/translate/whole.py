@@ -10,18 +10,18 @@ from frostline.server.translate.statements import NotServed
 
 
 def walk(node: object) -> Iterator[ast.Node]:
-    """The node and everything below it, outermost first."""
-    if isinstance(node, ast.Node):
-        yield node
-        for name in node:
-            yield from walk(getattr(node, name))
-    elif isinstance(node, (tuple, list)):
-        items: tuple[Any, ...] = tuple(node)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        for item in items:
-            yield from walk(item)
+    """The node and everything below it, outermost first. No recursion: a query may be deeper than Python's stack."""
+    waiting: list[Any] = [node]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, ast.Node):
+            yield item
+            waiting += [getattr(item, name) for name in reversed(list(item))]
+        elif isinstance(item, (tuple, list)):
+            waiting += reversed(item)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 
-def refuse_unserved(node: ast.SelectStmt) -> None:
+def refuse_unserved(node: ast.SelectStmt) -> None:  # noqa: C901  (a list of cases, one after the other)
     """Raise NotServed for what reads or changes anything but lake tables."""
     for part in walk(node):
         match part:
@@ -31,6 +31,13 @@ def refuse_unserved(node: ast.SelectStmt) -> None:
                 raise NotServed("functions in FROM are not served by the lake server")
             case ast.RangeVar() if part.catalogname or not part.schemaname:
                 raise NotServed(f"not a lake table: {part.relname!r}", hint="name it as the foreign table does")
+            case ast.RangeVar() if part.alias and part.alias.colnames:
+                raise NotServed("other names for the columns of a lake table are not served")
+            case ast.TypeName() if part.names and builtin_name(part.names) is None:
+                raise NotServed("only types of pg_catalog are served")
+            case ast.A_Indirection() if any(isinstance(step, ast.String) for step in part.indirection or ()):
+                # In Postgres `('file'::text).pg_read_file` calls the function.
+                raise NotServed("fields of a value are not served by the lake server")
             case ast.FuncCall() if builtin_name(part.funcname) is None:
                 raise NotServed("only functions of pg_catalog are served")
             case ast.A_Expr() if builtin_name(part.name) is None:
@@ -42,13 +49,25 @@ def refuse_unserved(node: ast.SelectStmt) -> None:
 def columns_named(node: ast.SelectStmt) -> frozenset[str]:
     """The last part of every column reference; `*` when all columns, or a whole row, are meant."""
     names: set[str] = set()
-    aliases = {part.alias.aliasname for part in walk(node) if isinstance(part, ast.RangeVar) and part.alias}
+    tables = [part for part in walk(node) if isinstance(part, ast.RangeVar)]
+    aliases = {str(table.alias.aliasname if table.alias else table.relname) for table in tables}
     for part in walk(node):
+        if isinstance(part, ast.JoinExpr) and (part.isNatural or part.usingClause):
+            names.add("*")
         if isinstance(part, ast.ColumnRef):
             *qualifiers, last = part.fields or ("*",)
             name = str(last.sval) if isinstance(last, ast.String) else "*"
             names.add("*" if name in aliases and not qualifiers else name)
     return frozenset(names)
+
+
+def columns_qualified(node: ast.SelectStmt) -> Iterator[tuple[str, str]]:
+    """Qualifier and column of every reference that has both."""
+    for part in walk(node):
+        if isinstance(part, ast.ColumnRef):
+            names = [str(field.sval) for field in part.fields or () if isinstance(field, ast.String)]
+            if len(names) == 2:
+                yield names[0], names[1]
 
 
 def functions_named(node: ast.SelectStmt) -> frozenset[str]:

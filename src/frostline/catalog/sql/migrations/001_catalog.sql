@@ -23,6 +23,8 @@ create table frostline.managed_table (
     hot_interval    interval,
     hot_span        bigint check (hot_span > 0),
     grace_period    interval not null check (grace_period >= interval '0'),
+    fold_rows       bigint not null default 100000 check (fold_rows > 0),
+    fold_age        interval not null default '1 day' check (fold_age > interval '0'),
     added_at        timestamptz not null default now(),
     unique (schema_name, table_name),
     check (num_nonnulls(hot_interval, hot_span) = 1)

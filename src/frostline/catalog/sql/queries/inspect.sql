@@ -69,6 +69,22 @@ select exists (
     select from pg_class c join pg_namespace n on n.oid = c.relnamespace
      where n.nspname = %(schema)s and c.relname = %(name)s)
 
+-- name: type_name_exists
+-- A table needs its name among relations and among types.
+select exists (
+    select from pg_namespace n
+     where n.nspname = %(schema)s
+       and (exists (select from pg_class c where c.relnamespace = n.oid and c.relname = %(name)s)
+            or exists (select from pg_type t where t.typnamespace = n.oid and t.typname = %(name)s)))
+
+-- name: default_partition
+-- The partition that takes what no other does, and its comment.
+select n.nspname, c.relname, obj_description(c.oid, 'pg_class')
+  from pg_partitioned_table p
+  join pg_class c on c.oid = p.partdefid
+  join pg_namespace n on n.oid = c.relnamespace
+ where p.partrelid = %(oid)s
+
 -- name: dependent_views
 -- The views and materialized views whose own query names the relation (a view on a view follows by itself).
 select distinct c.oid, c.relkind::text, n.nspname, c.relname, pg_get_viewdef(c.oid), c.reloptions

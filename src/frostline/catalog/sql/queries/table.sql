@@ -1,9 +1,10 @@
 -- name: insert
 insert into frostline.managed_table
-       (schema_name, table_name, tier_key, tier_kind, lake_partition, hot_interval, hot_span, grace_period)
+       (schema_name, table_name, tier_key, tier_kind, lake_partition, hot_interval, hot_span, grace_period,
+        fold_rows, fold_age)
 values (%(schema)s, %(table)s, %(tier_key)s, %(tier_kind)s, %(lake_partition)s,
         case when %(is_time)s then %(hot)s::text::interval end, case when not %(is_time)s then %(hot)s::text::bigint end,
-        %(grace)s::interval)
+        %(grace)s::interval, %(fold_rows)s, %(fold_age)s::interval)
 returning table_id
 
 -- name: insert_column
@@ -12,7 +13,7 @@ values (%(table_id)s, %(attnum)s, %(field_id)s, %(lake_type)s, %(as_text)s, %(pu
 
 -- name: all
 select t.table_id, t.schema_name, t.table_name, t.tier_key, t.tier_kind, t.lake_partition,
-       coalesce(t.hot_interval::text, t.hot_span::text), t.grace_period::text
+       coalesce(t.hot_interval::text, t.hot_span::text), t.grace_period::text, t.fold_rows, t.fold_age::text
   from frostline.managed_table t
  order by t.schema_name, t.table_name
 
@@ -30,16 +31,15 @@ update frostline.managed_table
 -- name: set_grace
 update frostline.managed_table set grace_period = %(grace)s::interval where table_id = %(table_id)s
 
+-- name: set_fold_rows
+update frostline.managed_table set fold_rows = %(fold_rows)s where table_id = %(table_id)s
+
+-- name: set_fold_age
+update frostline.managed_table set fold_age = %(fold_age)s::interval where table_id = %(table_id)s
+
 -- name: heap_oid
 select c.oid from pg_class c join pg_namespace n on n.oid = c.relnamespace
  where n.nspname = %(schema)s and c.relname = %(table)s
-
--- name: key_columns
-select array_agg(a.attname::text order by k.position)
-  from pg_index i
-  cross join lateral unnest(i.indkey) with ordinality as k(attnum, position)
-  join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
- where i.indrelid = %(oid)s and i.indisprimary
 
 -- name: valid_interval
 select %(text)s::interval > interval '0', %(text)s::interval >= interval '0'

@@ -51,7 +51,7 @@ def _each(operator: str, left: Value, items: Sequence[Const], joint: str) -> str
         inside = member(left, items)
         if inside is not None:
             return _MEMBERSHIP[operator, joint].replace("{}", inside)
-    return "(" + joint.join(dict.fromkeys(compare(operator, left, item) for item in items)) + ")"
+    return duck.joined(list(dict.fromkeys(compare(operator, left, item) for item in items)), joint)
 
 
 def between(node: ast.Node, scope: Scope) -> str | None:

@@ -3,7 +3,7 @@
 from pglast import ast
 from pglast.enums import A_Expr_Kind, NullTestType
 
-from frostline.lake import ducksql
+from frostline.server.translate import duck
 from frostline.server.translate.compare import compare
 from frostline.server.translate.operands import Const, Untranslatable, constant
 from frostline.server.translate.scope import Scope
@@ -11,14 +11,16 @@ from frostline.server.translate.values import value
 
 
 def null_test(node: ast.Node, scope: Scope) -> str | None:
-    """The rule for `column IS [NOT] NULL`, whatever the column's type."""
+    """The rule for `column IS [NOT] NULL`, whatever the column's type, unless it could be a row of NULLs."""
     if not isinstance(node, ast.NullTest):
         return None
     column = scope.column(node.arg)
     if column is None:
         raise Untranslatable("null test of an expression")
+    if not column.pg_type.builtin:
+        raise Untranslatable("null test of what may be a row")
     word = "is null" if node.nulltesttype == NullTestType.IS_NULL else "is not null"
-    return f"({ducksql.identifier(column.name)} {word})"
+    return f"({duck.column(column)} {word})"
 
 
 def distinct(node: ast.Node, scope: Scope) -> str | None:

@@ -1,0 +1,50 @@
+"""Parameters: their text, and the types that a client declares for them, which become casts in the SQL."""
+
+from collections.abc import Sequence
+
+import psycopg
+from pglast import parser
+from psycopg import sql
+
+from frostline.errors import FrostlineError
+
+_ANY = ("text", "varchar", "unknown")
+"""Declared by clients that do not know the type; then the other side decides, as for a constant in quotes."""
+
+
+class NotText(FrostlineError):
+    """Bytes that no text of a UTF8 database has."""
+
+    sqlstate = "22021"
+
+
+def decoded(value: bytes | None) -> str | None:
+    """The text of a parameter; None for NULL."""
+    if value is None:
+        return None
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        raise NotText("a parameter is not UTF-8") from None
+    if "\0" in text:
+        raise NotText("a parameter has a null byte in it")
+    return text
+
+
+def with_types(text: str, oids: Sequence[int]) -> str:
+    """The SQL with every parameter cast to the type that was declared for it."""
+    casts = {number: cast for number, oid in enumerate(oids, 1) if (cast := _cast(oid))}
+    tokens = [token for token in parser.scan(text) if token.name == "PARAM"] if casts else []
+    for token in reversed(tokens):
+        number = int(text[token.start + 1 : token.end + 1])
+        if number in casts:
+            text = f"{text[: token.start]}(${number}::{casts[number]}){text[token.end + 1 :]}"
+    return text
+
+
+def _cast(oid: int) -> str | None:
+    known = psycopg.postgres.types.get(oid)
+    if known is None or known.name in _ANY:
+        return None
+    name = sql.Identifier("pg_catalog", known.name).as_string(None)
+    return name + ("[]" if oid == known.array_oid else "")

@@ -1,0 +1,126 @@
+"""Encrypted connections to the lake server, as the settings ask for them."""
+
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import conninfo
+from tests.fixtures import lakeserver
+from tests.fixtures.lakeserver import StoredTables, column
+
+from frostline.embedded import lake
+from frostline.embedded.postgres import free_port
+from frostline.errors import UsageError
+from frostline.model.names import RemoteName
+from frostline.model.tables import Table
+from frostline.model.tiers import TierKind
+from frostline.server import tls
+from frostline.server.listen import LakeServer
+from frostline.settings import Settings
+
+Connect = Callable[[str], psycopg.Connection]
+REMOTE = '"public.rows"."7[,100)"'
+COMMAND = ("req", "-x509", "-newkey", "rsa:2048", "-days", "2", "-subj", "/CN=localhost", "-addext")
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A certificate that signed itself, and its key."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("there is no openssl to make a certificate with")
+    folder = tmp_path_factory.mktemp("tls")
+    certificate, key = str(folder / "server.crt"), str(folder / "server.key")
+    command = [openssl, *COMMAND, "subjectAltName=IP:127.0.0.1", "-nodes", "-out", certificate, "-keyout", key]
+    subprocess.run(command, check=True, capture_output=True)  # noqa: S603
+    return certificate, key
+
+
+def rows() -> Table:
+    return lakeserver.table(7, [column(1, "id", "int8"), column(2, "key", "int8")], "key", TierKind.BIGINT)
+
+
+@pytest.fixture
+def encrypted(stored: StoredTables, empty_database: str, pair: tuple[str, str]) -> Iterator[LakeServer]:
+    """A lake server with a certificate and three rows."""
+    stored.add(rows())
+    stored.publish(7, 1, {"id": [1, 2, 3], "key": [1, 2, 3]})
+    encryption = tls.context(*pair)
+    server = LakeServer("127.0.0.1", 0, stored, lakeserver.USER, lakeserver.PASSWORD, empty_database, tls=encryption)
+    server.start()
+    yield server
+    server.stop()
+
+
+def test_a_client_that_asks_for_it_gets_a_checked_encrypted_connection(
+    encrypted: LakeServer, pair: tuple[str, str], connect: Connect
+) -> None:
+    dsn = conninfo.make_conninfo(lakeserver.lake_dsn(encrypted), sslmode="verify-full", sslrootcert=pair[0])
+    direct = connect(dsn)
+    assert direct.pgconn.ssl_in_use
+    assert direct.execute(f"select id from {REMOTE} order by id".encode()).fetchall() == [(1,), (2,), (3,)]
+    crossing = ", ".join(f"{REMOTE} t{number}" for number in range(30))
+    threading.Timer(0.5, direct.cancel_safe).start()
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        direct.execute(f"select count(*) from {crossing}".encode())
+    plain = connect(conninfo.make_conninfo(lakeserver.lake_dsn(encrypted), sslmode="disable"))
+    assert not plain.pgconn.ssl_in_use
+
+
+def test_postgres_fdw_reads_through_it(encrypted: LakeServer, empty_database: str, connect: Connect) -> None:
+    connection = connect(empty_database)
+    lakeserver.create_foreign_server(connection, encrypted.port)
+    connection.execute("alter server lake options (add sslmode 'require')")
+    lakeserver.create_foreign_table(connection, rows(), RemoteName(7, None, 100), "lake_rows")
+    assert connection.execute("select sum(id) from lake_rows where key > 1").fetchone() == (5,)
+
+
+def test_without_a_certificate_a_client_that_insists_is_refused(lake_server: LakeServer) -> None:
+    dsn = conninfo.make_conninfo(lakeserver.lake_dsn(lake_server), sslmode="require")
+    with pytest.raises(psycopg.OperationalError, match="does not support SSL"):
+        psycopg.connect(dsn)
+
+
+def test_the_settings_reach_the_server(database: str, pair: tuple[str, str], tmp_path: Path, connect: Connect) -> None:
+    settings = Settings(
+        dsn=database,
+        warehouse=str(tmp_path),
+        lake_port=free_port(),
+        lake_password="sesame",  # pyright: ignore[reportArgumentType]
+        lake_tls_certificate=pair[0],
+        lake_tls_key=pair[1],
+    )
+    server = lake.start(settings)
+    try:
+        dsn = conninfo.make_conninfo(
+            host="127.0.0.1", port=settings.lake_port, user=settings.lake_user, password="sesame", sslmode="require"
+        )
+        assert connect(dsn).execute("select 1").fetchone() == (1,)
+    finally:
+        server.stop()
+
+
+def test_files_that_are_no_pair_are_refused(pair: tuple[str, str], tmp_path: Path) -> None:
+    certificate, key = pair
+    nothing, text = str(tmp_path / "nothing"), str(tmp_path / "text")
+    Path(text).write_text("no certificate")
+    wrong = [(nothing, key), (certificate, nothing), (text, key), (certificate, text), (key, certificate)]
+    for given in wrong:
+        with pytest.raises(UsageError, match="cannot use the certificate"):
+            tls.context(*given)
+    for given in ((certificate, None), (None, key)):
+        with pytest.raises(UsageError, match="is set but"):
+            tls.context(*given)
+    assert tls.context(None, None) is None
+
+
+def test_a_key_with_a_password_is_refused_without_asking_for_it(pair: tuple[str, str], tmp_path: Path) -> None:
+    openssl, locked = str(shutil.which("openssl")), str(tmp_path / "locked.key")
+    command = [openssl, "rsa", "-aes256", "-passout", "pass:sesame", "-in", pair[1], "-out", locked]
+    subprocess.run(command, check=True, capture_output=True)  # noqa: S603
+    with pytest.raises(UsageError, match="cannot use the certificate"):
+        tls.context(pair[0], locked)
