@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import psycopg
 import pytest
+from psycopg import sql
 from tests.fixtures import lakeserver
 from tests.fixtures.lakeserver import StoredTables, column
 
@@ -137,6 +138,19 @@ def test_a_direct_client_gets_postgres_answer(
 ) -> None:
     found = [tuple(str(value) for value in row) for row in direct.execute(query.encode()).fetchall()]
     assert found == [tuple(str(value) for value in row) for row in expected]
+
+
+def test_postgres_reads_a_backslash_as_the_lake_server_did(
+    direct: psycopg.Connection, empty_database: str, connect: Connect
+) -> None:
+    admin = connect(empty_database)
+    off = sql.SQL("alter database {} set standard_conforming_strings = off")
+    if admin.info.server_version >= 190000:
+        pytest.skip("this Postgres knows no other way to read a backslash")
+    admin.execute(off.format(sql.Identifier(admin.info.dbname)))
+    hidden = "' union all select 5 --'"
+    query = f"select id from {REMOTE} where name || '' = '\\' or name || '' = {hidden}"
+    assert direct.execute(query.encode()).fetchall() == []
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The sockets of the lake server, and nothing else: one thread a session, so that a slow client waits alone."""
 
+import contextlib
 import logging
 import secrets
 import select
@@ -224,8 +225,16 @@ class _Connection:
             self._last_words("XX000", "the lake server failed; its log says why")
         finally:
             self.session.close()
+            self._end_encryption()
             _shut(self._client)
             self._server.forget(self.process_id)
+
+    def _end_encryption(self) -> None:
+        """To a client of TLS a connection that just ends is an attack: a cancel request would look failed to it."""
+        if isinstance(self._client, ssl.SSLSocket):
+            with contextlib.suppress(OSError, ValueError):
+                self._client.settimeout(1)
+                self._client.unwrap()
 
     def _last_words(self, sqlstate: str, message: str) -> None:
         _log.warning("session ended session=%d sqlstate=%s error=%r", self.process_id, sqlstate, message)

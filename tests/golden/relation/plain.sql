@@ -11,7 +11,9 @@ create table "frostline_overlay"."events_7" (
     frostline_version bigint not null default nextval('frostline.overlay_version'),
     frostline_marked_at timestamptz not null default now(),
     primary key ("id", "ts")
-);
+) with (vacuum_truncate = off);
+-- Kept pages: a table without any looks free to read, so a statement planned after a fold would read it whole for each
+-- cold row, the ones that the statement itself has marked included.
 create index on "frostline_overlay"."events_7" ("ts");
 
 create table "frostline_lake"."events_7" (

@@ -14,7 +14,9 @@ create table {overlay} (
     frostline_version bigint not null default nextval('frostline.overlay_version'),
     frostline_marked_at timestamptz not null default now(),
     primary key ({key})
-);
+) with (vacuum_truncate = off);
+-- Kept pages: a table without any looks free to read, so a statement planned after a fold would read it whole for each
+-- cold row, the ones that the statement itself has marked included.
 create index on {overlay} ({tier_key});
 
 -- name: lake
