@@ -18,7 +18,7 @@ from frostline.pipeline import fingerprint, source
 from frostline.pipeline.source import Shard
 
 _ATTACH = "attach {conninfo} as pg (type postgres, read_only)"
-_COLUMN = "c{number}::{type} as {name}"
+_COLUMN = "frostline_{number}::{type} as {name}"
 _COPY = "copy (select {columns} from postgres_query('pg', {query}) {order}) to {location} ({options})"
 _ROW_GROUP_ROWS = 122_880
 _ROW_GROUP_BYTES = "64MB"
@@ -112,11 +112,11 @@ def _copy(shard: Shard, location: str, *, dictionaries: bool) -> str:
 
 def _order(shard: Shard) -> str:
     names = [column.name for column in shard.table.columns]
-    return f"order by c{names.index(shard.table.tier_key) + 1}"
+    return f"order by frostline_{names.index(shard.table.tier_key) + 1}"
 
 
 def typed_columns(table: Table) -> str:
-    """The columns c1, c2, ... that Postgres sends, under their names and types in the lake."""
+    """The columns frostline_1, frostline_2, ... that Postgres sends, under their names and types in the lake."""
     numbered = enumerate(zip(table.columns, schema.parquet_names(table), strict=True), 1)
     return ", ".join(_typed_column(number, column, name) for number, (column, name) in numbered)
 
@@ -132,6 +132,8 @@ def options(table: Table, *, dictionaries: bool) -> str:
     chosen = {
         "format": "parquet",
         "compression": "zstd",
+        # DuckDB looks binary keys up in it by another hash than it writes, and then finds nothing.
+        "write_bloom_filter": "false",
         "row_group_size": str(_ROW_GROUP_ROWS),
         "row_group_size_bytes": ducksql.literal(_ROW_GROUP_BYTES),
         "field_ids": "{" + ", ".join(f"{ducksql.literal(name)}: {column.field_id}" for name, column in field_ids) + "}",

@@ -14,10 +14,10 @@ from frostline.model.tables import NO_ROWS, Fingerprint, RecordedFile, Table
 from frostline.pipeline import export, fingerprint, source
 from frostline.pipeline.source import Shard
 
-_MARKS = "create temp table marks as select {columns}, live from postgres_query('pg', {query})"
+_MARKS = "create temp table marks as select {columns}, frostline_live from postgres_query('pg', {query})"
 _HELD = "select count(*) from {rows} as f where exists (select 1 from marks as m where {same_key})"
 _KEPT = "select {names} from {rows} as f where not exists (select 1 from marks as m where {same_key})"
-_LIVE = "select {names} from marks where live"
+_LIVE = "select {names} from marks where frostline_live"
 _ANY = "select bool_or({condition}) from {rows}"
 _TWINS = "coalesce(isnan({name}) or ({name} = 0 and {name}::varchar like '-%'), false)"
 _COPY = "copy ({rows} order by {tier_key}) to {location} ({options})"

@@ -115,7 +115,7 @@ def _key_hashes(shard: Shard) -> sql.Composed:
 
 def marks_query(shard: Shard) -> sql.Composed:
     """Read the marks of an overlay's slice: the columns as `rows_query` names them, and whether the row is live."""
-    return sql.SQL("select {}, frostline_live as live from {} where {}").format(
+    return sql.SQL("select {}, frostline_live from {} where {}").format(
         _columns(shard.table), _partition(shard), _condition(shard)
     )
 
@@ -187,14 +187,14 @@ def join_snapshot(shard: Shard) -> sql.Composed:
 
 
 def rows_query(shard: Shard) -> sql.Composed:
-    """Read the shard's rows; the columns are named c1, c2, ... so that no two differ by case only."""
+    """Read the shard's rows; the columns are named frostline_1, ... so that no two differ by case only."""
     return sql.SQL("select {} from {} where {}").format(_columns(shard.table), _partition(shard), _condition(shard))
 
 
 def _columns(table: Table) -> sql.Composed:
     return sql.SQL(", ").join(
         sql.SQL("{}::text as {}" if column.carriage.as_text else "{} as {}").format(
-            sql.Identifier(column.name), sql.Identifier(f"c{number}")
+            sql.Identifier(column.name), sql.Identifier(f"frostline_{number}")
         )
         for number, column in enumerate(table.columns, 1)
     )

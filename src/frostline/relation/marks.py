@@ -32,7 +32,7 @@ def remember(connection: Connection, table: Table, snapshot: str, frost_line: in
                 key=_list("", table.key), overlay=names.overlay(table), below_line=_below(table, None, frost_line)
             )
         )
-    connection.execute(_statement("analyze"))
+    _prepare_to_join(connection, table, "frostline_folded")
     row = connection.execute(_statement("count")).fetchone()
     return 0 if row is None else row[0]
 
@@ -46,12 +46,21 @@ def take_away(connection: Connection, table: Table, frost_line: int, in_grace: I
     connection.execute(_statement("be_silent"))
     connection.execute(_statement("be_silent_setting"))
     connection.execute(_statement("lock_heap").format(**parts))
+    _prepare_to_join(connection, table, "frostline_locked")
     connection.execute(_statement("lock_overlay").format(**parts))
+    _prepare_to_join(connection, table, "frostline_done")
     oids = sql.SQL("array[{}]::regclass[]").format(sql.SQL(", ").join(map(sql.Literal, in_grace)))
     connection.execute(_statement("delete_heap").format(in_grace=oids, **parts))
     taken = connection.execute(_statement("delete_overlay").format(**parts)).rowcount
     connection.execute(_statement("speak_again"))
     return taken
+
+
+def _prepare_to_join(connection: Connection, table: Table, note: str) -> None:
+    """Index and analyze one of the temporary tables."""
+    name = sql.Identifier(note)
+    connection.execute(_statement("index").format(note=name, key=_list("", table.key)))
+    connection.execute(_statement("analyze").format(note=name))
 
 
 def _parts(table: Table, frost_line: int) -> dict[str, sql.Composable]:
