@@ -80,6 +80,9 @@ class Fingerprint:
     def __add__(self, other: "Fingerprint") -> "Fingerprint":
         return Fingerprint(self.rows + other.rows, self.hash_sum + other.hash_sum)
 
+    def __sub__(self, other: "Fingerprint") -> "Fingerprint":
+        return Fingerprint(self.rows - other.rows, self.hash_sum - other.hash_sum)
+
 
 NO_ROWS = Fingerprint(0, 0)
 

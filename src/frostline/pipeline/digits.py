@@ -47,8 +47,10 @@ def _absolute(low: U64, high: U64, negative: npt.NDArray[np.bool_]) -> tuple[U64
 def _groups(low: U64, high: U64, precision: int) -> list[U64]:
     """The number in groups of eight digits, the highest first."""
     if precision <= _NARROW_PRECISION:
-        upper, first = np.divmod(low, _GROUP)
-        return [*np.divmod(upper, _GROUP), first]
+        groups = [low]
+        for _ in range(precision // 8):  # one digit more than asked, so that there is one before the point
+            groups[:1] = np.divmod(groups[0], _GROUP)
+        return groups
     limbs = [high >> _HALF, high & _WORD, low >> _HALF, low & _WORD]
     groups = [_divide(limbs) for _ in range(5)]
     return groups[::-1]

@@ -10,7 +10,7 @@ from frostline.errors import CorruptionError
 from frostline.lake import datafiles, duck, ducksql, paths, schema
 from frostline.lake.datafiles import WrittenFile
 from frostline.model.names import Name
-from frostline.model.tables import NO_ROWS, Fingerprint, RecordedFile, Table
+from frostline.model.tables import NO_ROWS, RecordedFile, Table
 from frostline.pipeline import export, fingerprint, source
 from frostline.pipeline.source import Shard
 
@@ -159,16 +159,21 @@ def _name_of(table: Table, column: str) -> str:
 
 
 def _prove(piece: Slice, held: Sequence[RecordedFile], written: Sequence[WrittenFile], survey: source.Marks) -> None:
-    kept = NO_ROWS
+    """What was recorded of the old files, less their marked rows, plus the live images, must be what was written.
+
+    A change in an old file, in a row that was copied or in one that was left out, breaks this equation too.
+    """
+    meant = survey.live
     for file in held:
-        unmarked, marked = fingerprint.split(file.path, piece.table, survey.keys)
-        if unmarked + marked != file.fingerprint:
+        meant += file.fingerprint - fingerprint.of_keys(file.path, piece.table, survey.keys)
+    found = sum((file.fingerprint for file in written), start=NO_ROWS)
+    if found == meant:
+        return
+    for file in held:
+        if fingerprint.of_parquet([file.path], piece.table) != file.fingerprint:
             hint = f"frostline verify {piece.table.name}"
             raise CorruptionError(f"lake file {file.path} is not what was written", hint=hint)
-        kept += unmarked
-    found = sum((file.fingerprint for file in written), start=Fingerprint(0, 0))
-    if found != kept + survey.live:
-        raise CorruptionError(
-            f"fold of {piece.table.name}: {found.rows} rows with hash sum {found.hash_sum} were written, "
-            f"but {kept.rows + survey.live.rows} with {kept.hash_sum + survey.live.hash_sum} were meant"
-        )
+    raise CorruptionError(
+        f"fold of {piece.table.name}: {found.rows} rows with hash sum {found.hash_sum} were written, "
+        f"but {meant.rows} with {meant.hash_sum} were meant"
+    )

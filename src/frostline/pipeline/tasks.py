@@ -1,10 +1,12 @@
 """Runs a function over many items as Spark tasks, one task each, and reports how far they are."""
 
-import time
+import gc
+import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+from zipimport import zipimporter
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -56,6 +58,7 @@ def run(
         for file in _files(outcome.made):
             rows.add(file.rows)
             size.add(file.size_bytes)
+        _ease_the_next_task()
         return outcome
 
     work = context.parallelize(items, len(items)).map(task)
@@ -64,7 +67,7 @@ def run(
         try:
             while not running.done():
                 report(Progress(done.value, len(items), rows.value, size.value))
-                time.sleep(_POLL_S)
+                wait([running], _POLL_S)
         except BaseException:
             context.cancelAllJobs()
             raise
@@ -92,6 +95,17 @@ def unwrap(outcome: Outcome[Made]) -> Made:
         return outcome.made  # pyright: ignore[reportReturnType]  (None is then what the function returned)
     kind: type[errors.FrostlineError] = getattr(errors, outcome.kind, errors.FrostlineError)
     raise kind(outcome.error, hint=outcome.hint)
+
+
+def _ease_the_next_task() -> None:
+    """Take away what PySpark does between two tasks of a worker: it took longer than a small task itself.
+
+    It collects garbage among all imported modules, and makes Python read the directories of its zip archives again.
+    """
+    if not gc.get_freeze_count():
+        gc.freeze()
+    for path in [path for path, importer in sys.path_importer_cache.items() if isinstance(importer, zipimporter)]:
+        del sys.path_importer_cache[path]
 
 
 def _files(made: Any) -> Sequence[Any]:
