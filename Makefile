@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
+MINUTES ?= 10
 PG15_BIN ?= $(patsubst %/initdb,%,$(firstword $(wildcard /usr/lib/postgresql/15/bin/initdb /usr/pgsql-15/bin/initdb /opt/homebrew/opt/postgresql@15/bin/initdb)))
 
-.PHONY: install demo test test-pg15 check format lint types contracts lock clean
+.PHONY: install demo test test-pg15 soak check format lint types contracts lock clean
 
 install: $(STAMP)
 
@@ -28,6 +29,10 @@ test: install
 test-pg15: install
 	@test -n "$(PG15_BIN)" || { echo "error: no initdb of PostgreSQL 15 found; say make test-pg15 PG15_BIN=DIR" >&2; exit 1; }
 	$(BIN)/pytest --pg-bin $(PG15_BIN) tests/integration $(PYTEST_ARGS)
+
+# Random lives of a table, compared with a plain one all the time: make soak MINUTES=60
+soak: install
+	FROSTLINE_TEST_SOAK_MINUTES=$(MINUTES) $(BIN)/pytest tests/property/test_lifecycle.py -k as_long_as_asked $(PYTEST_ARGS)
 
 check: lint types contracts test
 

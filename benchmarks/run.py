@@ -44,11 +44,15 @@ def main(arguments: Sequence[str]) -> None:
 def _ask(case: Any, scale: float) -> list[Sample]:
     samples: list[Sample] = []
     room = tempfile.TemporaryDirectory(prefix="frostline-benchmark-", ignore_cleanup_errors=True)
-    with room as folder, opened(Path(folder)) as world:
+    with room as folder, opened(Path(folder), getattr(case, "SPARK_MEMORY", "1g")) as world:
         for sample in case.measure(world, scale):
             samples.append(sample)
-            print(f"  {sample.what}: {sample.seconds:.2f} s", flush=True)
+            print(f"  {sample.what}: {sample.seconds:.2f} s{_peaks(sample)}", flush=True)
     return samples
+
+
+def _peaks(sample: Sample) -> str:
+    return "".join(f", {program} {size / 1e6:,.0f} MB" for program, size in sample.peaks.items())
 
 
 def _summarise(samples: Iterable[Sample]) -> None:

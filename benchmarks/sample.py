@@ -2,9 +2,9 @@
 
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import psutil
 
@@ -18,6 +18,8 @@ class Sample:
     rows: int
     peak_bytes: int = 0
     """The most resident memory that this process and its children had more than before the run."""
+    peaks: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The most resident memory in all, by program. The lake server is a part of `driver` here."""
 
     @property
     def rows_a_second(self) -> float:
@@ -28,8 +30,15 @@ class Sample:
 class Watch:
     """The clock and the memory of one run."""
 
-    seconds: float = 0.0
-    peak_bytes: int = 0
+    def __init__(self) -> None:
+        self.seconds: float = 0.0
+        self.peak_bytes: int = 0
+        self.peaks: dict[str, int] = {}
+
+    def see(self, resident: Mapping[str, int]) -> None:
+        """Remember the highest figures."""
+        for program, size in resident.items():
+            self.peaks[program] = max(self.peaks.get(program, 0), size)
 
 
 @contextmanager
@@ -41,6 +50,7 @@ def watched(interval_s: float = 0.05) -> Generator[Watch]:
     def look() -> None:
         while not over.wait(interval_s):
             watch.peak_bytes = max(watch.peak_bytes, _resident() - before)
+            watch.see(resident_by_program())
 
     looker = threading.Thread(target=look)
     looker.start()
@@ -63,3 +73,18 @@ def _resident() -> int:
         except psutil.NoSuchProcess:
             continue
     return total
+
+
+def resident_by_program() -> dict[str, int]:
+    """Resident bytes now: of this process, of Spark's Java, and of the largest Python worker of Spark."""
+    process = psutil.Process()
+    found = {"driver": process.memory_info().rss, "java": 0, "worker": 0}
+    for one in process.children(recursive=True):
+        try:
+            name, size = one.name(), one.memory_info().rss
+        except psutil.NoSuchProcess:
+            continue
+        if "postgres" not in name:
+            program = "java" if "java" in name else "worker"
+            found[program] = max(found[program], size)
+    return found

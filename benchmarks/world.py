@@ -34,9 +34,9 @@ class World:
         """Execute any SQL; returns the number of rows."""
         return self.connection.execute(cast(LiteralString, text)).rowcount
 
-    def add(self, name: str, hot: str, grace: str = "0") -> Table:
+    def add(self, name: str, hot: str, grace: str = "0", lake_partition: str | None = None) -> Table:
         """Register a table."""
-        return registration.add(self.connection, Wish(Name.parse(name), hot, grace)).table
+        return registration.add(self.connection, Wish(Name.parse(name), hot, grace, lake_partition)).table
 
     def table(self, name: str) -> Table:
         """The managed table of that name."""
@@ -44,19 +44,19 @@ class World:
 
 
 @contextmanager
-def opened(folder: Path) -> Generator[World]:
-    """Start everything in that folder, and stop it afterwards."""
+def opened(folder: Path, spark_memory: str = "1g") -> Generator[World]:
+    """Start everything in that folder, and stop it afterwards. `spark_memory` is the Java heap's."""
     postgres = Postgres(folder / "postgres", free_port(), new_password())
     postgres.start()
     try:
-        yield from _with_lake(folder, postgres.dsn())
+        yield from _with_lake(folder, postgres.dsn(), spark_memory)
     finally:
         postgres.stop()
 
 
-def _with_lake(folder: Path, dsn: str) -> Generator[World]:
+def _with_lake(folder: Path, dsn: str, spark_memory: str) -> Generator[World]:
     warehouse = folder / "warehouse"
-    spark = pipeline_spark.session("local[2]")
+    spark = pipeline_spark.session("local[2]", memory=spark_memory)
     with connect(dsn, purpose="benchmark") as connection:
         migrations.apply(connection)
         server = LakeServer("127.0.0.1", 0, CatalogTables(dsn), "lake", "lake", dsn, warehouse=str(warehouse))

@@ -8,5 +8,6 @@ pytest_plugins = [
     "tests.fixtures.spark",
     "tests.fixtures.tables",
     "tests.fixtures.lake",
+    "tests.fixtures.own_server",
     "tests.fixtures.twins",
 ]

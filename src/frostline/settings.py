@@ -3,28 +3,41 @@
 import difflib
 import json
 import os
+import re
 import tempfile
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from frostline import failpoints
 from frostline.errors import UsageError
+from frostline.failpoints import Failpoint
 
 FILE_NAME = "frostline.toml"
 ENV_PREFIX = "FROSTLINE_"
 _ENV_OF_OTHERS = ("HOME", "OUTPUT", "DEBUG", "FAILPOINT", "TEST_")
 """What may follow the prefix without being a key: the command line's own switches, failpoints, the tests."""
 _SECRET = ("dsn", "lake_password")
+_SPARK_MASTER = re.compile(r"local(\[(\*|[1-9]\d*)(, *(\*|[1-9]\d*))?\])?|local-cluster\[.+\]|(spark|k8s)://\S+|yarn")
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 Bytes = Annotated[int, Field(ge=1 << 20)]
 DuckMemory = Annotated[str, Field(pattern=r"^[1-9][0-9]*(KB|MB|GB|TB|KiB|MiB|GiB|TiB)$")]
 SparkMemory = Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgt]$")]
 Text = Annotated[str, Field(min_length=1)]
+
+
+def _spark_master(text: str) -> str:
+    if not _SPARK_MASTER.fullmatch(text):
+        raise ValueError("use local[N], local[*], spark://HOST:PORT, yarn or k8s://URL")
+    return text
+
+
+SparkMaster = Annotated[str, AfterValidator(_spark_master)]
 
 
 class Settings(BaseSettings):
@@ -45,7 +58,9 @@ class Settings(BaseSettings):
     """The address the lake server binds."""
     lake_port: Port = 5433
     lake_user: Text = "frostline"
-    lake_password: SecretStr | None = None
+    lake_password: Annotated[SecretStr, Field(min_length=1)] | None = None
+    lake_passfile: Text | None = None
+    """A password file of libpq on the machine of Postgres. With it the password is not in Postgres, nor in a dump."""
     lake_tls_certificate: Text | None = None
     """A PEM file. With it the lake server takes encrypted connections, which Postgres then prefers."""
     lake_tls_key: Text | None = None
@@ -53,8 +68,10 @@ class Settings(BaseSettings):
     lake_memory: DuckMemory = "1GB"
     """What all queries of the lake server together may use before they spill to disk."""
     lake_threads: Annotated[int, Field(ge=1)] = Field(default_factory=lambda: os.cpu_count() or 1)
+    lake_watchdog_s: Annotated[int, Field(ge=0)] = 30
+    """After how many seconds without an answer `frostline serve` is killed, so that queries fail; 0 is never."""
 
-    spark_master: Text = "local[*]"
+    spark_master: SparkMaster = "local[*]"
     spark_memory: SparkMemory = "1g"
     """The driver's Java heap; with a local master the tasks run in it too."""
     export_shard_bytes: Bytes = 256 << 20
@@ -63,6 +80,9 @@ class Settings(BaseSettings):
     """How much of the heap one archive job moves; a longer backlog is published piece by piece."""
     export_memory: DuckMemory = "512MB"
     """What one export task may use."""
+
+    lease_seconds: Annotated[int, Field(ge=2)] = 60
+    """How long a worker that does not answer keeps others from its table; a job that runs renews its lease."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -129,6 +149,9 @@ def _check_environment() -> None:
             continue
         if key.lower() not in Settings.model_fields:
             raise UsageError(f"unknown setting {name} in the environment", hint=_meant(key.lower(), f"unset {name}"))
+    failpoint = os.environ.get(failpoints.VARIABLE, "").removesuffix(failpoints.PAUSE)
+    if failpoint and failpoint not in list(Failpoint):
+        raise UsageError(f"there is no failpoint {failpoint!r}", hint=f"unset {failpoints.VARIABLE}")
 
 
 def _usage_error(error: ValidationError, file: Path | None) -> UsageError:
@@ -140,7 +163,8 @@ def _usage_error(error: ValidationError, file: Path | None) -> UsageError:
     if first["type"] == "extra_forbidden":
         return UsageError(f"unknown setting {key!r} in {str(file)!r}", hint=_meant(key, f"take it out of {file}"))
     shown = "" if key in _SECRET else f" {first['input']!r}"
-    return UsageError(f"wrong {key}{shown}: {_lower(first['msg'])}", hint=_correct(key, file))
+    problem = _lower(first["msg"].removeprefix("Value error, "))
+    return UsageError(f"wrong {key}{shown}: {problem}", hint=_correct(key, file))
 
 
 def _supply(key: str, file: Path | None) -> str:

@@ -25,7 +25,7 @@ from frostline.relation import registration
 from frostline.relation.registration import Wish
 
 STATEMENTS = sqlfiles.every("frostline.catalog", "queries")
-_PREPARABLE = ("select", "insert", "update", "delete")
+_PREPARABLE = ("select", "insert", "update", "delete", "with")
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 _OURS = "('frostline', 'frostline_relation', 'frostline_overlay', 'frostline_lake')"
 _SHAPE = f"""

@@ -179,7 +179,7 @@ def test_a_damaged_file_stops_it_and_the_heap_keeps_its_rows(archived: Lake, dam
 
 
 def test_a_heap_that_differs_from_the_lake_is_not_emptied(archived: Lake) -> None:
-    run(archived.catalog, "alter table public.events_2 disable trigger frostline_mark")
+    run(archived.catalog, 'alter table public.events_2 disable trigger "!frostline_mark"')
     run(archived.catalog, "update public.events_2 set status = 'only here' where id = 250")
     with pytest.raises(CorruptionError, match=r"public\.events_2 is not emptied"):
         archived.clean()

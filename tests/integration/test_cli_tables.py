@@ -79,6 +79,7 @@ def test_add_says_what_it_registered(events: Lake, parsed: Parsed) -> None:
         "lake_partition": "day",
         "fold_rows": 500,
         "fold_age": "2 hours",
+        "held_from": None,
         "id": added["id"],
         "changed": True,
     }

@@ -5,13 +5,14 @@ from collections.abc import Callable
 import psycopg
 import pytest
 from tests.fixtures.lake import Lake, fill_events
-from tests.fixtures.statements import rows, run
+from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 
-from frostline.catalog import jobs, seams
+from frostline.catalog import jobs, seams, snapshots
 from frostline.errors import CorruptionError
 from frostline.lake import commit
 from frostline.pipeline import fold, status, verify
+from frostline.relation import marks
 
 EVERYTHING = "select count(*), sum(amount), md5(string_agg(e::text, '|' order by id)) from public.events e"
 CHANGES = [
@@ -232,6 +233,30 @@ def test_nobody_but_frostline_can_silence_the_marks(cold: Lake) -> None:
         connection.execute("set frostline.folding = 'on'")
         connection.execute("insert into public.events (ts, status) values ('2024-02-03', 'seen')")
     assert cold.value("select count(*) from public.events where status = 'seen'") == 1
+
+
+def test_after_a_fold_and_a_vacuum_the_overlay_is_not_read_whole_for_each_cold_row(cold: Lake) -> None:
+    overlay = f"frostline_overlay.events_{cold.table().id}"
+    run(cold.catalog, "update public.events set status = 'x' where id <= 1000")
+    assert cold.fold()[0].taken == 1000
+    run(cold.catalog, f"vacuum {overlay}")
+    with cold.connect() as connection, connection.transaction(force_rollback=True):
+        assert run(connection, "update public.events set status = 'y' where id <= 500").rowcount == 500
+        query = "select seq_scan from pg_stat_xact_all_tables where relid = %s::regclass"
+        assert value(connection, query, (overlay,)) < 10
+
+
+def test_a_publish_of_more_marks_than_fit_into_memory_reads_no_note_whole_for_each(cold: Lake) -> None:
+    run(cold.catalog, "update public.events set status = 'y'")
+    table, frost_line = cold.table(), seams.get(cold.catalog, cold.table()).frost_line
+    with snapshots.exported(cold.dsn) as snapshot:
+        assert marks.remember(cold.catalog, table, snapshot, frost_line) == 3000
+    with cold.catalog.transaction(force_rollback=True):
+        run(cold.catalog, "set local work_mem = '64kB'; set local hash_mem_multiplier = 1")
+        assert marks.take_away(cold.catalog, table, frost_line, []) == 3000
+        notes = "('frostline_folded', 'frostline_locked', 'frostline_done')"
+        read = value(cold.catalog, f"select sum(seq_tup_read) from pg_stat_xact_all_tables where relname in {notes}")
+    assert read < 20 * 3000
 
 
 def test_negative_zero_and_nan_survive_a_rewrite(lake: Lake) -> None:

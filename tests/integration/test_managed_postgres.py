@@ -17,6 +17,7 @@ from frostline.embedded.lake import start
 from frostline.embedded.postgres import Postgres
 from frostline.errors import UsageError
 from frostline.pipeline import verify
+from frostline.relation import grants
 from frostline.settings import Settings
 
 ADMIN, READER, PASSWORD = "cloud_admin", "cloud_reader", "a password"
@@ -107,10 +108,11 @@ def test_another_role_needs_no_more_than_a_grant_on_the_relation(managed: Lake) 
     fill_events(managed.catalog)
     managed.add()
     managed.archive()
-    managed.catalog.execute(_filled("grant select, update on public.events to {}", READER))
+    grants.grant(managed.catalog, READER, [managed.table()])
     with psycopg.connect(make_conninfo(managed.dsn, user=READER), autocommit=True) as reader:
         assert reader.execute("select count(*) from events").fetchone() == (3000,)
         assert reader.execute("update events set status = 'read' where id = 7").rowcount == 1
+        assert reader.execute("insert into events (ts) values ('2024-01-07'), ('2090-01-07')").rowcount == 2
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             reader.execute("select * from public._events")
 

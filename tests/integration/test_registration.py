@@ -343,7 +343,7 @@ def test_remove_gives_the_plain_table_back(catalog: Connection, events: str, add
         "select count(*) from pg_class c join pg_namespace n on n.oid = relnamespace where nspname ~ '^frostline_'"
     )
     assert value(catalog, leftovers) == 0
-    assert value(catalog, "select count(*) from pg_trigger where tgname = 'frostline_mark'") == 0
+    assert value(catalog, "select count(*) from pg_trigger where tgname = '!frostline_mark'") == 0
 
 
 def test_a_table_that_is_not_managed_cannot_be_removed(catalog: Connection) -> None:

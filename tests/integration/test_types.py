@@ -83,6 +83,15 @@ def test_every_value_is_identical_in_a_session_with_other_settings(
         assert there == here, kind.name
 
 
+def test_every_value_is_identical_after_a_thaw(lake: Lake, zoo: psycopg.Connection, kinds: Sequence[Kind]) -> None:
+    assert lake.thaw("zoo").refilled == ("public.zoo_1",)
+    assert value(zoo, "select count(*) from only public.zoo_1") == value(zoo, "select count(*) - 1 from public.plain")
+    for kind, there, here in zip(
+        kinds, described(zoo, "public.zoo", kinds), described(zoo, "public.plain", kinds), strict=True
+    ):
+        assert there == here, kind.name
+
+
 def test_every_value_equals_the_one_in_a_plain_table(zoo: psycopg.Connection, kinds: Sequence[Kind]) -> None:
     for kind in kinds:
         if kind.has_equality:

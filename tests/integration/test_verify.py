@@ -48,9 +48,9 @@ def only_fault(lake: Lake) -> Fault:
 
 def change_behind_our_back(lake: Lake, partition: str, change: str) -> None:
     """What only somebody who switches the marking trigger off can do."""
-    run(lake.catalog, f"alter table {partition} disable trigger frostline_mark")
+    run(lake.catalog, f'alter table {partition} disable trigger "!frostline_mark"')
     assert run(lake.catalog, change).rowcount == 1
-    run(lake.catalog, f"alter table {partition} enable always trigger frostline_mark")
+    run(lake.catalog, f'alter table {partition} enable always trigger "!frostline_mark"')
 
 
 def rewrite(lake: Lake, file: Path, change: Callable[[pa.Table], pa.Table]) -> None:
@@ -106,7 +106,7 @@ def test_one_row_too_many_in_the_heap_is_noticed(archived: Lake) -> None:
 
 def test_two_values_that_changed_places_are_noticed(archived: Lake) -> None:
     """A sum over columns would not see it."""
-    run(archived.catalog, "alter table public.events_1 disable trigger frostline_mark")
+    run(archived.catalog, 'alter table public.events_1 disable trigger "!frostline_mark"')
     swap = (
         "update public.events_1 set amount = total - amount from (select sum(amount) as total from public.events_1"
         " where id in (10, 20)) as both_of_them where id in (10, 20)"

@@ -13,8 +13,8 @@ from typing import Any
 import psycopg
 import pytest
 from tests.fixtures.lake import Lake
-from tests.fixtures.statements import run
-from tests.fixtures.twins import WHERE, Twins, make_twins
+from tests.fixtures.statements import rows, run
+from tests.fixtures.twins import WHERE, Twins, answer, make_twins
 
 from frostline.pipeline import status, verify
 from frostline.relation import policy
@@ -85,15 +85,26 @@ def insert_all(connection: psycopg.Connection, first_id: int, day: str) -> int:
     return number
 
 
-def insert_literals(connection: psycopg.Connection, first_id: int, day: str) -> None:
-    """The texts again, as literals inside the statement, in three ways to quote."""
-    for number, text in enumerate(text for text in TEXTS if len(text) < 1000):
-        plain = "'" + text.replace("'", "''") + "'"
+def literals() -> list[str]:
+    """The texts again, as SQL literals, each in three ways to quote."""
+    found: list[str] = []
+    for text in (text for text in TEXTS if len(text) < 1000):
         escaped = "E'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-        for way, literal in enumerate((plain, escaped, f"$frost${text}$frost$")):
-            for name in ("zoo", "plain_zoo"):
-                values = f"({first_id + 3 * number + way}, '{day}', {literal})"
-                run(connection, f"insert into public.{name} (id, day, txt) values {values}")
+        found += ["'" + text.replace("'", "''") + "'", escaped, f"$frost${text}$frost$"]
+    return found
+
+
+def insert_literals(connection: psycopg.Connection, first_id: int, day: str) -> None:
+    for number, literal in enumerate(literals(), first_id):
+        for name in ("zoo", "plain_zoo"):
+            run(connection, f"insert into public.{name} (id, day, txt) values ({number}, '{day}', {literal})")
+
+
+def update_literals(connection: psycopg.Connection, first_id: int) -> None:
+    """Each row gets the text of another one."""
+    for number, literal in enumerate(reversed(literals()), first_id):
+        for name in ("zoo", "plain_zoo"):
+            assert run(connection, f"update public.{name} set txt = {literal} where id = {number}").rowcount == 1
 
 
 def same_bytes(lake: Lake) -> None:
@@ -120,6 +131,7 @@ def test_every_value_arrives_byte_for_byte(zoo: Lake) -> None:
         insert_all(connection, first_cold + 1000, "2023-06-06")  # below the frost line: into the overlay
         insert_literals(connection, 6000, "0044-03-15 BC")
         insert_literals(connection, 7000, "-infinity")
+        update_literals(connection, 5000)
         for name in ("zoo", "plain_zoo"):
             run(connection, f"update public.{name} set n = n + 1 where id % 2 = 0")
     same_bytes(zoo)
@@ -133,6 +145,58 @@ def test_every_value_arrives_byte_for_byte(zoo: Lake) -> None:
     assert zoo.fold()[0].error is None
     same_bytes(zoo)
     assert verify.run(zoo.catalog, zoo.table("zoo")).faults == ()
+
+
+STRICT = """
+create table public.{name} (
+    id int, k int, code public.code, note text, n int, twice int generated always as (n * 2) {virtual}, primary key (id, k)
+) {partitioned}"""
+STRICT_CHANGES = [
+    "delete from {t} where id in (1, 150)",
+    "update {t} set n = n + 1 where id in (2, 3, 151) returning *",
+    "update {t} set note = 'again' where id in (2, 151) returning *",
+    "delete from {t} where id in (3, 151) returning *",
+    "update {t} set k = 160 where id in (4, 5) returning *",
+    "update {t} set k = 40 where id in (152, 153) returning *",
+    "update {t} set id = id + 1000, code = 'moved' where id in (6, 152, 154) returning *",
+    "delete from {t} where id in (4, 153, 1006) returning *",
+    "insert into {t} (id, k, code, n) values (2000, 50, 'x', 1), (2001, 150, 'y', 2), (3, 3, 'back', 3) returning *",
+]
+
+
+@pytest.fixture
+def strict(lake: Lake) -> Lake:
+    """`strict`, with a column that refuses NULL by its type and a computed one, and `plain_strict`."""
+    run(lake.catalog, "create domain public.code as text not null check (value <> '')")
+    virtual = "virtual" if lake.catalog.info.server_version >= 180000 else "stored"
+    for name, partitioned in (("strict", "partition by range (k)"), ("plain_strict", "")):
+        run(lake.catalog, STRICT.format(name=name, partitioned=partitioned, virtual=virtual))
+    for number in (0, 1):
+        bounds = f"from ({number * 100}) to ({number * 100 + 100})"
+        run(lake.catalog, f"create table public.strict_{number} partition of public.strict for values {bounds}")
+    for name in ("strict", "plain_strict"):
+        run(lake.catalog, f"insert into public.{name} select i, i, 'c' || i, 'n', i from generate_series(0, 199) i")
+    lake.add("strict", hot="99")
+    assert lake.archive("strict")[0].rows == 100
+    assert lake.clean("strict").waiting == ()
+    return lake
+
+
+def test_types_that_refuse_null_and_computed_columns(strict: Lake) -> None:
+    """A mark of a deleted row has no image; what the trigger sees of a virtual column is nothing."""
+    with strict.connect() as connection:
+        for statement in STRICT_CHANGES:
+            got = [answer(connection, statement.format(t=f"public.{name}")) for name in ("strict", "plain_strict")]
+            assert got[0] == got[1], statement
+            same_rows(connection)
+        (folded,) = strict.fold("strict")
+        assert (folded.error, folded.marks - folded.taken) == (None, 0)
+        same_rows(connection)
+
+
+def same_rows(connection: psycopg.Connection) -> None:
+    found = [rows(connection, f"select * from public.{name} order by id, k") for name in ("strict", "plain_strict")]
+    assert found[0] == found[1]
 
 
 @pytest.fixture
@@ -202,6 +266,22 @@ def test_writes_while_the_lake_server_is_down(written: Lake) -> None:
             twins.compare()
     finally:
         again.stop()
+
+
+@pytest.mark.parametrize("pair", [(65, 66), (7, 27), (7, 66)], ids=["hot", "cold", "both"])
+def test_serializable_refuses_what_no_order_explains(written: Lake, pair: tuple[int, int]) -> None:
+    """Each of two transactions reads the row that the other one writes; a plain table refuses it too."""
+    for name in ("plain", "events"):
+        with written.connect() as first, written.connect() as second:
+            for connection, (read, changed) in ((first, pair), (second, pair[::-1])):
+                run(connection, "begin isolation level serializable")
+                assert rows(connection, f"select amount from public.{name} where id = {read}")
+                assert run(connection, f"update public.{name} set amount = 0 where id = {changed}").rowcount == 1
+            run(first, "commit")
+            with pytest.raises(psycopg.errors.SerializationFailure):
+                run(second, "commit")
+    with committed(written) as twins:
+        twins.compare()
 
 
 def test_status_says_when_a_fold_is_due(written: Lake) -> None:

@@ -120,6 +120,29 @@ def test_copy_from(twins: Twins, time: str) -> None:
     )
 
 
+def test_copy_from_in_binary(twins: Twins) -> None:
+    with twins.connection.cursor().copy(
+        "copy (select id + 7000, ts, status, amount, data from plain) to stdout (format binary)"
+    ) as out:
+        block = b"".join(bytes(part) for part in out)
+    for name in ("events", "plain"):
+        with twins.connection.cursor().copy(f"copy {name} from stdin (format binary)") as copy:  # pyright: ignore[reportCallIssue, reportArgumentType]
+            copy.write(block)
+    twins.compare()
+
+
+@pytest.mark.parametrize("name", ["events", "_events"])
+@pytest.mark.parametrize(
+    "line", ["3\t2024-01-01 03:00+00", "63\t2090-01-01 03:00+00", "3\t2024-01-01 03:00+00\n63\t2090-01-01 03:00+00"]
+)
+def test_copy_of_a_key_that_exists_is_refused(twins: Twins, name: str, line: str) -> None:
+    """In the lake only, in the heap, and both; into the relation and straight into the heap."""
+    with pytest.raises(psycopg.errors.UniqueViolation), twins.connection.transaction():  # noqa: SIM117
+        with twins.connection.cursor().copy(f"copy {name} (id, ts) from stdin") as copy:  # pyright: ignore[reportCallIssue, reportArgumentType]
+            copy.write(f"901\t2024-02-02\n902\t2090-02-02\n{line}\n")
+    twins.compare()
+
+
 def test_bulk_load_into_the_heap(twins: Twins) -> None:
     """Straight into `_events`, which needs neither rule nor trigger for hot rows and marks the cold ones by itself."""
     times = ["2090-03-01", "2024-03-03", "2019-01-01"]
@@ -202,6 +225,9 @@ def test_do_blocks(twins: Twins) -> None:
                     raise exception 'row % was not found', i;
                 end if;
             end loop;
+            delete from {t} where id in (3, 63);
+            update {t} set ts = case when id = 4 then '2090-02-02'::timestamptz else '2024-02-02' end where id in (4, 64);
+            insert into {t} (id, ts) values (901, '2024-02-02'), (902, '2090-02-02');
             begin
                 delete from {t};
                 raise exception 'no';
@@ -211,18 +237,40 @@ def test_do_blocks(twins: Twins) -> None:
         end $$""")
 
 
+TOUCH = """
+create function touch_{name}() returns trigger language plpgsql as $$
+begin
+    if new.status not like 'touched%' then
+        update public.{heap} set status = 'touched ' || new.status where id = new.id and ts = new.ts;
+    end if;
+    return null;
+end $$;
+create trigger a_touch after insert or update on public.{heap} for each row execute function touch_{name}()
+"""
+
+
+def test_a_trigger_on_the_heap_that_writes_the_same_row_again(twins: Twins) -> None:
+    """It fires between the change and its mark, unless the mark's trigger comes first of all."""
+    for name, heap in (("events", "_events"), ("plain", "plain")):
+        run(twins.connection, TOUCH.format(name=name, heap=heap))
+    twins.both("update {t} set status = 'x' where " + WHERE["both"])
+    twins.both("insert into {t} (id, ts, status) values (901, '2024-02-02', 'n')")
+    twins.both("update {t} set amount = 5 where id in (3, 63, 901)")
+
+
 def test_triggers_on_other_tables(twins: Twins) -> None:
     for name in ("events", "plain"):
         run(twins.connection, f"""
             create table note_{name} (i bigint, s text);
             create function follow_{name}() returns trigger language plpgsql as $$
             begin
-                update {name} set status = new.s where id = new.i;
-                insert into {name} (id, ts, status) select id + 500, ts, 'followed' from {name} where id = new.i;
+                update {name} set status = new.s where id in (new.i, new.i + 60);
+                insert into {name} (id, ts, status) select id + 500, ts, 'followed' from {name} where id in (new.i, new.i + 60);
+                delete from {name} where id in (new.i + 1, new.i + 61);
                 return new;
             end $$;
             create trigger follow after insert on note_{name} for each row execute function follow_{name}()""")  # fmt: skip
-    twins.both("insert into note_{t} values (1, 'cold'), (61, 'hot'), (2, 'both') returning *")
+    twins.both("insert into note_{t} values (1, 'both'), (70, 'hot'), (30, 'cold') returning *")
 
 
 LEVELS = ["read committed", "repeatable read", "serializable"]
@@ -308,6 +356,7 @@ def test_constraints_hold_for_all_rows(twins: Twins, statement: str, time: str) 
     ours, plain = (refused(twins, statement.format(t=name, time=time)) for name in ("events", "plain"))
     assert ours.sqlstate == plain.sqlstate
     assert ours.diag.column_name == plain.diag.column_name
+    assert ours.diag.table_name in ("events", "events_hot", "events_default")
     text = f"{ours.diag.message_primary} {ours.diag.message_detail} {ours.diag.message_hint}"
     assert not [word for word in ("_events", "frostline_", "overlay") if word in text], text
     twins.compare()

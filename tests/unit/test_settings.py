@@ -68,6 +68,7 @@ def test_a_written_file_is_for_its_owner_only_and_reads_back(home: Path) -> None
         ("lake_port", "65536", "lake_port '65536'"),
         ("lake_port", "http", "lake_port 'http'"),
         ("lake_threads", "0", "lake_threads '0'"),
+        ("lake_watchdog_s", "-1", "lake_watchdog_s '-1'"),
         ("lake_memory", "lots", "lake_memory 'lots'"),
         ("lake_memory", "0GB", "lake_memory '0GB'"),
         ("export_memory", "1", "export_memory '1'"),
@@ -128,3 +129,11 @@ def test_a_home_without_a_file_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no frostline\.toml") as refusal:
         load(tmp_path / "none")
     assert refusal.value.hint == f"start it with: frostline up --home {tmp_path / 'none'}"
+
+
+def test_a_failpoint_that_does_not_exist_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FROSTLINE_FAILPOINT", "archive_captured:pause")
+    load(home)
+    monkeypatch.setenv("FROSTLINE_FAILPOINT", "somewhere")
+    with pytest.raises(UsageError, match="there is no failpoint 'somewhere'"):
+        load(home)

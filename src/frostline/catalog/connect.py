@@ -1,5 +1,7 @@
 """Connections to Postgres for Frostline's own work."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -30,6 +32,20 @@ def connect(dsn: str, *, purpose: str) -> Connection:
         raise UsageError(f"not a connection string: {error}", hint="use postgresql://user@host/database") from None
     except psycopg.OperationalError as error:
         raise UnavailableError(
-            f"cannot connect to Postgres: {str(error).strip().splitlines()[0]}",
+            f"cannot connect to Postgres: {first_line(error)}",
             hint="check FROSTLINE_DSN, or start the embedded one: frostline up --home DIR",
         ) from None
+
+
+@contextmanager
+def gives_up(doing: str, *, hint: str) -> Generator[None]:
+    """Say what was being done when Postgres went away, or had no more of something: UnavailableError."""
+    try:
+        yield
+    except psycopg.OperationalError as error:
+        raise UnavailableError(f"Postgres gave up while {doing}: {first_line(error)}", hint=hint) from error
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text: libpq writes several."""
+    return (str(error).strip().splitlines() or ["no reason given"])[0]

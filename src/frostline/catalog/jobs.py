@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from frostline.catalog import queries
+from frostline.catalog import leases, queries
 from frostline.catalog.connect import Connection
-from frostline.errors import ConflictError
+from frostline.logs import without_passwords
 from frostline.model.names import Name
 from frostline.model.tables import Fingerprint, RecordedFile, Table
 
@@ -52,21 +52,16 @@ class ArchivedPartition:
 
 
 @contextmanager
-def exclusive(connection: Connection, table: Table) -> Generator[None]:
+def exclusive(connection: Connection, table: Table, lease_s: float = leases.SECONDS) -> Generator[None]:
     """Be the only one who runs a job on the table; ConflictError when somebody else does.
 
-    Held by the session, so it ends with the process. Jobs that a dead process left behind are abandoned first.
+    Jobs that a dead or paused process left behind are abandoned first. Whatever changes what readers see calls
+    `leases.require` in its own transaction.
     """
-    values = {"table_id": table.id}
-    (locked,) = connection.execute(queries.get("job", "try_lock"), values).fetchone() or (False,)
-    if not locked:
-        raise ConflictError(f"another job is running on {table.name}", hint="frostline status")
-    try:
-        connection.execute(queries.get("job", "abandon_unfinished"), values)
+    with leases.held(connection, table, lease_s):
+        connection.execute(queries.get("job", "abandon_unfinished"), {"table_id": table.id})
+        connection.execute(queries.get("job", "leave_other_histories"))
         yield
-    finally:
-        if not connection.closed:
-            connection.execute(queries.get("job", "unlock"), values)
 
 
 def start(connection: Connection, table: Table, kind: str, from_line: int, to_line: int) -> int:
@@ -86,8 +81,18 @@ def advance(
 
 
 def fail(connection: Connection, job_id: int, error: str) -> None:
-    """Write down why the job stopped."""
-    connection.execute(queries.get("job", "fail"), {"job_id": job_id, "error": error})
+    """Write down why the job stopped. A connection string in it loses its password: dumps have this table."""
+    connection.execute(queries.get("job", "fail"), {"job_id": job_id, "error": without_passwords(error)})
+
+
+def untidied(connection: Connection, table: Table) -> list[int]:
+    """Failed jobs of this server whose files were not deleted yet."""
+    return [one for (one,) in connection.execute(queries.get("job", "untidied"), {"table_id": table.id}).fetchall()]
+
+
+def set_tidied(connection: Connection, job_id: int) -> None:
+    """Write down that a failed job has no files any more."""
+    connection.execute(queries.get("job", "set_tidied"), {"job_id": job_id})
 
 
 def last(connection: Connection, table: Table) -> Job | None:
@@ -110,6 +115,17 @@ def uncleaned(connection: Connection, table: Table) -> list[ArchivedPartition]:
     return [ArchivedPartition(Name.parse(row[0]), *row[1:]) for row in rows]
 
 
+def archived(connection: Connection, table: Table) -> list[tuple[Name, int | None, int, bool]]:
+    """Every archived partition, oldest first: name, bounds, and whether it was cleaned."""
+    rows = connection.execute(queries.get("job", "archived"), {"table_id": table.id}).fetchall()
+    return [(Name.parse(row[0]), row[1], row[2], row[3]) for row in rows]
+
+
+def forget_archived(connection: Connection, table: Table, line: int) -> None:
+    """Write down, in the transaction that lowers the frost line, that what lies above it is hot again."""
+    connection.execute(queries.get("job", "forget_archived"), {"table_id": table.id, "line": line})
+
+
 def emptied(connection: Connection, table: Table) -> list[Name]:
     """Cleaned partitions that are still there."""
     rows = connection.execute(queries.get("job", "emptied"), {"table_id": table.id}).fetchall()
@@ -122,8 +138,21 @@ def set_cleaned(connection: Connection, table: Table, upper: int) -> None:
     connection.execute(queries.get("job", "finish_cleaned_jobs"), {"table_id": table.id})
 
 
+def adopt_xids(connection: Connection, table: Table) -> None:
+    """Give partitions that came from another server by a dump a publishing transaction of this one."""
+    connection.execute(queries.get("job", "adopt_xids"), {"table_id": table.id})
+
+
+def settle_standbys(connection: Connection) -> None:
+    """End, on every standby, queries that see a frost line which nobody on this server sees any more.
+
+    Outside a transaction. They end when the standby replays it, so whatever is done next finds them gone.
+    """
+    connection.execute(queries.get("job", "settle_standbys"))
+
+
 def older_snapshots(connection: Connection, xid: str) -> list[str]:
-    """Who may still read the database as it was before that transaction: process ids and slot names."""
+    """Who may still see the database as it was before that transaction: process ids, slots, prepared transactions."""
     return [who for (who,) in connection.execute(queries.get("job", "older_snapshots"), {"xid": xid}).fetchall()]
 
 

@@ -11,6 +11,7 @@ import psycopg
 from frostline.catalog import queries
 from frostline.catalog.connect import Connection
 from frostline.errors import UsageError
+from frostline.model.names import quoted
 
 _FILE = re.compile(r"(\d{3})_(\w+)\.sql")
 
@@ -55,6 +56,7 @@ def apply(connection: Connection) -> list[str]:
 def _apply(connection: Connection) -> list[str]:
     _refuse_wrong_encoding(connection)
     connection.execute(queries.get("migration", "lock_out_other_installers"))
+    _refuse_strange_schemas(connection)
     connection.execute(queries.get("migration", "make_room"))
     done = {number for (number,) in connection.execute(queries.get("migration", "applied"))}
     _refuse_newer(done)
@@ -73,6 +75,14 @@ def _refuse_newer(done: set[int]) -> None:
         raise UsageError(
             f"the catalog is at migration {max(done)}, this program knows only {newest}",
             hint="install a frostline at least as new as the one that migrated this database",
+        )
+
+
+def _refuse_strange_schemas(connection: Connection) -> None:
+    for schema, owner in connection.execute(queries.get("migration", "strange_schemas")):
+        raise UsageError(
+            f"schema {schema} belongs to role {quoted(owner)}",
+            hint=f"run it as {quoted(owner)} if that role installed Frostline; else drop the schema",
         )
 
 

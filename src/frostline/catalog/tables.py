@@ -44,10 +44,10 @@ def by_id(connection: Connection, table_id: int) -> Table:
 
 
 def _table(connection: Connection, row: tuple[Any, ...]) -> Table:
-    table_id, schema, table, tier_key, tier_kind, lake_partition, hot, grace, fold_rows, fold_age = row
+    table_id, schema, table, tier_key, tier_kind, lake_partition, hot, grace, fold_rows, fold_age, held = row
     name = Name(schema, table)
     oid = heap_oid(connection, name)
-    found = connection.execute(queries.get("table", "columns"), {"table_id": table_id}).fetchall()
+    found = connection.execute(queries.get("table", "columns"), {"table_id": table_id, "oid": oid}).fetchall()
     carried = {attnum: (field_id, Carriage(*carriage)) for attnum, field_id, *carriage in found}
     ((key,),) = facts.rows(connection, "primary_key", oid=oid)
     return Table(
@@ -64,6 +64,7 @@ def _table(connection: Connection, row: tuple[Any, ...]) -> Table:
         grace_period=grace,
         fold_rows=fold_rows,
         fold_age=fold_age,
+        held_from=held,
     )
 
 
@@ -154,6 +155,22 @@ def set_fold_rows(connection: Connection, table: Table, fold_rows: int) -> None:
 def set_fold_age(connection: Connection, table: Table, fold_age: str) -> None:
     """Change how old a mark makes a fold due."""
     connection.execute(queries.get("table", "set_fold_age"), {"table_id": table.id, "fold_age": fold_age})
+
+
+def hold(connection: Connection, table: Table, line: int) -> None:
+    """Write down, in the transaction that lowers the frost line, that archive must not raise it again by itself."""
+    connection.execute(queries.get("table", "hold"), {"table_id": table.id, "line": line})
+
+
+def release(connection: Connection, table: Table) -> None:
+    """Let archive go on."""
+    connection.execute(queries.get("table", "release"), {"table_id": table.id})
+
+
+def lowered_xid(connection: Connection, table: Table) -> str | None:
+    """The transaction that lowered the frost line last, if one did on this server."""
+    row = connection.execute(queries.get("table", "lowered_xid"), {"table_id": table.id}).fetchone()
+    return None if row is None else row[0]
 
 
 def check_hot(connection: Connection, kind: TierKind, hot: str) -> None:

@@ -2,13 +2,17 @@
 
 import sys
 import traceback
+from collections.abc import Sequence
 
 import click
+import psycopg
 
 from frostline import logs
-from frostline.errors import FrostlineError
+from frostline.catalog.connect import first_line
+from frostline.errors import FrostlineError, UnavailableError
 
 INTERRUPTED = 130
+_UNAVAILABLE = UnavailableError.exit_code
 
 
 def report(error: BaseException, *, debug: bool) -> int:
@@ -22,6 +26,11 @@ def report(error: BaseException, *, debug: bool) -> int:
     return exit_code
 
 
+def report_all(errors: Sequence[BaseException], *, debug: bool) -> int:
+    """Print the errors of several tables, none of which stopped the others, and return the gravest exit code."""
+    return max([report(error, debug=debug) for error in errors], default=0)
+
+
 def explain(error: BaseException) -> tuple[str, str | None, int]:
     """Message, hint and exit code for any error."""
     if isinstance(error, FrostlineError):
@@ -33,6 +42,8 @@ def explain(error: BaseException) -> tuple[str, str | None, int]:
         return _lower(error.format_message()), None, error.exit_code
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return "interrupted", None, INTERRUPTED
+    if isinstance(error, psycopg.OperationalError):
+        return f"Postgres gave up: {first_line(error)}", "frostline status; then run the command again", _UNAVAILABLE
     text = f"unexpected {type(error).__name__}: {error}"
     return text, "this is a bug; run it again with --debug and report what it prints", 1
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from frostline.cli.errors import explain
+from frostline.cli import errors
 from frostline.cli.invocation import Invocation
 from frostline.cli.names import TABLE, chosen
 from frostline.cli.progress import exporting
@@ -26,7 +26,7 @@ def fold(invocation: Invocation, names: tuple[Name, ...], master: str | None) ->
     with invocation.catalog() as connection, exporting() as report:
         results = command.fold(connection, settings, chosen(connection, names), report)
     invocation.output.records([_described(result) for result in results])
-    return max((explain(result.error)[2] for result in results if result.error), default=0)
+    return errors.report_all([result.error for result in results if result.error], debug=invocation.debug)
 
 
 def _described(result: "Result") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Table names on the command line."""
+"""Names of tables and roles on the command line."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import click
 
 from frostline.catalog import tables
 from frostline.catalog.connect import Connection
-from frostline.model.names import BadName, Name
+from frostline.model.names import BadName, Name, parse_identifier
 from frostline.model.tables import Table
 
 
@@ -25,7 +25,21 @@ class TableName(click.ParamType[Name]):
             self.fail(str(error), param, ctx)
 
 
+class RoleName(click.ParamType[str]):
+    """`role`, or the same with quotes."""
+
+    name = "role"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Read the name as SQL would."""
+        try:
+            return parse_identifier(value)
+        except BadName as error:
+            self.fail(str(error), param, ctx)
+
+
 TABLE = TableName()
+ROLE = RoleName()
 
 
 def chosen(connection: Connection, names: Sequence[Name]) -> list[Table]:

@@ -36,11 +36,19 @@ def described(one: "TablePlan") -> dict[str, Any]:
         "last_partition": moving[-1] if moving else None,
         "frost_line": _line(kind.lowest, one.plan.from_line, to_text(kind, one.plan.from_line)),
         "new_frost_line": _line(kind.lowest, one.plan.to_line, to_text(kind, one.plan.to_line)),
-        "because": f"{one.table.tier_key} before {to_text(kind, one.cutoff)} is older than {one.table.hot_period}",
+        "because": _because(one),
         "rows_estimate": one.rows_estimate,
         "heap_bytes": one.size_bytes,
         "lake_estimate_bytes": one.lake_bytes_estimate,
     }
+
+
+def _because(one: "TablePlan") -> str:
+    table, kind = one.table, one.table.tier_kind
+    reason = f"{table.tier_key} before {to_text(kind, one.cutoff)} is older than {table.hot_period}"
+    if table.held_from is None:
+        return reason
+    return f"{reason}; held from {to_text(kind, table.held_from)} until: frostline table set {table.name} --release"
 
 
 def _line(lowest: int, value: int, text: str) -> str | None:

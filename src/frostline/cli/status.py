@@ -25,6 +25,7 @@ def _described(one: "TableStatus") -> dict[str, Any]:
     return {
         "table": str(one.table.name),
         "frost_line": one.frost_line,
+        "held_from": one.held_from,
         "snapshot_id": one.snapshot_id,
         "hot_rows_estimate": one.hot_rows_estimate,
         "hot_bytes": one.hot_bytes,

@@ -4,11 +4,15 @@ from typing import Any
 
 import click
 
-from frostline.catalog import tables
+from frostline.catalog import seams, tables
+from frostline.catalog.connect import Connection
 from frostline.cli.invocation import Invocation
 from frostline.cli.names import TABLE
+from frostline.cli.progress import exporting
+from frostline.errors import UsageError
 from frostline.model.names import Name
 from frostline.model.tables import Column, Table
+from frostline.model.tiers import to_text
 
 MARKS = click.IntRange(1, 10**12)
 _FOLD_ROWS = "So many changed cold rows are to be folded."
@@ -74,6 +78,7 @@ def show(invocation: Invocation, name: Name) -> None:
 @click.option("--grace", help="How long archived rows also stay in the heap.")
 @click.option("--fold-rows", type=MARKS, help=_FOLD_ROWS, metavar="N")
 @click.option("--fold-age", help="Changed cold rows this old are to be folded.")
+@click.option("--release", is_flag=True, help="Archive again what undo or thaw made hot.")
 @click.pass_obj
 def set_(invocation: Invocation, name: Name, **wishes: Any) -> None:
     """Change a table's policy. What is archived already stays archived."""
@@ -88,18 +93,34 @@ def set_(invocation: Invocation, name: Name, **wishes: Any) -> None:
 @table.command()
 @click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
 @click.option("--keep-lake", is_flag=True, help="Leave rows that are only in the lake behind there.")
+@click.option("--thaw", is_flag=True, help="Bring all rows back from the lake first.")
 @click.option("--dry-run", is_flag=True, help="Print the SQL and change nothing.")
 @click.pass_obj
-def remove(invocation: Invocation, name: Name, keep_lake: bool, dry_run: bool) -> None:  # noqa: FBT001
+def remove(invocation: Invocation, name: Name, keep_lake: bool, thaw: bool, dry_run: bool) -> None:  # noqa: FBT001
     """Give a table back as the plain table it was."""
     from frostline.relation import removal  # noqa: PLC0415
 
+    if keep_lake and thaw:
+        raise UsageError("--keep-lake and --thaw contradict each other", hint="say one of them")
     with invocation.catalog() as connection:
-        statements = removal.remove(connection, name, keep_lake=keep_lake, dry_run=dry_run)
+        if thaw and not dry_run:
+            _thaw_everything(invocation, connection, name)
+        statements = removal.remove(connection, name, keep_lake=keep_lake or (thaw and dry_run), dry_run=dry_run)
     for statement in statements if dry_run else ():
         invocation.output.line(statement)
     if not dry_run:
         invocation.output.say(f"{name} is a plain table again")
+
+
+def _thaw_everything(invocation: Invocation, connection: Connection, name: Name) -> None:
+    from frostline.pipeline import command  # noqa: PLC0415
+
+    found = tables.get(connection, name)
+    if seams.get(connection, found).frost_line == found.tier_kind.lowest:
+        return
+    with exporting() as report:
+        result = command.thaw(connection, invocation.settings(), found, (None, None), report)
+    invocation.output.say(f"{name} is hot; {result.rows} rows came back from the lake")
 
 
 def _described(one: Table) -> dict[str, Any]:
@@ -111,6 +132,7 @@ def _described(one: Table) -> dict[str, Any]:
         "lake_partition": one.lake_partition,
         "fold_rows": one.fold_rows,
         "fold_age": one.fold_age,
+        "held_from": None if one.held_from is None else to_text(one.tier_kind, one.held_from),
         "id": one.id,
     }
 

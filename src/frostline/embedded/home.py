@@ -16,6 +16,7 @@ from frostline.settings import FILE_NAME, read_file, write_file
 
 DATABASE = "frostline"
 _LOCK = "frostline.lock"
+_PASSFILE = "lake.pgpass"
 _PG_PORT = 15432
 _LAKE_PORT = 15433
 """Below the range that systems hand out to outgoing connections, so they are still free at the next start."""
@@ -31,7 +32,7 @@ class Home:
     @property
     def given(self) -> dict[str, Any]:
         """What the environment must not override: this home's own Postgres, and the port that was asked for."""
-        return {"dsn": self.values["dsn"], "lake_port": self.values["lake_port"]}
+        return {key: self.values[key] for key in ("dsn", "lake_port", "lake_passfile")}
 
     @property
     def postgres(self) -> Postgres:
@@ -112,7 +113,7 @@ def _values(directory: Path, old: dict[str, Any], pg_port: int | None, lake_port
         raise UsageError(f"port {taken} is wanted by both servers", hint="choose another: --lake-port N")
     check_port(taken, option="--pg-port")
     check_port(chosen, option="--lake-port")
-    return {**new, "lake_port": chosen}
+    return {**new, "lake_port": chosen, "lake_passfile": str(directory / _PASSFILE)}
 
 
 def _postgres(directory: Path, values: dict[str, Any]) -> Postgres:

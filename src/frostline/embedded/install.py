@@ -23,6 +23,7 @@ def install(settings: Settings) -> dict[str, Any]:
             port=settings.lake_port,
             user=settings.lake_user,
             password=lake_password(settings, connection),
+            passfile=settings.lake_passfile,
         )
         guarded = guard.ensure(connection)
     return {
@@ -39,8 +40,11 @@ def with_home_if_made(home: Path | None) -> Path | None:
 
 
 def install_with_home(settings: Settings, home: Path | None) -> dict[str, Any]:
-    """Install, and write the settings into the home if one is named and has none."""
+    """Install, and write the settings into the home if one is named and has none. Refuses a wrong warehouse first."""
+    from frostline.lake.paths import warehouse_location  # noqa: PLC0415  (Iceberg is slow to load)
+
     settings = settings.model_copy(update={"warehouse": _absolute(settings.warehouse)})
+    warehouse_location(settings.warehouse)
     if home and not with_home_if_made(home):
         settings = _with_password(settings)
         result = install(settings)
@@ -53,6 +57,8 @@ def lake_password(settings: Settings, connection: Connection) -> str:
     """The lake server's password: the one that is set, else the one that Postgres uses already, else a new one."""
     if settings.lake_password:
         return settings.lake_password.get_secret_value()
+    if settings.lake_passfile:
+        raise UsageError("lake_passfile is set, but lake_password is not", hint="set it to the password in that file")
     return foreign_server.stored_password(connection) or new_password()
 
 
@@ -75,6 +81,8 @@ def _write(home: Path, settings: Settings) -> None:
         "lake_user": settings.lake_user,
         "lake_password": settings.lake_password.get_secret_value(),
     }
+    if settings.lake_passfile:
+        values["lake_passfile"] = settings.lake_passfile
     write_file(home / FILE_NAME, values)
 
 

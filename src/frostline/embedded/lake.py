@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from frostline.catalog import migrations
 from frostline.catalog.connect import connect
+from frostline.embedded import watchdog
 from frostline.embedded.install import lake_password
 from frostline.server import tls
 from frostline.settings import Settings
@@ -43,7 +44,8 @@ def serve_until(settings: Settings, *, announce: Callable[[str], None], stop: Ev
     """Run the lake server until `stop` is set."""
     server = start(settings)
     try:
-        announce(f"ready lake={settings.lake_listen}:{settings.lake_port}")
-        stop.wait()
+        with watchdog.guarded(settings.lake_listen, settings.lake_port, settings.lake_watchdog_s):
+            announce(f"ready lake={settings.lake_listen}:{settings.lake_port}")
+            stop.wait()
     finally:
         server.stop()

@@ -8,7 +8,7 @@ import psycopg
 from psycopg import sql
 
 from frostline.catalog.connect import connect
-from frostline.embedded import lake
+from frostline.embedded import lake, passfile
 from frostline.embedded.home import DATABASE, Home
 from frostline.embedded.install import install
 from frostline.embedded.postgres import Postgres, running_pid
@@ -33,6 +33,7 @@ def started(home: Home, settings: Settings) -> Generator[Postgres]:
         parts.callback(postgres.stop)
         postgres.start()
         _ensure_database(postgres)
+        passfile.write(settings)
         install(settings)
         parts.callback(lake.start(settings).stop)
         yield postgres

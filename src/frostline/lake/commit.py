@@ -7,6 +7,7 @@ happens, the staged files are garbage for the orphan sweep.
 
 import re
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,10 +20,12 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
 from frostline.errors import CorruptionError
-from frostline.lake import datafiles, paths, schema, snapshots
+from frostline.lake import datafiles, paths, schema, snapshots, store
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import tables
 
+JOB_ID = "frostline.job-id"
+"""In a snapshot's summary: the job that made it."""
 _VERSION = re.compile(r".*/(\d+)-[0-9a-f-]{36}\.metadata\.json")
 
 _PROPERTIES = {
@@ -70,12 +73,14 @@ def stage(
     `base` is the current metadata location, or None to create the table. `replace` is a range [lower, upper) of the
     tier axis, or a set of file paths. `summary` goes into the snapshot. Touches no catalog; can be repeated at will.
     """
-    current = _opened(table, base) if base else _created(table, location)
+    staging = _Staging(paths.commit_uuid(int(summary.get(JOB_ID, "0"))))
+    current = _opened(table, base, staging) if base else _created(table, location, staging)
     removed = _replaced(table, current, replace)
-    if add or removed:
-        _write_snapshot(table, current, add, removed, summary)
-    elif not base:
-        _write_metadata(current, current.metadata)
+    with store.reachable(f"write the lake's metadata of {table.name}"):
+        if add or removed:
+            _write_snapshot(table, current, add, removed, summary)
+        elif not base:
+            staging.write(current, current.metadata)
     snapshot = current.current_snapshot()
     return StagedCommit(
         namespace=table.name.schema,
@@ -87,7 +92,11 @@ def stage(
 
 
 class _Staging(NoopCatalog):
-    """A catalog whose commit only writes the new metadata file."""
+    """A catalog whose commit only writes the new metadata file. All its files have the commit's name in theirs."""
+
+    def __init__(self, commit: uuid.UUID) -> None:
+        super().__init__("frostline")
+        self.commit = commit
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -96,33 +105,33 @@ class _Staging(NoopCatalog):
         for requirement in requirements:
             requirement.validate(table.metadata)
         metadata = update_table_metadata(table.metadata, updates, metadata_location=table.metadata_location or None)
-        _write_metadata(table, metadata)
+        self.write(table, metadata)
         return CommitTableResponse.model_construct(metadata=metadata, metadata_location=table.metadata_location)
 
-
-def _write_metadata(table: Table, metadata: TableMetadata) -> None:
-    """Write a new metadata file, whose number follows the one of the table's last."""
-    found = _VERSION.fullmatch(table.metadata_location)
-    provider = load_location_provider(metadata.location, metadata.properties)
-    location = provider.new_table_metadata_file_location(int(found[1]) + 1 if found else 0)
-    ToOutputFile.table_metadata(metadata, table.io.new_output(location))
-    table.metadata_location = location
+    def write(self, table: Table, metadata: TableMetadata) -> None:
+        """Write a new metadata file, whose number follows the one of the table's last."""
+        found = _VERSION.fullmatch(table.metadata_location)
+        provider = load_location_provider(metadata.location, metadata.properties)
+        version = int(found[1]) + 1 if found else 0
+        location = provider.new_metadata_location(f"{version:05}-{self.commit}.metadata.json")
+        ToOutputFile.table_metadata(metadata, table.io.new_output(location))
+        table.metadata_location = location
 
 
 def _identifier(table: tables.Table) -> tuple[str, str]:
     return table.name.schema, table.name.table
 
 
-def _opened(table: tables.Table, base: str) -> Table:
+def _opened(table: tables.Table, base: str, staging: _Staging) -> Table:
     """The table as the base has it, with our own partition spec in its equal's place: it can name every day."""
     metadata = snapshots.read_metadata(base)
     ours = schema.partition_spec(table)
     specs = [ours if spec == ours else spec for spec in metadata.partition_specs]
     metadata = metadata.model_copy(update={"partition_specs": specs})
-    return Table(_identifier(table), metadata, base, paths.file_io(base), _Staging("frostline"))
+    return Table(_identifier(table), metadata, base, paths.file_io(base), staging)
 
 
-def _created(table: tables.Table, location: str) -> Table:
+def _created(table: tables.Table, location: str, staging: _Staging) -> Table:
     """A table without snapshots. Built by hand because PyIceberg's own way would give the fields new ids."""
     lake_schema, spec, order = schema.iceberg_schema(table), schema.partition_spec(table), schema.sort_order(table)
     metadata = TableMetadataV2.model_validate(
@@ -140,7 +149,7 @@ def _created(table: tables.Table, location: str) -> Table:
             "last-updated-ms": time.time_ns() // 1_000_000,
         }
     )
-    return Table(_identifier(table), metadata, "", paths.file_io(location), _Staging("frostline"))
+    return Table(_identifier(table), metadata, "", paths.file_io(location), staging)
 
 
 def _replaced(table: tables.Table, current: Table, replace: tuple[int, int] | frozenset[str] | None) -> list[DataFile]:
@@ -185,6 +194,8 @@ def _write_snapshot(
     transaction = current.transaction()
     update = transaction.update_snapshot(snapshot_properties=dict(summary))
     with update.overwrite() if removed else update.fast_append() as producer:
+        assert isinstance(current.catalog, _Staging)
+        producer.commit_uuid = current.catalog.commit
         for data_file in removed:
             producer.delete_data_file(data_file)
         for written in add:

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from pyarrow.fs import FileSelector
 from pyiceberg.io import PY_IO_IMPL, FileIO, load_file_io
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from frostline.errors import UsageError
 from frostline.model.names import Name
@@ -53,10 +55,37 @@ def data_file(table: str, job_id: int) -> str:
     return f"{table}/data/job-{job_id}-{uuid.uuid4().hex}.parquet"
 
 
-def job_of(data_file_location: str) -> int | None:
-    """The job that wrote a data file, as its name tells; None for a file that no job named."""
-    found = re.search(r"/job-(\d+)-[0-9a-f]{32}\.parquet$", data_file_location)
-    return int(found[1]) if found else None
+def commit_uuid(job_id: int) -> uuid.UUID:
+    """A new name for a commit: random, but its last twelve digits are the job. The names of all its files have it."""
+    low, mid, high, sequence, sequence_low, _ = uuid.uuid4().fields
+    return uuid.UUID(fields=(low, mid, high & 0x0FFF | 0x8000, sequence, sequence_low, job_id))
+
+
+def job_of(file_name: str) -> int | None:
+    """The job that wrote a data or metadata file, as its name tells; None for a file that no job named."""
+    data = re.search(r"\bjob-(\d+)-[0-9a-f]{32}\.parquet$", file_name)
+    if data:
+        return int(data[1])
+    metadata = re.search(r"[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[0-9a-f]{4}-([0-9a-f]{12})(\.|-m\d+\.)", file_name)
+    return int(metadata[1], 16) if metadata else None
+
+
+def written_by(table: str, job_id: int) -> list[str]:
+    """All files of a table location that this job wrote, as their names tell."""
+    return [
+        f"{table}/{folder}/{name}"
+        for folder in ("data", "metadata")
+        for name in _names(f"{table}/{folder}")
+        if job_of(name) == job_id
+    ]
+
+
+def _names(folder: str) -> list[str]:
+    io = file_io(folder)
+    assert isinstance(io, PyArrowFileIO)
+    scheme, netloc, path = io.parse_location(folder)
+    found = io.fs_by_scheme(scheme, netloc).get_file_info(FileSelector(path, allow_not_found=True))
+    return [one.base_name for one in found]
 
 
 def file_io(location: str) -> FileIO:

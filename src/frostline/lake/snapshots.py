@@ -11,7 +11,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from frostline.errors import CorruptionError, UnavailableError
-from frostline.lake import bounds, paths
+from frostline.lake import bounds, paths, store
 from frostline.model.tables import LakeFile
 
 _SNAPSHOTS_CACHED = 512
@@ -57,23 +57,18 @@ def find(metadata_location: str, snapshot_id: int) -> Snapshot:
 
 @lru_cache(maxsize=64)
 def read_metadata(metadata_location: str) -> TableMetadata:
-    """Read a metadata file; raises UnavailableError when it is not there."""
+    """Read a metadata file; raises UnavailableError when it cannot be had."""
     try:
         return FromInputFile.table_metadata(paths.file_io(metadata_location).new_input(metadata_location))
-    except FileNotFoundError as error:
-        raise UnavailableError(
-            f"lake metadata {metadata_location} is not there", hint="check that the warehouse is mounted, then retry"
-        ) from error
+    except OSError as error:
+        raise store.unreadable(f"metadata {metadata_location}", error) from error
 
 
 def _manifests(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
     try:
         return snapshot.manifests(io)
-    except FileNotFoundError as error:
-        raise UnavailableError(
-            f"lake manifest list {snapshot.manifest_list} is not there",
-            hint="check that the warehouse is mounted, then retry",
-        ) from error
+    except OSError as error:
+        raise store.unreadable(f"manifest list {snapshot.manifest_list}", error) from error
 
 
 @lru_cache(maxsize=_MANIFESTS_CACHED)
@@ -93,11 +88,8 @@ def data_files(snapshot: Snapshot | None, io: FileIO) -> Iterator[DataFile]:
 def _entries(manifest: ManifestFile, io: FileIO) -> list[DataFile]:
     try:
         found = [entry.data_file for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)]
-    except FileNotFoundError as error:
-        raise UnavailableError(
-            f"lake manifest {manifest.manifest_path} is not there",
-            hint="check that the warehouse is mounted, then retry",
-        ) from error
+    except OSError as error:
+        raise store.unreadable(f"manifest {manifest.manifest_path}", error) from error
     for data_file in found:
         if data_file.content != DataFileContent.DATA:
             raise CorruptionError(f"{data_file.file_path} is a delete file; lake tables are copy-on-write")

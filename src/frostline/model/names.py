@@ -66,6 +66,15 @@ def _split(text: str) -> list[str]:
         position += 1
 
 
+def parse_identifier(text: str) -> str:
+    """Read one name, such as a role's, with quotes or without; without them it folds to lower case as in SQL."""
+    try:
+        (name,) = _split(text)
+    except ValueError:
+        raise BadName(f"not a name: {text!r}") from None
+    return name
+
+
 def quoted(identifier: str) -> str:
     """The identifier as a person types it: quotes only where they are needed. For display, never for SQL."""
     if _PLAIN.fullmatch(identifier):

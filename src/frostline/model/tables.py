@@ -46,6 +46,8 @@ class Table:
     """So many marks make a fold due."""
     fold_age: str = "1 day"
     """An interval: a mark this old makes a fold due."""
+    held_from: int | None = None
+    """Archive does not go past this tier value, on the axis: an undo or a thaw brought the rows above it back."""
 
     @property
     def internal(self) -> str:

@@ -12,16 +12,17 @@ import psycopg
 from pyspark.sql import SparkSession
 
 from frostline import logs
-from frostline.catalog import jobs, seams, snapshots
-from frostline.catalog.connect import Connection
+from frostline.catalog import jobs, leases, seams, snapshots
+from frostline.catalog.connect import Connection, first_line, gives_up
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError, OutcomeUnknown, UnavailableError
+from frostline.failpoints import Failpoint, reached
 from frostline.lake import commit, paths
 from frostline.lake.commit import StagedCommit
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import archive
 from frostline.model.tables import Seam, Table
-from frostline.pipeline import clean, plan, tasks
+from frostline.pipeline import clean, leftovers, plan, tasks
 from frostline.pipeline.export import export_shard
 from frostline.pipeline.source import Shard
 from frostline.pipeline.tasks import Progress
@@ -63,7 +64,8 @@ def run(
     results: list[Result] = []
     for table in tables:
         try:
-            results.append(archive_table(connection, spark, settings, table, report))
+            with gives_up(f"archiving {table.name}", hint=f"frostline status; then run frostline archive {table.name}"):
+                results.append(archive_table(connection, spark, settings, table, report))
         except FrostlineError as error:
             _log.error("%s", logs.fields(stage="archive", table=str(table.name), error=str(error)))
             results.append(Result(table, 0, 0, 0, clean.NOTHING, error))
@@ -75,7 +77,8 @@ def archive_table(
 ) -> Result:
     """Archive what is ripe, job by job, then clean what may be cleaned."""
     moved, rows, size = 0, 0, 0
-    with jobs.exclusive(connection, table):
+    with jobs.exclusive(connection, table, settings.lease_seconds):
+        leftovers.remove(connection, settings, table)
         whole = plan.of_table(connection, table).plan
         for name in heap.adopt(connection, table, whole.from_line):
             _log.warning("%s", logs.fields(stage="adopt", table=str(table.name), partition=str(name)))
@@ -102,16 +105,20 @@ class Job:
 
     def run(self, spark: Callable[[], SparkSession], report: Report) -> list[WrittenFile]:
         """All steps in order. An error before publish leaves readers as they were and the job row failed."""
+        reached(Failpoint.ARCHIVE_BEFORE_START)
         self.job_id = jobs.start(self.connection, self.table, "archive", self.batch.from_line, self.batch.to_line)
+        reached(Failpoint.ARCHIVE_STARTED)
         try:
             self._capture()
             files = self._export(spark, report)
             staged = self._stage(files)
+            reached(Failpoint.ARCHIVE_STAGED)
             self._publish(files, staged)
         except Exception as error:
             self._record_failure(error)
             raise
         self._analyze()
+        reached(Failpoint.ARCHIVE_ANALYZED)
         return files
 
     def _record_failure(self, error: Exception) -> None:
@@ -124,7 +131,9 @@ class Job:
         with self._stage_line("capture", partitions=len(self.batch.partitions)):
             for partition in self.batch.partitions:
                 heap.capture(self.connection, self.table, partition.name)
+                reached(Failpoint.ARCHIVE_CAPTURED_ONE)
             jobs.advance(self.connection, self.job_id, State.CAPTURED)
+        reached(Failpoint.ARCHIVE_CAPTURED)
 
     def _export(self, spark: Callable[[], SparkSession], report: Report) -> list[WrittenFile]:
         """Every task reads the one snapshot that this process holds, and verifies its own file against it."""
@@ -134,6 +143,7 @@ class Job:
             rows, size = sum(file.rows for file in files), sum(file.size_bytes for file in files)
             line.update(files=len(files), rows=rows, size_bytes=size)
             jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=rows, size_bytes=size)
+            reached(Failpoint.ARCHIVE_EXPORTED)
             return files
 
     def _run_tasks(self, spark: Callable[[], SparkSession], shards: list[Shard], report: Report) -> list[WrittenFile]:
@@ -175,23 +185,26 @@ class Job:
             base=base,
             add=files,
             replace=(self.batch.from_line, self.batch.to_line),
-            summary={"frostline.job-id": str(self.job_id)},
+            summary={commit.JOB_ID: str(self.job_id)},
         )
 
     def _publish(self, files: Sequence[WrittenFile], staged: StagedCommit | None) -> None:
         bound.raise_to(self.connection, self.table, self.batch.to_line, self._say)
+        reached(Failpoint.ARCHIVE_RAISED_BOUND)
         with self._stage_line("publish"):
             try:
                 with self.connection.transaction():
                     self._swap(files, staged)
             except psycopg.OperationalError as error:
                 raise OutcomeUnknown(
-                    f"lost Postgres while publishing {self.table.name}: {error}",
+                    f"lost Postgres while publishing {self.table.name}: {first_line(error)}",
                     hint="frostline status shows whether the frost line moved; then run frostline archive again",
                 ) from error
+        reached(Failpoint.ARCHIVE_PUBLISHED)
 
     def _swap(self, files: Sequence[WrittenFile], staged: StagedCommit | None) -> None:
         """The commit of the lake and of the seam, in one transaction and without a table lock."""
+        leases.require(self.connection, self.table)
         old = seams.get(self.connection, self.table)
         snapshot_id, location = old.snapshot_id, old.metadata_location
         if staged is not None and staged.metadata_location != staged.previous_location:
@@ -207,6 +220,7 @@ class Job:
             assert one.upper is not None
             jobs.record_partition(self.connection, self.table, self.job_id, one.name, one.lower, one.upper)
         jobs.advance(self.connection, self.job_id, State.PUBLISHED)
+        reached(Failpoint.ARCHIVE_BEFORE_COMMIT)
 
     def _analyze(self) -> None:
         """The rows are where they should be already; without statistics only the plans are worse."""

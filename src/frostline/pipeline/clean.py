@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import psycopg
 
 from frostline import logs
-from frostline.catalog import jobs
+from frostline.catalog import jobs, leases
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import ArchivedPartition
+from frostline.failpoints import Failpoint, reached
 from frostline.model.tables import Table
 from frostline.pipeline import verify
 from frostline.relation import bound, heap
@@ -35,9 +36,9 @@ class Result:
 NOTHING = Result((), ())
 
 
-def run(connection: Connection, table: Table) -> Result:
+def run(connection: Connection, table: Table, lease_s: float = leases.SECONDS) -> Result:
     """Clean one table, by itself."""
-    with jobs.exclusive(connection, table):
+    with jobs.exclusive(connection, table, lease_s):
         return within_job(connection, table)
 
 
@@ -45,6 +46,7 @@ def within_job(connection: Connection, target: Table) -> Result:
     """Clean one table whose job lock the caller holds."""
     emptied: list[str] = []
     waiting: list[Waiting] = []
+    jobs.adopt_xids(connection, target)
     for partition in jobs.uncleaned(connection, target):
         reason = _reason_to_wait(connection, target, partition) or _empty(connection, target, partition)
         if reason:
@@ -54,7 +56,10 @@ def within_job(connection: Connection, target: Table) -> Result:
             _log.info("%s", logs.fields(stage="clean", table=str(target.name), partition=str(partition.name)))
     for name in jobs.emptied(connection, target):
         heap.drop(connection, target, name)
+        reached(Failpoint.CLEAN_DROPPED)
+    bound.lower(connection, target)
     bound.merge(connection, target)
+    reached(Failpoint.CLEAN_MERGED)
     return Result(tuple(emptied), tuple(waiting))
 
 
@@ -73,12 +78,18 @@ def _empty(connection: Connection, target: Table, partition: ArchivedPartition) 
     if not heap.exists(connection, partition.name):
         jobs.set_cleaned(connection, target, partition.upper)
         return None
+    reached(Failpoint.CLEAN_BEFORE_VERIFY)
     verify.before_clean(connection, target, partition)
+    reached(Failpoint.CLEAN_VERIFIED)
+    jobs.settle_standbys(connection)
     try:
         with connection.transaction():
+            leases.require(connection, target)
             if not heap.empty(connection, target, partition.name, partition.lower, partition.upper):
                 return "a row of its range was changed just now"
             jobs.set_cleaned(connection, target, partition.upper)
+            reached(Failpoint.CLEAN_BEFORE_COMMIT)
     except psycopg.errors.LockNotAvailable:
         return "it is being read or written"
+    reached(Failpoint.CLEAN_EMPTIED)
     return None

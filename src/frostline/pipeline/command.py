@@ -10,6 +10,8 @@ from frostline.model.tables import Table
 from frostline.pipeline import archive as archive_job
 from frostline.pipeline import fold as fold_job
 from frostline.pipeline import spark
+from frostline.pipeline import thaw as thaw_job
+from frostline.pipeline import undo as undo_job
 from frostline.settings import Settings
 
 
@@ -27,6 +29,22 @@ def fold(
     """Fold the tables."""
     with _spark_when_needed(settings) as session:
         return fold_job.run(connection, session, settings, tables, report)
+
+
+def undo(
+    connection: Connection, settings: Settings, table: Table, to: str | None, report: undo_job.Report
+) -> undo_job.Result:
+    """Lower the frost line over partitions that are still in the heap."""
+    with _spark_when_needed(settings) as session:
+        return undo_job.run(connection, session, settings, table, to, report)
+
+
+def thaw(
+    connection: Connection, settings: Settings, table: Table, wanted: thaw_job.Wanted, report: thaw_job.Report
+) -> thaw_job.Result:
+    """Bring a range back from the lake."""
+    with _spark_when_needed(settings) as session:
+        return thaw_job.run(connection, session, settings, table, wanted, report)
 
 
 @contextmanager

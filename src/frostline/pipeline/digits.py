@@ -48,7 +48,7 @@ def _groups(low: U64, high: U64, precision: int) -> list[U64]:
     """The number in groups of eight digits, the highest first."""
     if precision <= _NARROW_PRECISION:
         groups = [low]
-        for _ in range(precision // 8):  # one digit more than asked, so that there is one before the point
+        for _ in range((precision + 1) // 8):  # two digits more than asked, so that there is one before the point
             groups[:1] = np.divmod(groups[0], _GROUP)
         return groups
     limbs = [high >> _HALF, high & _WORD, low >> _HALF, low & _WORD]

@@ -4,13 +4,13 @@ Rows move from Postgres to Parquet inside DuckDB, as columns and as a stream; Py
 is read under one snapshot that the driver has exported, so all shards of a job show one point in time.
 """
 
-import tempfile
 from dataclasses import replace
 
 import duckdb
 from psycopg.conninfo import make_conninfo
 
 from frostline.errors import CorruptionError, FrostlineError, UnavailableError
+from frostline.failpoints import Failpoint, reached
 from frostline.lake import datafiles, duck, ducksql, paths, schema
 from frostline.lake.datafiles import WrittenFile
 from frostline.model.tables import Column, Table
@@ -35,7 +35,9 @@ def export_shard(shard: Shard) -> WrittenFile | None:
         return None
     location = paths.data_file(shard.location, shard.job_id)
     paths.make_parent(location)
+    reached(Failpoint.EXPORT_BEFORE_FILE)
     in_order = _write(shard, location, dictionaries=not heap.has_twin_floats)
+    reached(Failpoint.EXPORT_WROTE_FILE)
     found = fingerprint.of_parquet([location], shard.table)
     if found != heap.fingerprint:
         raise CorruptionError(
@@ -67,13 +69,9 @@ def _write(shard: Shard, location: str, *, dictionaries: bool) -> bool:
 
 def _copy_rows(shard: Shard, location: str, *, dictionaries: bool) -> None:
     """Copy in one read-only transaction of DuckDB, which is one of Postgres too."""
-    with (
-        tempfile.TemporaryDirectory(prefix="frostline-") as spill,
-        duck.connect(memory_limit=shard.memory_limit, threads=1, temp_directory=spill) as connection,
-    ):
+    with duck.borrowed(shard.memory_limit) as connection:
         join(connection, shard)
         connection.execute(_copy(shard, location, dictionaries=dictionaries))
-        connection.execute("commit")
 
 
 def join(connection: duckdb.DuckDBPyConnection, shard: Shard) -> None:

@@ -8,15 +8,16 @@ import psycopg
 from pyspark.sql import SparkSession
 
 from frostline import logs
-from frostline.catalog import jobs, seams, snapshots
-from frostline.catalog.connect import Connection
+from frostline.catalog import jobs, leases, seams, snapshots
+from frostline.catalog.connect import Connection, first_line, gives_up
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError, OutcomeUnknown
+from frostline.failpoints import Failpoint, reached
 from frostline.lake import commit, paths
 from frostline.lake.commit import StagedCommit
 from frostline.model.names import Name
 from frostline.model.tables import RecordedFile, Seam, Table
-from frostline.pipeline import tasks
+from frostline.pipeline import leftovers, tasks
 from frostline.pipeline.rewrite import Rewritten, Slice, rewrite_slice
 from frostline.pipeline.tasks import Progress
 from frostline.relation import heap, marks
@@ -52,12 +53,21 @@ def run(
     results: list[Result] = []
     for table in tables:
         try:
-            with jobs.exclusive(connection, table):
-                results.append(Fold(connection, settings, table).run(spark, report))
+            with gives_up(f"folding {table.name}", hint=f"frostline status; then run frostline fold {table.name}"):
+                results.append(fold_table(connection, spark, settings, table, report))
         except FrostlineError as error:
             _log.error("%s", logs.fields(stage="fold", table=str(table.name), error=str(error)))
             results.append(Result(table, 0, 0, 0, 0, error))
     return results
+
+
+def fold_table(
+    connection: Connection, spark: Callable[[], SparkSession], settings: Settings, table: Table, report: Report
+) -> Result:
+    """Fold what the overlay holds below the frost line."""
+    with jobs.exclusive(connection, table, settings.lease_seconds):
+        leftovers.remove(connection, settings, table)
+        return Fold(connection, settings, table).run(spark, report)
 
 
 class Fold:
@@ -76,26 +86,36 @@ class Fold:
         if not heap.marks(self.connection, self.table, None, self.seam.frost_line):
             return Result(self.table, 0, 0, 0, 0)
         line = self.seam.frost_line
+        reached(Failpoint.FOLD_BEFORE_START)
         self.job_id = jobs.start(self.connection, self.table, "fold", line, line)
+        reached(Failpoint.FOLD_STARTED)
         try:
             with logs.stage(_log, "fold", table=str(self.table.name), job=self.job_id) as said:
                 remembered, rewritten = self._rewrite(spark, report)
                 taken = self._publish(rewritten)
                 said.update(marks=remembered, taken=taken)
         except Exception as error:
-            jobs.fail(self.connection, self.job_id, logs.without_passwords(str(error)))
+            self._record_failure(error)
             raise
         replaced = sum(len(one.replaced) for one in rewritten)
         written = sum(len(one.written) for one in rewritten)
         return Result(self.table, remembered, taken, replaced, written)
 
+    def _record_failure(self, error: Exception) -> None:
+        try:
+            jobs.fail(self.connection, self.job_id, logs.without_passwords(str(error)))
+        except psycopg.Error:
+            _log.warning("%s", logs.fields(stage="fold", job=self.job_id, warning="could not record the failure"))
+
     def _rewrite(self, spark: Callable[[], SparkSession], report: Report) -> tuple[int, list[Rewritten]]:
         with snapshots.exported(self.settings.dsn) as snapshot:
             remembered = marks.remember(self.connection, self.table, snapshot, self.seam.frost_line)
+            reached(Failpoint.FOLD_REMEMBERED)
             pieces = list(self._slices(snapshot))
             made = tasks.run(spark(), rewrite_slice, pieces, lambda progress: report(self.table, progress))
         size = sum(file.size_bytes for one in made for file in one.written)
         jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=remembered, size_bytes=size)
+        reached(Failpoint.FOLD_REWRITTEN)
         return remembered, made
 
     def _slices(self, snapshot: str) -> Iterator[Slice]:
@@ -122,23 +142,27 @@ class Fold:
         staged: StagedCommit | None = None
         base = seams.pointer(self.connection, self.table)
         if replaced or written:
-            summary = {"frostline.job-id": str(self.job_id)}
+            summary = {commit.JOB_ID: str(self.job_id)}
             staged = commit.stage(
                 self.table, location=self.location, base=base, add=written, replace=frozenset(replaced), summary=summary
             )
+        reached(Failpoint.FOLD_STAGED)
         try:
             with self.connection.transaction():
+                leases.require(self.connection, self.table)
                 self._swap(staged)
                 recorded = [file.recorded for file in written]
                 jobs.replace_files(self.connection, self.table, self.job_id, replaced, recorded)
                 waiting = [str(one.name) for one in jobs.uncleaned(self.connection, self.table)]
                 taken = marks.take_away(self.connection, self.table, self.seam.frost_line, waiting)
                 jobs.advance(self.connection, self.job_id, State.PUBLISHED)
+                reached(Failpoint.FOLD_BEFORE_COMMIT)
         except psycopg.OperationalError as error:
             raise OutcomeUnknown(
-                f"lost Postgres while publishing a fold of {self.table.name}: {error}",
+                f"lost Postgres while publishing a fold of {self.table.name}: {first_line(error)}",
                 hint="frostline status shows whether the snapshot moved; then run frostline fold again",
             ) from error
+        reached(Failpoint.FOLD_PUBLISHED)
         return taken
 
     def _swap(self, staged: StagedCommit | None) -> None:

@@ -30,7 +30,8 @@ def of_table(connection: Connection, table: Table) -> TablePlan:
     """Plan one table. Reads catalogs, and rows only where Postgres has no estimate of their number."""
     seam = seams.get(connection, table)
     cutoff = heap.cutoff(connection, table)
-    found = archive.plan(heap.partitions(connection, table), seam.frost_line, cutoff)
+    limit = cutoff if table.held_from is None else min(cutoff, table.held_from)
+    found = archive.plan(heap.partitions(connection, table), seam.frost_line, limit)
     rows = sum(_rows(connection, partition) for partition in found.partitions)
     size = sum(partition.size_bytes for partition in found.partitions)
     _, lake_rows, lake_bytes = jobs.lake_totals(connection, table)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import duckdb
 
 from frostline.errors import CorruptionError
+from frostline.failpoints import Failpoint, reached
 from frostline.lake import datafiles, duck, ducksql, paths, schema
 from frostline.lake.datafiles import WrittenFile
 from frostline.model.names import Name
@@ -128,6 +129,7 @@ def _write(
     parts += [_LIVE.format(names=names)] if with_images else []
     location = paths.data_file(piece.location, piece.job_id)
     paths.make_parent(location)
+    reached(Failpoint.REWRITE_BEFORE_FILE)
     connection.execute(
         _COPY.format(
             rows=" union all ".join(parts),
@@ -136,6 +138,7 @@ def _write(
             options=export.options(piece.table, dictionaries=dictionaries),
         )
     )
+    reached(Failpoint.REWRITE_WROTE_FILE)
     found = fingerprint.of_parquet([location], piece.table)
     if not found.rows:
         paths.delete(location)

@@ -8,6 +8,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import sql
 
+from frostline.catalog.connect import first_line
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.model.names import Name
 from frostline.model.tables import Column, Fingerprint, Table
@@ -156,7 +157,8 @@ def _reading(shard: Shard) -> Generator[psycopg.Connection[tuple[Any, ...]]]:
     except (psycopg.errors.UndefinedObject, psycopg.errors.InvalidParameterValue) as error:
         raise snapshot_gone(shard) from error
     except psycopg.Error as error:
-        raise UnavailableError(f"export of {shard.partition}: {error}") from error
+        hint = "frostline status; then run the command again"
+        raise UnavailableError(f"cannot read {shard.partition}: {first_line(error)}", hint=hint) from error
 
 
 def _ask(shard: Shard, query: sql.Composed) -> tuple[int, str, list[int], bool]:

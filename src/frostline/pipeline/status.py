@@ -19,6 +19,8 @@ class TableStatus:
     table: Table
     frost_line: str | None
     """T as Postgres prints it; None while everything is hot."""
+    held_from: str | None
+    """Where archive stops because of an undo or a thaw; None while it does not."""
     snapshot_id: int | None
     hot_rows_estimate: int
     hot_bytes: int
@@ -54,6 +56,7 @@ def of_table(connection: Connection, table: Table) -> TableStatus:
     return TableStatus(
         table=table,
         frost_line=None if line == table.tier_kind.lowest else to_text(table.tier_kind, line),
+        held_from=None if table.held_from is None else to_text(table.tier_kind, table.held_from),
         snapshot_id=seam.snapshot_id,
         hot_rows_estimate=sum(max(one.rows_estimate, 0) for one in hot),
         hot_bytes=sum(one.size_bytes for one in hot),

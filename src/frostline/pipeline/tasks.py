@@ -12,6 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from frostline import errors
+from frostline.lake import store
 
 _POLL_S = 0.2
 
@@ -84,7 +85,8 @@ def run(
 def attempt(function: Callable[[Item], Made], item: Item) -> Outcome[Made]:
     """Call the function and put a foreseen error into the outcome."""
     try:
-        return Outcome(made=function(item))
+        with store.reachable("read or write the lake"):
+            return Outcome(made=function(item))
     except errors.FrostlineError as error:
         return Outcome(error=str(error), hint=error.hint, kind=type(error).__name__)
 

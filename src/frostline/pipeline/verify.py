@@ -10,6 +10,7 @@ from frostline.catalog import jobs, seams
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import ArchivedPartition
 from frostline.errors import CorruptionError
+from frostline.failpoints import Failpoint, reached
 from frostline.lake import paths, snapshots
 from frostline.model.names import Name
 from frostline.model.tables import NO_ROWS, Fingerprint, RecordedFile, Seam, Table
@@ -48,7 +49,9 @@ def run(connection: Connection, table: Table) -> Report:
         seam = seams.get(connection, table)
         recorded = jobs.recorded_files(connection, table)
         waiting = [one for one in jobs.uncleaned(connection, table) if heap.exists(connection, one.name)]
+        reached(Failpoint.VERIFY_BEFORE_FILES)
         faults = [*_strangers(table, seam, recorded), *_bad_files(table, recorded)]
+        reached(Failpoint.VERIFY_AFTER_FILES)
         named = {fault.where for fault in faults}
         sound = [file for file in recorded if file.path not in named]
         for partition in waiting:

@@ -12,17 +12,19 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import facts, queries
+from frostline.catalog import facts, jobs, leases, queries, seams, tables
 from frostline.catalog.connect import Connection
 from frostline.errors import UnavailableError
 from frostline.model.names import MAX_BYTES, Name, RemoteName, cut
 from frostline.model.partitions import bounds
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
-from frostline.relation import heap, names
-from frostline.relation.definition import lake_columns, template
+from frostline.relation import heap, lakecolumns, names
+from frostline.relation.definition import template
 
 _POLL_S = 0.05
+_STANDBY_PATIENCE_S = 10
+_STANDBY_PAUSE_S = 1
 _FETCH_BYTES = 4_000_000
 _LEAST_ROWS, _MOST_ROWS = 100, 20_000
 _UNKNOWN_ROW_BYTES = 1_000
@@ -53,11 +55,11 @@ def raise_to(connection: Connection, table: Table, upper: int, report: Callable[
     Takes SHARE UPDATE EXCLUSIVE on the lake table: readers and writers go on. Harmless to repeat.
     """
     present = current(connection, table)
-    if present is not None and present >= upper:
-        return
-    with connection.transaction():
-        _attach(connection, table, present, upper)
-    _wait_for_old_plans(connection, table, report)
+    if present is None or present < upper:
+        with connection.transaction():
+            _attach(connection, table, present, upper)
+    # Also when somebody else attached it: that may have been a moment ago, by a process that died.
+    wait_for_old_plans(connection, table, report)
 
 
 def _attach(connection: Connection, table: Table, lower: int | None, upper: int) -> None:
@@ -65,7 +67,7 @@ def _attach(connection: Connection, table: Table, lower: int | None, upper: int)
     connection.execute(
         template("foreign_table").format(
             foreign_table=foreign_table,
-            columns=lake_columns(table),
+            columns=lakecolumns.every(table),
             schema_name=sql.Literal(cut(str(table.name), MAX_BYTES)),
             table_name=sql.Literal(str(RemoteName(table.id, lower, upper))),
             fetch_size=sql.Literal(str(_fetch_size(connection, table))),
@@ -94,8 +96,11 @@ def _foreign_name(table: Table, upper: int) -> str:
     return cut(table.internal, MAX_BYTES - len(suffix)) + suffix
 
 
-def _wait_for_old_plans(connection: Connection, table: Table, report: Callable[[str], None]) -> None:
-    """A statement planned before the attach but whose snapshot is taken after the publish would miss rows."""
+def wait_for_old_plans(connection: Connection, table: Table, report: Callable[[str], None]) -> None:
+    """Return when no statement is left that was planned before now.
+
+    Planned before an attach, and with a snapshot from after the frost line moves, it would miss the rows attached.
+    """
     statement = sqlfiles.load(__package__ or "", "bound")["old_plans"]
     (now,) = connection.execute(sqlfiles.load(__package__ or "", "bound")["clock"]).fetchone() or (None,)
     values = {"lake": _oid(connection, table), "attached_at": now}
@@ -103,12 +108,32 @@ def _wait_for_old_plans(connection: Connection, table: Table, report: Callable[[
     while True:
         pids = [pid for (pid,) in connection.execute(statement, values).fetchall()]
         if not pids:
-            return
+            break
         if waited == 0.0 or waited >= 10.0:
-            report(f"waiting for statements that began before the lake's bound moved: pids {pids}")
+            report(f"waiting for statements that began before the attach: pids {pids}")
             waited = 0.0
         time.sleep(_POLL_S)
         waited += _POLL_S
+    _wait_for_standbys(connection, report)
+
+
+def _wait_for_standbys(connection: Connection, report: Callable[[str], None]) -> None:
+    """Give standbys the time to replay what was written, and a statement there the time to get from plan to snapshot.
+
+    Nobody can be sure of a standby, so this ends after a while; without one it takes no time.
+    """
+    statement = sqlfiles.load(__package__ or "", "bound")["standbys_behind"]
+    (written,) = connection.execute(sqlfiles.load(__package__ or "", "bound")["written"]).fetchone() or (None,)
+    deadline = time.monotonic() + _STANDBY_PATIENCE_S
+    while True:
+        standbys, behind = connection.execute(statement, {"written": written}).fetchone() or (0, 0)
+        if not behind or time.monotonic() > deadline:
+            break
+        time.sleep(_POLL_S)
+    if behind:
+        report(f"goes on without {behind} standbys that are behind or do not show how far they are")
+    if standbys:
+        time.sleep(_STANDBY_PAUSE_S)
 
 
 def merge(connection: Connection, table: Table) -> bool:
@@ -116,19 +141,47 @@ def merge(connection: Connection, table: Table) -> bool:
 
     ACCESS EXCLUSIVE for a few milliseconds, never queued for: a reader cannot pile up behind it.
     """
-    present = _partitions(connection, table)
-    upper = current(connection, table)
-    if len(present) < 2 or upper is None:
+    if len(_partitions(connection, table)) < 2:
         return False
+    return _replace(connection, table, lambda: current(connection, table))
+
+
+def _replace(connection: Connection, table: Table, upper: Callable[[], int | None]) -> bool:
+    """One foreign table, up to what `upper` says under the lock, in place of all; or none, if it says None."""
     try:
         with connection.transaction():
             connection.execute(sql.SQL("lock table {} in access exclusive mode nowait").format(names.lake(table)))
-            for name in present:
+            bound = upper()
+            for name in _partitions(connection, table):
                 connection.execute(sql.SQL("drop foreign table {}").format(names.identifier(name)))
-            _attach(connection, table, None, upper)
+            if bound is not None:
+                _attach(connection, table, None, bound)
     except psycopg.errors.LockNotAvailable:
         return False
     return True
+
+
+def lower(connection: Connection, table: Table) -> bool:
+    """Make B the frost line again after that was lowered, if nobody can still need it higher; says whether it did.
+
+    A transaction from before still has the old line, and plans with whatever foreign tables there are. The caller
+    holds the table's lease; an archive that raised B and has not published yet would lose rows otherwise.
+    """
+    upper = current(connection, table)
+    if upper is None or upper <= seams.get(connection, table).frost_line:
+        return False
+    lowered = tables.lowered_xid(connection, table)
+    if lowered and jobs.older_snapshots(connection, lowered):
+        return False
+    jobs.settle_standbys(connection)
+    return _replace(connection, table, lambda: _frost_line(connection, table))
+
+
+def _frost_line(connection: Connection, table: Table) -> int | None:
+    """T, which B may fall to; None while nothing is archived."""
+    leases.require(connection, table)
+    line = seams.get(connection, table).frost_line
+    return None if line == table.tier_kind.lowest else line
 
 
 def analyze(connection: Connection, table: Table) -> None:

@@ -10,7 +10,7 @@ from frostline.catalog.seams import LINE_COLUMNS
 from frostline.model.registration import HeapColumn, HeapFacts
 from frostline.model.tables import Column, Table
 from frostline.model.tiers import to_text
-from frostline.relation import names, policies
+from frostline.relation import lakecolumns, names, policies
 from frostline.relation.names import trusted
 
 DEFAULT_PARTITION_COMMENT = "made by Frostline: rows for which there is no other partition"
@@ -37,6 +37,12 @@ def identifiers(columns: Iterable[str]) -> sql.Composed:
     return COMMA.join(map(sql.Identifier, columns))
 
 
+def _expressions(facts: HeapFacts) -> Iterator[str]:
+    """What of the table's own SQL goes into our functions."""
+    for policy in facts.policies:
+        yield from (policy.using or "", policy.check or "", *policy.roles)
+
+
 class Definition:
     """The statements for one table, in the order they must run."""
 
@@ -45,10 +51,13 @@ class Definition:
         self.facts = facts
         self.columns = [column.name for column in table.columns]
         self.rest = [column for column in table.columns if column.name not in table.key]
+        # What a mark without an image holds. A type that is not Postgres' own may be a domain that refuses NULL.
+        self.marked = [*table.key, *(column.name for column in self.rest if not column.pg_type.builtin)]
         self.written = [column.name for column in table.columns if not column.generated]
         self.relation = names.identifier(table.name)
         self.heap = names.identifier(table.name.heap)
         self.heap_name = sql.Literal(str(table.name.heap))
+        self.body = names.dollar_quote([str(table.name), *self.columns, *_expressions(facts)])
 
     def statements(self) -> Iterator[sql.Composed]:
         """Everything registration creates, from the renaming of the heap to the last comment."""
@@ -98,7 +107,7 @@ class Definition:
         return template("lake").format(
             lake=names.lake(self.table),
             nothing=names.nothing(self.table),
-            columns=lake_columns(self.table),
+            columns=lakecolumns.every(self.table),
             tier_key=sql.Identifier(self.table.tier_key),
             highest=sql.Literal(to_text(self.table.tier_kind, self.table.tier_kind.highest)),
         )
@@ -107,13 +116,22 @@ class Definition:
         return line(self.table)
 
     def _inner_view(self) -> sql.Composed:
-        return template("inner_view").format(
+        return template("inner_view_secured" if self.facts.row_security else "inner_view").format(
             inner=names.inner(self.table),
+            arms=self._arms(),
+            columns=identifiers(self.columns),
+            alias=sql.Identifier(self.table.name.table),
+            heap_name=self.heap_name,
+            policy=policies.using(self.facts.policies, "r"),
+        )
+
+    def _arms(self) -> sql.Composed:
+        return template("arms").format(
             heap=self.heap,
             lake=names.lake(self.table),
             overlay=names.overlay(self.table),
             heap_columns=COMMA.join(prefixed("h", self.columns)),
-            lake_columns=COMMA.join(map(from_lake, self.table.columns)),
+            lake_columns=COMMA.join(map(lakecolumns.from_lake, self.table.columns)),
             overlay_columns=COMMA.join(prefixed("o", self.columns)),
             tier_key=sql.Identifier(self.table.tier_key),
             line=self._line(),
@@ -123,22 +141,15 @@ class Definition:
 
     def _lake_key_equals(self, row: str) -> sql.Composed:
         keys = [self.table.column(name) for name in self.table.key]
-        pairs = zip(prefixed(row, self.table.key), map(from_lake, keys), strict=True)
+        pairs = zip(prefixed(row, self.table.key), map(lakecolumns.from_lake, keys), strict=True)
         return AND.join(sql.SQL("{} = {}").format(left, right) for left, right in pairs)
 
     def _outer_view(self) -> sql.Composed:
-        secured = self.facts.row_security
-        condition: sql.Composable = sql.SQL("")
-        if secured:
-            policy = policies.using(self.facts.policies, "r")
-            condition = sql.SQL("\n") + template("visible").format(heap_name=self.heap_name, policy=policy)
         return template("outer_view").format(
             relation=self.relation,
-            options=sql.SQL(" with (security_barrier)" if secured else ""),
             columns=identifiers(self.columns),
             inner=names.inner(self.table),
             alias=sql.Identifier(self.table.name.table),
-            condition=condition,
         )
 
     def _defaults(self) -> Iterator[sql.Composed]:
@@ -202,6 +213,7 @@ class Definition:
     def _policy_function(self) -> sql.Composed:
         return template("policy_function").format(
             function=names.function(self.table, "policy"),
+            body=self.body,
             heap_name=self.heap_name,
             relation_name=sql.Literal(self.table.name.table),
             alias=sql.Identifier(self.table.name.table),
@@ -209,12 +221,13 @@ class Definition:
             new_as_columns=self._as_columns("new"),
             delete_using=policies.using(self.facts.policies, "d"),
             update_using=policies.using(self.facts.policies, "w"),
-            update_check=policies.check(self.facts.policies, "w"),
+            update_check=policies.check_of_update(self.facts.policies),
         )
 
     def _copy_function(self) -> sql.Composed:
         return template("copy_function").format(
             function=names.function(self.table, "copy"),
+            body=self.body,
             heap=self.heap,
             written=identifiers(self.written),
             overriding=self._overriding(),
@@ -227,11 +240,11 @@ class Definition:
         pairs = zip(map(sql.Identifier, assigned), prefixed("new", assigned), strict=True)
         return template("update_function").format(
             function=names.function(self.table, "update"),
+            body=self.body,
             heap=self.heap,
             refuse_identity_change=self._identity_guard(sorted(always)),
             assignments=COMMA.join(sql.SQL("{} = {}").format(name, value) for name, value in pairs),
             heap_columns=COMMA.join(prefixed("h", self.columns)),
-            new_columns=COMMA.join(prefixed("new", self.columns)),
             written=identifiers(self.written),
             overriding=self._overriding(),
             new_written=COMMA.join(prefixed("new", self.written)),
@@ -245,12 +258,14 @@ class Definition:
             return sql.SQL("")
         pairs = zip(prefixed("new", always), prefixed("old", always), strict=True)
         changed = sql.SQL(" or ").join(sql.SQL("{} is distinct from {}").format(new, old) for new, old in pairs)
-        message = sql.Literal(f"column {', '.join(always)} can only be updated to DEFAULT")
-        return template("identity_guard").format(changed=changed, message=message)
+        message = f"column {', '.join(always)} of {self.table.name.table} can only be updated to DEFAULT"
+        hint = sql.Literal("It is GENERATED ALWAYS: leave it out of the UPDATE.")
+        return template("identity_guard").format(changed=changed, message=sql.Literal(message), hint=hint)
 
     def _delete_function(self) -> sql.Composed:
         return template("delete_function").format(
             function=names.function(self.table, "delete"),
+            body=self.body,
             heap=self.heap,
             heap_key_is_old=self._heap_key_is_old(),
             heap_rest_is_old=self._heap_rest_is_old(),
@@ -262,8 +277,8 @@ class Definition:
         return template("claim").format(
             heap=self.heap,
             overlay=names.overlay(self.table),
-            key=identifiers(self.table.key),
-            old_key=COMMA.join(prefixed("old", self.table.key)),
+            marked=identifiers(self.marked),
+            old_marked=COMMA.join(prefixed("old", self.marked)),
             heap_key_is_old=self._heap_key_is_old(),
             concurrent=sql.Literal(message),
             run_again=sql.Literal("Run the transaction again."),
@@ -287,14 +302,19 @@ class Definition:
 
     def _mark_function(self) -> sql.Composed:
         table, rest = self.table, [column.name for column in self.rest]
+        cleared = [name for name in rest if name not in self.marked]
         return template("mark_function").format(
             function=names.function(table, "mark"),
+            body=self.body,
             overlay=names.overlay(table),
             lake=names.lake(table),
             key=identifiers(table.key),
             old_key=COMMA.join(prefixed("old", table.key)),
             new_key=COMMA.join(prefixed("new", table.key)),
-            clear=sql.Composed([sql.SQL("{} = null, ").format(sql.Identifier(name)) for name in rest]),
+            marked=identifiers(self.marked),
+            old_marked=COMMA.join(prefixed("old", self.marked)),
+            compute=self._compute(),
+            clear=sql.Composed([sql.SQL("{} = null, ").format(sql.Identifier(name)) for name in cleared]),
             replace=sql.Composed([sql.SQL("{0} = excluded.{0}, ").format(sql.Identifier(name)) for name in rest]),
             tier_key=sql.Identifier(table.tier_key),
             line=self._line(),
@@ -308,6 +328,17 @@ class Definition:
             update_instead=sql.Literal(f"Update the row instead: update {table.name} ..."),
             schema_name=sql.Literal(table.name.schema),
             table_name=sql.Literal(table.name.table),
+        )
+
+    def _compute(self) -> sql.Composable:
+        generated = [column.name for column in self.rest if column.generated]
+        if not generated:
+            return sql.SQL("")
+        return template("compute").format(
+            heap=self.heap,
+            heap_generated=COMMA.join(prefixed("h", generated)),
+            new_generated=COMMA.join(prefixed("new", generated)),
+            heap_key_is_new=AND.join(self._pairs("h", "new")),
         )
 
     def _pairs(self, left: str, right: str) -> list[sql.Composed]:
@@ -340,42 +371,6 @@ def line(table: Table) -> sql.Composed:
         line_cast=sql.SQL(narrow),
         table_id=sql.Literal(table.id),
     )
-
-
-def lake_columns(table: Table) -> sql.Composed:
-    """Column list of the lake's tables. A domain keeps postgres_fdw from sending conditions on the column."""
-    return sql.SQL(",\n    ").join(_lake_column(column) for column in table.columns)
-
-
-def _lake_column(column: Column) -> sql.Composed:
-    parts: list[sql.Composable] = [sql.Identifier(column.name), _lake_type(column)]
-    if column.collation_name:
-        parts += [sql.SQL("collate"), trusted(column.collation_name)]
-    return sql.SQL(" ").join(parts)
-
-
-def _lake_type(column: Column) -> sql.Composable:
-    if needs_domain(column):
-        return sql.Identifier("frostline_lake", domain_name(column))
-    return trusted(column.pg_type.formatted)
-
-
-def needs_domain(column: Column) -> bool:
-    """Whether postgres_fdw would send conditions on the column's own type that the lake cannot judge."""
-    return column.pg_type.builtin and not column.carriage.pushable
-
-
-def domain_name(column: Column) -> str:
-    """The domain that stands for the column's type in the lake's tables."""
-    return f"lake {column.pg_type.formatted}"
-
-
-def from_lake(column: Column) -> sql.Composable:
-    """The column of the lake's row `c`, in the type that the heap has."""
-    value = sql.SQL(".").join((sql.SQL("c"), sql.Identifier(column.name)))
-    if not needs_domain(column):
-        return value
-    return sql.SQL("{}::{}").format(value, trusted(column.pg_type.formatted))
 
 
 def _comparable(row: str, column: Column) -> sql.Composable:

@@ -1,5 +1,7 @@
 """The foreign server through which Postgres asks the lake server, and the mapping that lets it in."""
 
+from typing import LiteralString
+
 import psycopg
 from psycopg import sql
 
@@ -8,22 +10,34 @@ from frostline.catalog.connect import Connection
 from frostline.errors import UsageError
 
 NAME = "frostline_lake"
+NOTHING = sql.SQL("")
+TIMEOUTS: dict[LiteralString, str] = {
+    "connect_timeout": "5",
+    "tcp_user_timeout": "9000",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "2",
+}
+"""A cold query must fail soon when the lake server's machine is gone. Who sets other values keeps them."""
 
 
 def _statement(name: str) -> sql.SQL:
     return sql.SQL(sqlfiles.load(__package__ or "", "foreign_server")[name])
 
 
-def ensure(connection: Connection, *, host: str, port: int, user: str, password: str) -> bool:
+def ensure(
+    connection: Connection, *, host: str, port: int, user: str, password: str, passfile: str | None = None
+) -> bool:
     """Create the foreign server and the connected role's mapping, or bring their options up to date.
 
-    Idempotent; says whether anything changed. The password is in the mapping only, where Postgres hides it.
+    Idempotent; says whether anything changed. The password is in the mapping only, where Postgres hides it from
+    other roles; with a `passfile`, a file on the machine of Postgres that has it, it is not in Postgres at all.
     """
     try:
         with connection.transaction():
             connection.execute(_statement("extension"))
-            changed = _ensure_server(connection, host, str(port))
-            return _ensure_mapping(connection, user, password) or changed
+            changed = _ensure_server(connection, {"host": host, "port": str(port), "passfile": passfile})
+            return _ensure_mapping(connection, user, None if passfile else password) or changed
     except (psycopg.errors.InsufficientPrivilege, psycopg.errors.FeatureNotSupported) as error:
         role = sql.Identifier(connection.info.user).as_string(connection)
         raise UsageError(
@@ -33,32 +47,78 @@ def ensure(connection: Connection, *, host: str, port: int, user: str, password:
         ) from None
 
 
-def _ensure_server(connection: Connection, host: str, port: str) -> bool:
-    present = connection.execute(_statement("server_options").format()).fetchone()
-    if present is not None and (present[0].get("host"), present[0].get("port")) == (host, port):
-        return False
-    name = "create_server" if present is None else "alter_server"
-    connection.execute(_statement(name).format(host=sql.Literal(host), port=sql.Literal(port)))
-    return True
+_Options = dict[LiteralString, str | None]
+"""The options that are ours to set; None is for one that must not be there. Others are the administrator's."""
 
 
-def _ensure_mapping(connection: Connection, user: str, password: str) -> bool:
-    present = connection.execute(_statement("mapping_options").format()).fetchone()
-    if present is not None and present[0] == {"user": user, "password": password}:
-        return False
-    name = "create_mapping" if present is None else "alter_mapping"
-    connection.execute(_statement(name).format(user=sql.Literal(user), password=sql.Literal(password)))
-    return True
+def _ensure_server(connection: Connection, wanted: _Options) -> bool:
+    is_new = _server(connection) is None
+    if is_new:
+        literals = {key: sql.Literal(wanted[key]) for key in ("host", "port")}
+        passfile = sql.SQL(", passfile {}").format(sql.Literal(wanted["passfile"])) if wanted["passfile"] else NOTHING
+        connection.execute(_statement("create_server").format(passfile=passfile, **literals))
+    present = _server(connection) or {}
+    limits: _Options = {key: present.get(key, value) for key, value in TIMEOUTS.items()}
+    return _alter(connection, "alter_server", present, {**wanted, **limits}) or is_new
+
+
+def _server(connection: Connection) -> dict[str, str] | None:
+    row = connection.execute(_statement("server_options").format()).fetchone()
+    return None if row is None else row[0]
+
+
+def _ensure_mapping(connection: Connection, user: str, password: str | None) -> bool:
+    present = _mapping(connection)
+    if password is None:
+        _refuse_without_password(connection, present or {})
+    wanted: _Options = {"user": user, "password": password}
+    if present is None:
+        given = [sql.SQL("{} {}").format(sql.SQL(key), sql.Literal(value)) for key, value in wanted.items() if value]
+        connection.execute(_statement("create_mapping").format(changes=sql.SQL(", ").join(given)))
+        return True
+    return _alter(connection, "alter_mapping", present, wanted)
+
+
+def _alter(connection: Connection, statement: str, present: dict[str, str], wanted: _Options) -> bool:
+    changes = [_change(key, value, present) for key, value in wanted.items() if present.get(key) != value]
+    if changes:
+        connection.execute(_statement(statement).format(changes=sql.SQL(", ").join(changes)))
+    return bool(changes)
+
+
+def _change(key: LiteralString, value: str | None, present: dict[str, str]) -> sql.Composed:
+    if value is None:
+        return sql.SQL("drop {}").format(sql.SQL(key))
+    # A restored mapping may have lost its options: who may not see them dumps it without.
+    verb = sql.SQL("set" if key in present else "add")
+    return sql.SQL("{} {} {}").format(verb, sql.SQL(key), sql.Literal(value))
+
+
+def _refuse_without_password(connection: Connection, present: dict[str, str]) -> None:
+    (is_superuser,) = connection.execute(_statement("is_superuser")).fetchone() or (False,)
+    if is_superuser or present.get("password_required") == "false":
+        return
+    role = sql.Identifier(connection.info.user).as_string(connection)
+    raise UsageError(
+        f"lake_passfile is set, but the mapping of {role} needs a password",
+        hint=f"a superuser has to run: alter user mapping for {role} server {NAME} "
+        "options (drop password, add password_required 'false')",
+    )
+
+
+def _mapping(connection: Connection) -> dict[str, str] | None:
+    row = connection.execute(_statement("mapping_options").format()).fetchone()
+    return None if row is None else row[0]
 
 
 def require(connection: Connection) -> None:
     """Refuse to go on when the server or the connected role's mapping is missing."""
-    if connection.execute(_statement("server_options").format()).fetchone() is None:
+    if _server(connection) is None:
         raise UsageError(
             "Frostline's foreign server does not exist in this database",
             hint="frostline init --dsn DSN --warehouse URI",
         )
-    if connection.execute(_statement("mapping_options").format()).fetchone() is None:
+    if _mapping(connection) is None:
         raise UsageError(
             "the connected role has no user mapping for the lake server",
             hint="run frostline init as this role",
@@ -67,5 +127,4 @@ def require(connection: Connection) -> None:
 
 def stored_password(connection: Connection) -> str | None:
     """The password that Postgres sends to the lake server; None when there is no mapping or the role may not see it."""
-    row = connection.execute(_statement("mapping_options").format()).fetchone()
-    return row[0].get("password") if row and row[0] else None
+    return (_mapping(connection) or {}).get("password")

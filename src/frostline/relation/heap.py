@@ -11,7 +11,7 @@ from psycopg import sql
 from frostline import sqlfiles
 from frostline.catalog import facts, tables
 from frostline.catalog.connect import Connection
-from frostline.errors import UnavailableError
+from frostline.errors import UnavailableError, UsageError
 from frostline.model import grid
 from frostline.model.names import Name
 from frostline.model.partitions import Partition, bounds
@@ -63,6 +63,17 @@ def cutoff(connection: Connection, table: Table) -> int:
     return max(int(_one(connection, statement)), kind.lowest)
 
 
+def tier_value(connection: Connection, table: Table, option: str, text: str) -> int:
+    """A tier value as a person writes it, on the axis; UsageError when it is none of the tier key's type."""
+    kind = table.tier_kind
+    statement = _statement("tier_value").format(text=sql.Literal(text), kind=sql.SQL(kind.value))
+    try:
+        return from_text(kind, _one(connection, statement))
+    except psycopg.DataError:
+        hint = f"{table.tier_key} is a {kind.value}; times without a zone are UTC"
+        raise UsageError(f"{option} {text!r} is not a {kind.value}", hint=hint) from None
+
+
 def capture(connection: Connection, table: Table, partition: Name) -> None:
     """From now on every change in the partition marks its key. Harmless to repeat.
 
@@ -73,8 +84,7 @@ def capture(connection: Connection, table: Table, partition: Name) -> None:
     while not _is_captured(connection, partition):
         try:
             with connection.transaction(), _brief_locks(connection):
-                connection.execute(mark_trigger(table, target))
-                connection.execute(_statement("always_mark").format(partition=target))
+                mark_changes(connection, table, target)
         except psycopg.errors.LockNotAvailable:
             if time.monotonic() > deadline:
                 raise UnavailableError(
@@ -82,6 +92,12 @@ def capture(connection: Connection, table: Table, partition: Name) -> None:
                     hint="end the transactions that hold it, then run frostline archive again",
                 ) from None
             time.sleep(LOCK_TIMEOUT_MS / 1000)
+
+
+def mark_changes(connection: Connection, table: Table, target: sql.Identifier) -> None:
+    """Put the marking trigger on a partition, or on a table that is about to become one. SHARE ROW EXCLUSIVE on it."""
+    connection.execute(mark_trigger(table, target))
+    connection.execute(_statement("always_mark").format(partition=target))
 
 
 def _is_captured(connection: Connection, partition: Name) -> bool:
@@ -101,8 +117,7 @@ def adopt(connection: Connection, table: Table, frost_line: int) -> list[Name]:
         target = names.identifier(partition.name)
         columns = sql.SQL(", ").join(sql.Identifier(column.name) for column in table.columns)
         with connection.transaction():
-            connection.execute(mark_trigger(table, target))
-            connection.execute(_statement("always_mark").format(partition=target))
+            mark_changes(connection, table, target)
             marked = _statement("mark_all").format(overlay=names.overlay(table), columns=columns, partition=target)
             connection.execute(marked)
         adopted.append(partition.name)

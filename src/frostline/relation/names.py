@@ -1,5 +1,7 @@
 """SQL identifiers of the objects that make up one managed table."""
 
+from collections.abc import Sequence
+from itertools import count
 from typing import LiteralString, cast
 
 from psycopg import sql
@@ -42,3 +44,9 @@ def function(table: Table, verb: str) -> sql.Identifier:
 def trusted(text: str) -> sql.SQL:
     """SQL text that Postgres itself printed (types, expressions, view definitions), to be sent back as it is."""
     return sql.SQL(cast(LiteralString, text))
+
+
+def dollar_quote(texts: Sequence[str]) -> sql.SQL:
+    """A dollar quote for a function body that may contain these texts: none of them can end it."""
+    together = "\n".join(texts)
+    return trusted(next(tag for tag in (f"$body{number or ''}$" for number in count()) if tag not in together))

@@ -21,6 +21,11 @@ def check(policies: Sequence[Policy], command: str) -> sql.Composable:
     return _combine(policies, command, lambda policy: policy.check or policy.using)
 
 
+def check_of_update(policies: Sequence[Policy]) -> sql.Composable:
+    """What a row may become by UPDATE: one that the policies for UPDATE allow and that the caller may then see."""
+    return sql.SQL("{} and {}").format(check(policies, "w"), using(policies, "r"))
+
+
 def _combine(policies: Sequence[Policy], command: str, expression: Callable[[Policy], str | None]) -> sql.Composable:
     """As Postgres does: any permissive policy must allow, and no restrictive one may refuse; none at all refuses."""
     meant = [policy for policy in policies if policy.command in ("*", command)]

@@ -14,10 +14,11 @@ def change(
     grace: str | None = None,
     fold_rows: int | None = None,
     fold_age: str | None = None,
+    release: bool = False,
 ) -> Table:
     """Set what is given, all or nothing, and return the table as it is then."""
-    if hot is None and grace is None and fold_rows is None and fold_age is None:
-        raise UsageError("nothing to set", hint="say --hot, --grace, --fold-rows or --fold-age")
+    if hot is None and grace is None and fold_rows is None and fold_age is None and not release:
+        raise UsageError("nothing to set", hint="say --hot, --grace, --fold-rows, --fold-age or --release")
     _check(connection, table, hot, grace, fold_age)
     with connection.transaction():
         if hot is not None:
@@ -28,6 +29,8 @@ def change(
             tables.set_fold_rows(connection, table, fold_rows)
         if fold_age is not None:
             tables.set_fold_age(connection, table, fold_age)
+        if release:
+            tables.release(connection, table)
         return tables.get(connection, table.name)
 
 

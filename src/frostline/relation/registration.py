@@ -18,7 +18,8 @@ from frostline.model.tables import Column, Table
 from frostline.model.tiers import TierKind
 from frostline.model.types import carriage
 from frostline.relation import dependents, foreign_server, names
-from frostline.relation.definition import Definition, domain_name, needs_domain, template
+from frostline.relation.definition import Definition, template
+from frostline.relation.lakecolumns import domain_name, needs_domain
 
 LOCK_TIMEOUT_MS = 5_000
 """How long registration may wait for the table's lock; everybody else queues behind it meanwhile."""

@@ -10,7 +10,7 @@ from frostline.catalog.connect import Connection
 from frostline.errors import UnavailableError, UsageError
 from frostline.model.names import Name
 from frostline.model.tables import Table
-from frostline.relation import dependents, heap, names
+from frostline.relation import dependents, heap, names, refill
 from frostline.relation.definition import DEFAULT_PARTITION_COMMENT, template
 from frostline.relation.registration import grants, limit_waiting
 
@@ -28,6 +28,7 @@ def remove(connection: Connection, name: Name, *, keep_lake: bool = False, dry_r
     try:
         with connection.transaction(force_rollback=dry_run):
             limit_waiting(connection)
+            refill.drop_leftovers(connection, table)
             done = [_run(connection, statement) for statement in _statements(connection, table)]
             tables.delete(connection, table)
     except psycopg.errors.LockNotAvailable:
@@ -45,7 +46,7 @@ def _refuse_cold_rows(connection: Connection, table: Table) -> None:
     if rows:
         raise UsageError(
             f"{table.name} has {rows} rows in the lake, and the plain table would not show them",
-            hint=f"to leave them there: frostline table remove {table.name} --keep-lake",
+            hint=f"to bring them back: frostline table remove {table.name} --thaw; to leave them there: --keep-lake",
         )
 
 

@@ -38,10 +38,10 @@ SETTINGS = {
     "bytea_output": "hex",
 }
 _PAGE_BYTES = 8192
-_REGCLASS = r"'((?:[^']|'')+)'::pg_catalog\.regclass"
-_SIZE = re.compile(rf"SELECT pg_catalog\.pg_relation_size\({_REGCLASS}\) / \d+", re.IGNORECASE)
+_REGCLASS = r"(E'(?:[^'\\]|''|\\\\)+'|'(?:[^']|'')+')::pg_catalog\.regclass"
+_SIZE = re.compile(rf"SELECT\s+pg_catalog\.pg_relation_size\({_REGCLASS}\)\s+/\s+\d+", re.IGNORECASE)
 _TUPLES = re.compile(
-    rf"SELECT reltuples(, relkind)? FROM pg_catalog\.pg_class WHERE oid = {_REGCLASS}",  # noqa: S608
+    rf"SELECT\s+reltuples(,\s+relkind)?\s+FROM\s+pg_catalog\.pg_class\s+WHERE\s+oid\s+=\s+{_REGCLASS}",
     re.IGNORECASE,
 )
 _CONSTANTS = {
@@ -83,8 +83,9 @@ def show(name: str) -> Portal:
 
 def fixed(sql: str, tables: LakeTables) -> Portal | None:
     """The answer to one of the few queries that are no query on a lake table; None for any other."""
-    text = " ".join(sql.strip().rstrip(";").split())
-    constant = _CONSTANTS.get(text[7:].lower()) if text[:7].lower() == "select " else None
+    text = sql.strip().rstrip(";").strip()
+    words = " ".join(text.split()).lower()
+    constant = _CONSTANTS.get(words.removeprefix("select ")) if words.startswith("select ") else None
     if constant is not None:
         return row([constant[0]], [constant[1]], ["text" if constant[0] == "version" else "int4"])
     size, tuples = _SIZE.fullmatch(text), _TUPLES.fullmatch(text)
@@ -102,10 +103,16 @@ def _tuples(regclass: str, tables: LakeTables, *, with_kind: bool) -> Portal:
     return row(["reltuples"], [total], ["float4"])
 
 
+def _unquoted(literal: str) -> str:
+    """The text of a string constant as postgres_fdw writes it: with E in front, backslashes are doubled too."""
+    text = literal[literal.index("'") + 1 : -1].replace("''", "'")
+    return text.replace("\\\\", "\\") if literal[0] in "eE" else text
+
+
 def _totals(regclass: str, tables: LakeTables) -> tuple[int, int]:
     """Rows and bytes of the files that the foreign table reads now."""
     try:
-        remote = RemoteName.parse(Name.parse(regclass.replace("''", "'")).table)
+        remote = RemoteName.parse(Name.parse(_unquoted(regclass)).table)
     except BadName:
         raise UnknownName(f"not a lake table: {regclass!r}") from None
     table = tables.resolve(remote.table_id)

@@ -45,12 +45,12 @@ class Credentials:
     def exchange(self, user: str) -> "Exchange":
         """Begin to authenticate one client.
 
-        For a user that is not there the exchange runs all the same, with a salt that is the same every time, so
-        that nobody can find out who is.
+        For a user that is not there the exchange runs all the same, with a salt of the same length that is the same
+        every time, so that nobody can find out who is.
         """
         if user == self._user:
             return Exchange(user, self._keys)
-        salt = hmac.digest(self._decoy, user.encode(), "sha256")[:16]
+        salt = hmac.digest(self._decoy, user.encode(), "sha256")[: len(self._keys[0])]
         return Exchange(user, (salt, secrets.token_bytes(32), secrets.token_bytes(32), self._keys[3]))
 
 

@@ -87,7 +87,13 @@ class PostgresAnswer:
             raise NotServed(f"function {found[0][0]} is not served by the lake server", hint="run it in Postgres")
 
     def _load(self, cursor: psycopg.RawCursor, name: sql.Identifier, scan: Scan) -> None:
-        cursor.execute(_create(name, scan))
+        try:
+            cursor.execute(_create(name, scan))
+        except psycopg.errors.ReadOnlySqlTransaction as error:
+            raise UnavailableError(
+                "this query needs a temporary table, and the lake server's own Postgres is a standby",
+                hint="let FROSTLINE_DSN of frostline serve name the primary",
+            ) from error
         self._loading = self._engine.run(copy_lines(scan, self._tables))
         try:
             with cursor.copy(sql.SQL("copy {} from stdin").format(name)) as copy:

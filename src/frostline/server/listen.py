@@ -8,6 +8,7 @@ import socket
 import ssl
 import tempfile
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -38,6 +39,7 @@ _log = logging.getLogger(__name__)
 _RECEIVE_BYTES = 65_536
 _PACKET_BYTES = 16_384
 _WATCH_INTERVAL_S = 1.0
+_CANCEL_PATIENCE_S = 3.0
 _HANG_UP = getattr(select, "POLLRDHUP", select.POLLHUP)
 _REPORTED = (
     "server_version",
@@ -96,6 +98,12 @@ class LakeServer:
         assert self._listener is not None, "not started"
         return int(self._listener.getsockname()[1])
 
+    @property
+    def session_count(self) -> int:
+        """How many clients are connected, logged in or not."""
+        with self._lock:
+            return len(self._connections)
+
     def start(self) -> None:
         """Begin to listen, in a thread of its own. Clients can connect when this returns."""
         self._listener = socket.create_server(self._address, backlog=100, reuse_port=False)
@@ -145,6 +153,9 @@ class LakeServer:
 
     def _admit(self, client: socket.socket) -> None:
         with self._lock:
+            if len(self._connections) >= 2 * self._max_sessions:
+                _shut(client)  # a crowd at the door gets no thread each to be told so
+                return
             full = len(self._connections) >= self._max_sessions
             process_id = next(number for number in _random_numbers() if number not in self._connections)
             connection = _Connection(self, client, process_id, full=full)
@@ -162,6 +173,7 @@ class LakeServer:
             connection = self._connections.get(request.process_id)
         if connection is not None and connection.secret == request.secret:
             connection.session.cancel()
+            connection.hang_up_if_stuck()
 
 
 def _start_with_deep_stack(thread: threading.Thread) -> None:
@@ -193,14 +205,29 @@ class _Connection:
     def __init__(self, server: LakeServer, client: socket.socket, process_id: int, *, full: bool) -> None:
         self._server, self._client, self._full = server, client, full
         self._reader = MessageReader()
+        self._login_ends, self._welcomed = time.monotonic() + server.startup_timeout_s, False
         self.process_id, self.secret = process_id, secrets.randbelow(2**31 - 1)
         self.session = Session(server.backend)
+        self._answering: Later | None = None
         self.thread = threading.Thread(target=self._run, name=f"frostline-lake-{process_id}", daemon=True)
 
     def hang_up(self) -> None:
         """End the session from outside."""
         self.session.cancel()
         _shut(self._client)
+
+    def hang_up_if_stuck(self) -> None:
+        """After a cancel: what waits for a disk that is away does not end, and Postgres would wait for it for 30 s."""
+        answering = self._answering
+
+        def end() -> None:
+            if answering is not None and self._answering is answering:
+                _log.warning("cancelled query does not end: hanging up session=%d", self.process_id)
+                self.hang_up()
+
+        patience = threading.Timer(_CANCEL_PATIENCE_S, end)
+        patience.daemon = True
+        patience.start()
 
     def is_gone(self) -> bool:
         """Whether the client has hung up, without reading from it."""
@@ -213,7 +240,6 @@ class _Connection:
 
     def _run(self) -> None:
         try:
-            self._client.settimeout(self._server.startup_timeout_s)
             if self._login():
                 self._converse()
         except (_HungUp, OSError):
@@ -246,11 +272,20 @@ class _Connection:
 
     def _receive(self) -> Message:
         while (message := self._reader.next()) is None:
+            self._limit_waiting()
             data = self._client.recv(_RECEIVE_BYTES)
             if not data:
                 raise _HungUp
             self._reader.feed(data)
         return message
+
+    def _limit_waiting(self) -> None:
+        """Until it has logged in, a client has so many seconds altogether, however slowly it speaks."""
+        if not self._welcomed:
+            left = self._login_ends - time.monotonic()
+            if left <= 0:
+                raise _HungUp
+            self._client.settimeout(left)
 
     def _login(self) -> bool:
         """Startup and authentication. False when the connection was for something else."""
@@ -275,6 +310,7 @@ class _Connection:
             return
         if self._reader.pending_bytes:
             raise ProtocolError("unencrypted data after the request for encryption")
+        self._limit_waiting()
         self._client.sendall(backend.ACCEPT_ENCRYPTION)
         self._client = self._server.tls.wrap_socket(self._client, server_side=True)
 
@@ -295,6 +331,7 @@ class _Connection:
 
     def _welcome(self) -> None:
         self._reader.trust()
+        self._welcomed = True
         status = b"".join(backend.parameter_status(name, SETTINGS[name.lower()]) for name in _REPORTED)
         key = backend.backend_key(self.process_id, self.secret)
         self._client.sendall(backend.AUTHENTICATED + status + key + backend.ready("I"))
@@ -302,8 +339,10 @@ class _Connection:
     def _converse(self) -> None:
         while not isinstance(message := self._receive_later(), Terminate):
             self._client.settimeout(self._server.send_timeout_s)
+            self._answering = message
             for chunk in together(self.session.receive(message)):
                 self._client.sendall(chunk)
+            self._answering = None
 
     def _receive_later(self) -> Later:
         # postgres_fdw keeps its connections open as long as its own session lives; keepalive finds dead ones.

@@ -30,7 +30,12 @@ class CatalogTables:
         known = self._tables.get(table_id)
         if known is not None and time.monotonic() - known[0] < TABLE_CACHED_S:
             return known[1]
-        table = self._ask(lambda connection: tables.by_id(connection, table_id))
+        try:
+            table = self._ask(lambda connection: tables.by_id(connection, table_id))
+        except UnavailableError:
+            if known is None:
+                raise
+            table = known[1]  # a standby is asked while its primary, which we ask, is down
         self._tables[table_id] = (time.monotonic(), table)
         return table
 

@@ -4,12 +4,11 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from frostline.lake import ducksql
+from frostline.lake import ducksql, ducktext
 from frostline.model.tables import Column, LakeFile, Table
 from frostline.server.engine import VERIFY_HINT, UnreadableFile
 from frostline.server.lake_tables import LakeTables
 from frostline.server.translate import duck
-from frostline.server.translate.output import printed
 from frostline.server.translate.plan import DuckPlan, Scan, nothing
 from frostline.server.translate.pruning import within
 
@@ -25,19 +24,10 @@ def answer(plan: DuckPlan, tables: LakeTables) -> str:
 
 def copy_lines(scan: Scan, tables: LakeTables) -> str:
     """The candidate rows in Postgres' COPY text format, one varchar with its newline a row."""
-    values = (f"coalesce({_copied(column)}, '\\N')" for column in scan.columns)
+    values = (ducktext.copied_value(duck.column(column), column.carriage.lake_type) for column in scan.columns)
     snapshot = ducksql.literal(str(scan.source.snapshot))
     fields = " || chr(9) || ".join((*values, snapshot))
     return duck.select(f"{fields} || chr(10)", candidates(scan, tables))
-
-
-def _copied(column: Column) -> str:
-    text = printed(column)
-    if column.carriage.lake_type not in ("string", "binary"):
-        return text
-    for character, escape in (("\\", "\\\\"), (chr(9), "\\t"), (chr(10), "\\n"), (chr(13), "\\r")):
-        text = f"replace({text}, {ducksql.literal(character)}, {ducksql.literal(escape)})"
-    return text
 
 
 def files_of(scan: Scan, tables: LakeTables) -> list[LakeFile]:
@@ -71,9 +61,9 @@ def _range(scan: Scan, files: Sequence[LakeFile]) -> Iterator[str]:
     table, remote = scan.source.table, scan.source.remote
     key = duck.column(_tier_column(table))
     if remote.lower is not None and any(file.lower < remote.lower for file in files):
-        yield f"{key} >= {duck.tier_literal(table.tier_kind, remote.lower)}"
+        yield f"{key} >= {ducktext.tier_literal(table.tier_kind, remote.lower)}"
     if any(file.upper >= remote.upper for file in files):
-        yield f"{key} < {duck.tier_literal(table.tier_kind, remote.upper)}"
+        yield f"{key} < {ducktext.tier_literal(table.tier_kind, remote.upper)}"
 
 
 def _tier_column(table: Table) -> Column:

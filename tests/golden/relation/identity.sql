@@ -66,11 +66,13 @@ create rule frostline_insert as on insert to "Odd ""Shop"""."Größe" do instead
 
 create function "frostline_relation"."copy_7"() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+#variable_conflict use_column
 begin
     insert into "Odd ""Shop"""."_Größe" ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code") overriding system value values (new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code");
     return new;
 end
 $body$;
+revoke execute on function "frostline_relation"."copy_7"() from public;
 
 create trigger frostline_copy instead of insert on "Odd ""Shop"""."Größe" for each row execute function "frostline_relation"."copy_7"();
 
@@ -78,23 +80,24 @@ create function "frostline_relation"."update_7"() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 -- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
 set enable_seqscan = off set jit = off as $body$
+#variable_conflict use_column
 declare
-    wanted record := new;
+    frostline_row record;
 begin
     if new."Id" is distinct from old."Id" then
-        raise generated_always using message = 'column Id can only be updated to DEFAULT';
+        raise generated_always using message = 'column Id of Größe can only be updated to DEFAULT', hint = 'It is GENERATED ALWAYS: leave it out of the UPDATE.';
     end if;
     update "Odd ""Shop"""."_Größe" as h set "seq" = new."seq", "day" = new."day", "price" = new."price", "exact" = new."exact", "doc" = new."doc", "feeling" = new."feeling", "tags" = new."tags", "code" = new."code"
      where h."day" = old."day" and h."Id" = old."Id" and row(h."seq", h."price", h."exact"::text, h."doc"::text, h."feeling"::text, h."tags"::text, h."code", h."total") is not distinct from row(old."seq", old."price", old."exact"::text, old."doc"::text, old."feeling"::text, old."tags"::text, old."code", old."total")
-     returning h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total" into new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code", new."total";
+     returning h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total", 'heap'::text, null::bigint into frostline_row;
     if found then
-        return new;
+        return frostline_row;
     end if;
     -- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
     if old.frostline_tier = 'heap' or exists (select from "Odd ""Shop"""."_Größe" as h where h."day" = old."day" and h."Id" = old."Id") then
         raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
     end if;
-    insert into "frostline_overlay"."Größe_7" ("day", "Id", frostline_live) values (old."day", old."Id", false) on conflict do nothing;
+    insert into "frostline_overlay"."Größe_7" ("day", "Id", "feeling", frostline_live) values (old."day", old."Id", old."feeling", false) on conflict do nothing;
     if not found then
         raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
     end if;
@@ -112,12 +115,12 @@ begin
        is distinct from old.frostline_snapshot then
         raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
     end if;
-    new := wanted;  -- finding no row has set it to nulls
     insert into "Odd ""Shop"""."_Größe" as h ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code") overriding system value values (new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code")
-     returning h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total" into new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code", new."total";
-    return new;
+     returning h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total", 'heap'::text, null::bigint into frostline_row;
+    return frostline_row;
 end
 $body$;
+revoke execute on function "frostline_relation"."update_7"() from public;
 
 create trigger frostline_update instead of update on "frostline_relation"."Größe_7" for each row execute function "frostline_relation"."update_7"();
 
@@ -125,6 +128,7 @@ create function "frostline_relation"."delete_7"() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 -- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
 set enable_seqscan = off set jit = off as $body$
+#variable_conflict use_column
 begin
     delete from "Odd ""Shop"""."_Größe" as h where h."day" = old."day" and h."Id" = old."Id" and row(h."seq", h."price", h."exact"::text, h."doc"::text, h."feeling"::text, h."tags"::text, h."code", h."total") is not distinct from row(old."seq", old."price", old."exact"::text, old."doc"::text, old."feeling"::text, old."tags"::text, old."code", old."total");
     if found then
@@ -134,7 +138,7 @@ begin
     if old.frostline_tier = 'heap' or exists (select from "Odd ""Shop"""."_Größe" as h where h."day" = old."day" and h."Id" = old."Id") then
         raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
     end if;
-    insert into "frostline_overlay"."Größe_7" ("day", "Id", frostline_live) values (old."day", old."Id", false) on conflict do nothing;
+    insert into "frostline_overlay"."Größe_7" ("day", "Id", "feeling", frostline_live) values (old."day", old."Id", old."feeling", false) on conflict do nothing;
     if not found then
         raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
     end if;
@@ -155,6 +159,7 @@ begin
     return old;
 end
 $body$;
+revoke execute on function "frostline_relation"."delete_7"() from public;
 
 create trigger frostline_delete instead of delete on "frostline_relation"."Größe_7" for each row execute function "frostline_relation"."delete_7"();
 
@@ -162,6 +167,7 @@ create function "frostline_relation"."mark_7"() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 -- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
 set enable_seqscan = off set jit = off as $body$
+#variable_conflict use_column
 declare
     key_is_new boolean := true;
 begin
@@ -170,8 +176,8 @@ begin
         return null;
     end if;
     if tg_op = 'DELETE' or (tg_op = 'UPDATE' and row(old."day", old."Id") is distinct from row(new."day", new."Id")) then
-        insert into "frostline_overlay"."Größe_7" ("day", "Id", frostline_live) values (old."day", old."Id", false)
-        on conflict ("day", "Id") do update set "seq" = null, "price" = null, "exact" = null, "doc" = null, "feeling" = null, "tags" = null, "code" = null, "total" = null, 
+        insert into "frostline_overlay"."Größe_7" ("day", "Id", "feeling", frostline_live) values (old."day", old."Id", old."feeling", false)
+        on conflict ("day", "Id") do update set "seq" = null, "price" = null, "exact" = null, "doc" = null, "tags" = null, "code" = null, "total" = null, 
             frostline_live = false, frostline_version = nextval('frostline.overlay_version');
     end if;
     if tg_op = 'DELETE' then
@@ -200,12 +206,16 @@ begin
                 hint = 'Update the row instead: update "Odd ""Shop"""."Größe" ...', schema = 'Odd "Shop"', table = 'Größe';
         end if;
     end if;
+    -- A trigger is not told what virtual columns hold.
+    select h."total" into new."total" from "Odd ""Shop"""."_Größe" as h where h."day" = new."day" and h."Id" = new."Id";
     insert into "frostline_overlay"."Größe_7" ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code", "total", frostline_live) values (new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code", new."total", true)
     on conflict ("day", "Id") do update set "seq" = excluded."seq", "price" = excluded."price", "exact" = excluded."exact", "doc" = excluded."doc", "feeling" = excluded."feeling", "tags" = excluded."tags", "code" = excluded."code", "total" = excluded."total", 
         frostline_live = true, frostline_version = nextval('frostline.overlay_version');
     return null;
 end
 $body$;
+revoke execute on function "frostline_relation"."mark_7"() from public;
 
-create or replace trigger frostline_mark after insert or update or delete on "Odd ""Shop"""."rest"
+-- Triggers fire in the order of their names, and this one must be first: another may write the same row again.
+create or replace trigger "!frostline_mark" after insert or update or delete on "Odd ""Shop"""."rest"
     for each row execute function "frostline_relation"."mark_7"();

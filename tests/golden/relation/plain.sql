@@ -49,11 +49,13 @@ create rule frostline_insert as on insert to "public"."events" do instead
 
 create function "frostline_relation"."copy_7"() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+#variable_conflict use_column
 begin
     insert into "public"."_events" ("id", "ts", "status") values (new."id", new."ts", new."status");
     return new;
 end
 $body$;
+revoke execute on function "frostline_relation"."copy_7"() from public;
 
 create trigger frostline_copy instead of insert on "public"."events" for each row execute function "frostline_relation"."copy_7"();
 
@@ -61,15 +63,16 @@ create function "frostline_relation"."update_7"() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 -- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
 set enable_seqscan = off set jit = off as $body$
+#variable_conflict use_column
 declare
-    wanted record := new;
+    frostline_row record;
 begin
     
     update "public"."_events" as h set "id" = new."id", "ts" = new."ts", "status" = new."status"
      where h."id" = old."id" and h."ts" = old."ts" and row(h."status") is not distinct from row(old."status")
-     returning h."id", h."ts", h."status" into new."id", new."ts", new."status";
+     returning h."id", h."ts", h."status", 'heap'::text, null::bigint into frostline_row;
     if found then
-        return new;
+        return frostline_row;
     end if;
     -- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
     if old.frostline_tier = 'heap' or exists (select from "public"."_events" as h where h."id" = old."id" and h."ts" = old."ts") then
@@ -93,12 +96,12 @@ begin
        is distinct from old.frostline_snapshot then
         raise serialization_failure using message = 'could not serialize access to events due to concurrent update', hint = 'Run the transaction again.';
     end if;
-    new := wanted;  -- finding no row has set it to nulls
     insert into "public"."_events" as h ("id", "ts", "status") values (new."id", new."ts", new."status")
-     returning h."id", h."ts", h."status" into new."id", new."ts", new."status";
-    return new;
+     returning h."id", h."ts", h."status", 'heap'::text, null::bigint into frostline_row;
+    return frostline_row;
 end
 $body$;
+revoke execute on function "frostline_relation"."update_7"() from public;
 
 create trigger frostline_update instead of update on "frostline_relation"."events_7" for each row execute function "frostline_relation"."update_7"();
 
@@ -106,6 +109,7 @@ create function "frostline_relation"."delete_7"() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 -- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
 set enable_seqscan = off set jit = off as $body$
+#variable_conflict use_column
 begin
     delete from "public"."_events" as h where h."id" = old."id" and h."ts" = old."ts" and row(h."status") is not distinct from row(old."status");
     if found then
@@ -136,6 +140,7 @@ begin
     return old;
 end
 $body$;
+revoke execute on function "frostline_relation"."delete_7"() from public;
 
 create trigger frostline_delete instead of delete on "frostline_relation"."events_7" for each row execute function "frostline_relation"."delete_7"();
 
@@ -143,6 +148,7 @@ create function "frostline_relation"."mark_7"() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 -- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
 set enable_seqscan = off set jit = off as $body$
+#variable_conflict use_column
 declare
     key_is_new boolean := true;
 begin
@@ -181,14 +187,17 @@ begin
                 hint = 'Update the row instead: update public.events ...', schema = 'public', table = 'events';
         end if;
     end if;
+    
     insert into "frostline_overlay"."events_7" ("id", "ts", "status", frostline_live) values (new."id", new."ts", new."status", true)
     on conflict ("id", "ts") do update set "status" = excluded."status", 
         frostline_live = true, frostline_version = nextval('frostline.overlay_version');
     return null;
 end
 $body$;
+revoke execute on function "frostline_relation"."mark_7"() from public;
 
-create or replace trigger frostline_mark after insert or update or delete on "public"."events_default"
+-- Triggers fire in the order of their names, and this one must be first: another may write the same row again.
+create or replace trigger "!frostline_mark" after insert or update or delete on "public"."events_default"
     for each row execute function "frostline_relation"."mark_7"();
 
 comment on view "public"."events" is 'what happened';

@@ -1,6 +1,7 @@
 """DuckDB as the lake server uses it."""
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,14 +9,70 @@ import pytest
 from frostline.server.engine import Cancelled, Engine
 
 ENDLESS = "select count(*) from range(1000000000000) t(i) where hash(i) = 1"
+HOLDS_MEMORY = "select i::varchar, repeat('x', 1000) || i from range(70000) t(i) order by hash(i)"
+"""Sorted rows stay in memory until the last is read: more than half of what the engine here has."""
+LARGE = "select i::varchar from range(50000) t(i)"
 
 
-def test_a_query_can_be_stopped_before_its_first_row(tmp_path: Path) -> None:
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
     engine = Engine(memory_limit="100MB", threads=1, temp_directory=tmp_path)
+    yield engine
+    engine.close()
+
+
+def results_on_disk(directory: Path) -> list[Path]:
+    return list(directory.glob("result-*"))
+
+
+def test_a_query_can_be_stopped_before_its_first_row(engine: Engine) -> None:
     rows = engine.run(ENDLESS)
     timer = threading.Timer(0.5, rows.interrupt)
     timer.start()
     with pytest.raises(Cancelled):
         list(rows)
     timer.join()
-    engine.close()
+
+
+def test_a_large_result_waits_on_disk_when_others_hold_the_memory(engine: Engine, tmp_path: Path) -> None:
+    first = engine.run(HOLDS_MEMORY)
+    slow = iter(first)
+    next(slow)
+    rows = engine.run(LARGE)
+    batches = iter(rows)
+    values = [int(str(value)) for value in next(batches).column(0).to_pylist()]
+    assert len(results_on_disk(tmp_path)) == 1
+    values += [int(str(value)) for batch in batches for value in batch.column(0).to_pylist()]
+    assert sorted(values) == list(range(50_000))
+    rows.close()
+    assert results_on_disk(tmp_path) == []
+    first.close()
+
+
+def test_a_small_result_does_not(engine: Engine, tmp_path: Path) -> None:
+    first = engine.run(HOLDS_MEMORY)
+    slow = iter(first)
+    next(slow)
+    rows = engine.run("select i::varchar from range(5) t(i)")
+    batches = iter(rows)
+    assert next(batches).column(0).to_pylist() == ["0", "1", "2", "3", "4"]
+    assert results_on_disk(tmp_path) == []
+    assert next(batches, None) is None
+    rows.close()
+    first.close()
+
+
+def test_a_result_that_waits_for_its_turn_can_be_stopped(engine: Engine) -> None:
+    first = engine.run(HOLDS_MEMORY)
+    slow = iter(first)
+    next(slow)
+    crowd = engine.crowd
+    with crowd.turn(lambda: None), crowd.turn(lambda: None):
+        rows = engine.run(LARGE)
+        timer = threading.Timer(0.5, rows.interrupt)
+        timer.start()
+        with pytest.raises(Cancelled):
+            next(iter(rows))
+        timer.join()
+        rows.close()
+    first.close()

@@ -11,3 +11,11 @@ select distinct l.pid
    and l.database = (select oid from pg_database where datname = current_database())
    and not coalesce(a.state in ('idle', 'idle in transaction', 'idle in transaction (aborted)')
                     or a.query_start > %(attached_at)s, false)
+
+-- name: written
+select pg_current_wal_insert_lsn()::text
+
+-- name: standbys_behind
+-- Standbys that follow and have not replayed so far; how far one is may be hidden from this role.
+select count(*), count(*) filter (where coalesce(replay_lsn < %(written)s::pg_lsn, true))
+  from pg_stat_replication where coalesce(state, 'streaming') = 'streaming'

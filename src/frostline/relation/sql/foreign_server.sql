@@ -6,20 +6,22 @@ select coalesce((select jsonb_object_agg(option_name, option_value) from pg_opti
   from pg_foreign_server where srvname = 'frostline_lake'
 
 -- name: create_server
--- A cold query must fail soon when the lake is down.
 create server frostline_lake foreign data wrapper postgres_fdw
-    options (host {host}, port {port}, dbname 'lake', connect_timeout '5', tcp_user_timeout '9000', fetch_size '1000',
-             keep_connections 'on', fdw_startup_cost '10', fdw_tuple_cost '0.02', sslmode 'prefer')
+    options (host {host}, port {port}, dbname 'lake', fetch_size '1000',
+             keep_connections 'on', fdw_startup_cost '10', fdw_tuple_cost '0.02', sslmode 'prefer'{passfile})
 
 -- name: alter_server
-alter server frostline_lake options (set host {host}, set port {port})
+alter server frostline_lake options ({changes})
 
 -- name: mapping_options
 select coalesce((select jsonb_object_agg(option_name, option_value) from pg_options_to_table(umoptions)), '{{}}')
   from pg_user_mappings where srvname = 'frostline_lake' and usename = current_user
 
 -- name: create_mapping
-create user mapping for current_user server frostline_lake options (user {user}, password {password})
+create user mapping for current_user server frostline_lake options ({changes})
 
 -- name: alter_mapping
-alter user mapping for current_user server frostline_lake options (set user {user}, set password {password})
+alter user mapping for current_user server frostline_lake options ({changes})
+
+-- name: is_superuser
+select rolsuper from pg_roles where rolname = current_user

@@ -1,6 +1,6 @@
 -- name: function
 -- Below the frost line the heap is not read, and a new partition there has no marking trigger: rows in it would be
--- written and never seen. Runs as whoever made the partition; the seam may be read by everybody.
+-- written and never seen. Runs with its owner's rights, whoever made the partition: what the bound says is only quoted.
 create or replace function frostline.refuse_partition_below_frost_line() returns event_trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
 declare
@@ -9,7 +9,7 @@ declare
 begin
     for made in
         select c.oid::regclass::text as partition, t.schema_name, t.table_name, t.tier_kind,
-               (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \((.*)\) TO \('))[1] as lower,
+               (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''?([^'']*?)''?\) TO \('))[1] as lower,
                coalesce(s.line_timestamptz::text, s.line_timestamp::text, s.line_date::text, s.line_integer::text) as line,
                coalesce(s.line_timestamptz = '-infinity', s.line_timestamp = '-infinity', s.line_date = '-infinity',
                         s.line_integer = case t.tier_kind when 'bigint' then -9223372036854775808
@@ -21,13 +21,13 @@ begin
           join pg_namespace n on n.oid = h.relnamespace
           join frostline.managed_table t on t.schema_name = n.nspname and '_' || t.table_name = h.relname
           join frostline.seam s on s.table_id = t.table_id
-         where not exists (select from pg_trigger g where g.tgrelid = c.oid and g.tgname = 'frostline_mark')
+         where not exists (select from pg_trigger g where g.tgrelid = c.oid and g.tgname = '!frostline_mark')
     loop
         continue when made.lower is null or made.all_is_hot;
         if made.lower = 'MINVALUE' then
             is_below := true;
         else
-            execute format('select %s::%s < %L::%2$s', made.lower, made.tier_kind, made.line) into is_below;
+            execute format('select %L::%s < %L::%2$s', made.lower, made.tier_kind, made.line) into is_below;
         end if;
         if is_below then
             raise object_not_in_prerequisite_state using
@@ -36,7 +36,8 @@ begin
         end if;
     end loop;
 end
-$body$
+$body$;
+revoke execute on function frostline.refuse_partition_below_frost_line() from public
 
 -- name: exists
 select exists (select from pg_event_trigger where evtname = 'frostline_partitions')

@@ -7,12 +7,15 @@ select (now() - {hot}::interval)::text
 -- name: cutoff_integer
 select coalesce(max({tier_key})::numeric - {hot}::numeric, {lowest})::text from {heap}
 
+-- name: tier_value
+select {text}::{kind}::text
+
 -- name: is_captured
-select exists (select from pg_trigger where tgrelid = {partition}::regclass and tgname = 'frostline_mark' and tgenabled = 'A')
+select exists (select from pg_trigger where tgrelid = {partition}::regclass and tgname = '!frostline_mark' and tgenabled = 'A')
 
 -- name: always_mark
 -- Also for rows that a replication worker writes.
-alter table {partition} enable always trigger frostline_mark
+alter table {partition} enable always trigger "!frostline_mark"
 
 -- name: mark_all
 -- Under the lock of the trigger's creation: from here on every change marks itself, and this marks what was there.

@@ -10,7 +10,8 @@ drop table if exists pg_temp.frostline_folded
 select count(*) from pg_temp.frostline_folded
 
 -- name: index
--- Overlay and heap change too fast for their statistics. With an index on our side, no join of the two is slow either way.
+-- Overlay and heap change too fast for their statistics, and a note of a million keys fits into no hash table. With an
+-- index on our side, no join of the two is slow either way.
 create index on pg_temp.{note} ({key})
 
 -- name: analyze
@@ -28,7 +29,7 @@ delete from frostline.folding where xid = pg_current_xact_id()
 -- name: lock_heap
 -- Heap rows first: the order in which writers lock. Whoever holds one keeps its mark.
 create temp table frostline_locked on commit drop as
-    select {heap_key}, h.tableoid as partition
+    select {heap_key}, h.tableoid as frostline_partition
       from {heap} as h join pg_temp.frostline_folded as f on {heap_is_folded}
      where {heap_below_line}
        for update of h skip locked
@@ -46,7 +47,7 @@ create temp table frostline_done on commit drop as
 -- A partition in its grace period keeps its rows: it is still the complete truth of its range.
 delete from {heap} as h
  using pg_temp.frostline_done as d join pg_temp.frostline_locked as l on {done_is_locked}
- where {heap_is_done} and {heap_below_line} and h.tableoid = l.partition and not (l.partition = any({in_grace}::oid[]))
+ where {heap_is_done} and {heap_below_line} and h.tableoid = l.frostline_partition and not (l.frostline_partition = any({in_grace}::oid[]))
 
 -- name: delete_overlay
 delete from {overlay} as o using pg_temp.frostline_done as d where {overlay_is_done}

@@ -1,4 +1,6 @@
 -- The objects of one managed table. Filled by `relation.definition` through psycopg.sql; golden files hold the result.
+-- {body} is a dollar quote that no name of the table contains. A column may be called as a variable is (found, tg_op):
+-- in a statement its name means the column. Nobody may put our functions on a table of his own.
 
 -- name: rename_heap
 alter table {relation} rename to {heap_table};
@@ -29,6 +31,19 @@ create table {nothing} partition of {lake} for values from ({highest}) to (maxva
 
 -- name: inner_view
 create view {inner} as
+{arms};
+
+-- name: inner_view_secured
+-- The policy stands here, behind a barrier, and not in the outer view: an UPDATE would put the outer view's condition and
+-- the user's on this view together, and a function of the user could see a row before the policy does.
+create view {inner} with (security_barrier) as
+select {columns}, frostline_tier, frostline_snapshot
+  from (
+{arms}
+) as {alias}
+ where not pg_catalog.row_security_active({heap_name}::regclass) or ({policy});
+
+-- name: arms
 select {heap_columns}, 'heap'::text as frostline_tier, null::bigint as frostline_snapshot
   from {heap} as h
  where h.{tier_key} >= {line}
@@ -41,16 +56,13 @@ select {lake_columns}, 'lake'::text, c.frostline_snapshot
 union all
 select {overlay_columns}, 'heap'::text, null::bigint
   from {overlay} as o
- where o.frostline_live and o.{tier_key} < {line};
+ where o.frostline_live and o.{tier_key} < {line}
 
 -- name: line
 (select s.{line_column}{line_cast} from frostline.seam as s where s.table_id = {table_id})
 
 -- name: outer_view
-create view {relation}{options} as select {columns} from {inner} as {alias}{condition};
-
--- name: visible
- where not pg_catalog.row_security_active({heap_name}::regclass) or ({policy})
+create view {relation} as select {columns} from {inner} as {alias};
 
 -- name: view_default
 alter view {relation} alter column {column} set default {default};
@@ -68,12 +80,14 @@ create rule frostline_insert as on insert to {relation} do instead
 
 -- name: copy_function
 create function {function}() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+language plpgsql security definer set search_path = pg_catalog, pg_temp as {body}
+#variable_conflict use_column
 begin
     insert into {heap} ({written}){overriding} values ({new_written});
     return new;
 end
-$body$;
+{body};
+revoke execute on function {function}() from public;
 
 -- name: copy_trigger
 create trigger frostline_copy instead of insert on {relation} for each row execute function {function}();
@@ -82,30 +96,32 @@ create trigger frostline_copy instead of insert on {relation} for each row execu
 create function {function}() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 -- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
-set enable_seqscan = off set jit = off as $body$
+set enable_seqscan = off set jit = off as {body}
+#variable_conflict use_column
 declare
-    wanted record := new;
+    frostline_row record;
 begin
     {refuse_identity_change}
     update {heap} as h set {assignments}
      where {heap_key_is_old} and {heap_rest_is_old}
-     returning {heap_columns} into {new_columns};
+     returning {heap_columns}, 'heap'::text, null::bigint into frostline_row;
     if found then
-        return new;
+        return frostline_row;
     end if;
     {claim}
-    new := wanted;  -- finding no row has set it to nulls
     insert into {heap} as h ({written}){overriding} values ({new_written})
-     returning {heap_columns} into {new_columns};
-    return new;
+     returning {heap_columns}, 'heap'::text, null::bigint into frostline_row;
+    return frostline_row;
 end
-$body$;
+{body};
+revoke execute on function {function}() from public;
 
 -- name: delete_function
 create function {function}() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 -- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
-set enable_seqscan = off set jit = off as $body$
+set enable_seqscan = off set jit = off as {body}
+#variable_conflict use_column
 begin
     delete from {heap} as h where {heap_key_is_old} and {heap_rest_is_old};
     if found then
@@ -114,14 +130,15 @@ begin
     {claim}
     return old;
 end
-$body$;
+{body};
+revoke execute on function {function}() from public;
 
 -- name: claim
 -- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
     if old.frostline_tier = 'heap' or exists (select from {heap} as h where {heap_key_is_old}) then
         raise serialization_failure using message = {concurrent}, hint = {run_again};
     end if;
-    insert into {overlay} ({key}, frostline_live) values ({old_key}, false) on conflict do nothing;
+    insert into {overlay} ({marked}, frostline_live) values ({old_marked}, false) on conflict do nothing;
     if not found then
         raise serialization_failure using message = {concurrent}, hint = {run_again};
     end if;
@@ -145,12 +162,13 @@ $body$;
 
 -- name: identity_guard
 if {changed} then
-        raise generated_always using message = {message};
+        raise generated_always using message = {message}, hint = {hint};
     end if;
 
 -- name: policy_function
 create function {function}() returns trigger
-language plpgsql set search_path = pg_catalog, pg_temp as $body$
+language plpgsql set search_path = pg_catalog, pg_temp as {body}
+#variable_conflict use_column
 declare
     allowed boolean;
 begin
@@ -169,7 +187,8 @@ begin
     perform frostline.require(allowed, {relation_name});
     return new;
 end
-$body$;
+{body};
+revoke execute on function {function}() from public;
 
 -- name: policy_trigger
 create trigger frostline_a_policy instead of update or delete on {inner} for each row execute function {function}();
@@ -184,7 +203,8 @@ create trigger frostline_delete instead of delete on {inner} for each row execut
 create function {function}() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 -- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
-set enable_seqscan = off set jit = off as $body$
+set enable_seqscan = off set jit = off as {body}
+#variable_conflict use_column
 declare
     key_is_new boolean := true;
 begin
@@ -193,7 +213,7 @@ begin
         return null;
     end if;
     if tg_op = 'DELETE' or (tg_op = 'UPDATE' and row({old_key}) is distinct from row({new_key})) then
-        insert into {overlay} ({key}, frostline_live) values ({old_key}, false)
+        insert into {overlay} ({marked}, frostline_live) values ({old_marked}, false)
         on conflict ({key}) do update set {clear}
             frostline_live = false, frostline_version = nextval('frostline.overlay_version');
     end if;
@@ -214,15 +234,22 @@ begin
                 hint = {update_instead}, schema = {schema_name}, table = {table_name};
         end if;
     end if;
+    {compute}
     insert into {overlay} ({columns}, frostline_live) values ({new_columns}, true)
     on conflict ({key}) do update set {replace}
         frostline_live = true, frostline_version = nextval('frostline.overlay_version');
     return null;
 end
-$body$;
+{body};
+revoke execute on function {function}() from public;
+
+-- name: compute
+-- A trigger is not told what virtual columns hold.
+    select {heap_generated} into {new_generated} from {heap} as h where {heap_key_is_new};
 
 -- name: mark_trigger
-create or replace trigger frostline_mark after insert or update or delete on {partition}
+-- Triggers fire in the order of their names, and this one must be first: another may write the same row again.
+create or replace trigger "!frostline_mark" after insert or update or delete on {partition}
     for each row execute function {function}();
 
 -- name: owner

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from frostline.lake import ducksql
+from frostline.lake import ducksql, ducktext
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, civil, days_of, from_text
 from frostline.model.types import Collation
 from frostline.server.translate import duck
@@ -203,7 +203,7 @@ def _extra_days(year: int, month: int) -> int:
 
 
 def _time(operator: str, value: Value, const: Const) -> str:
-    return f"({value.sql} {operator} {duck.time(_TIME_KINDS[value.type], axis(value.type, _text(const)))})"
+    return f"({value.sql} {operator} {ducktext.time(_TIME_KINDS[value.type], axis(value.type, _text(const)))})"
 
 
 def _date_and_timestamp(operator: str, value: Value, const: Const) -> str:
@@ -211,7 +211,7 @@ def _date_and_timestamp(operator: str, value: Value, const: Const) -> str:
     if abs(micros) == TierKind.TIMESTAMP.highest:
         return _time(operator, value, Const("date", _text(const)))
     day, rest = divmod(micros, MICROS_PER_DAY)
-    literal = duck.time(TierKind.DATE, day)
+    literal = ducktext.time(TierKind.DATE, day)
     return _between(operator, value, literal) if rest else f"({value.sql} {operator} {literal})"
 
 
@@ -222,7 +222,7 @@ def _timestamp_and_date(operator: str, value: Value, const: Const) -> str:
     micros = day * MICROS_PER_DAY
     if abs(micros) >= TierKind.TIMESTAMP.highest or civil(day)[0] > 294_000:
         raise Untranslatable("a date beyond the timestamps")
-    return f"({value.sql} {operator} {duck.time(TierKind.TIMESTAMP, micros)})"
+    return f"({value.sql} {operator} {ducktext.time(TierKind.TIMESTAMP, micros)})"
 
 
 def _string(operator: str, value: Value, const: Const) -> str:

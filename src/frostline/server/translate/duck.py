@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 
 from frostline.lake import ducksql
 from frostline.model.tables import Column
-from frostline.model.tiers import TierKind, to_text
 from frostline.server.translate.operands import Untranslatable
 
 NULL = "cast(null as boolean)"
@@ -56,24 +55,3 @@ def joined(conditions: Sequence[str], word: str) -> str:
     if len(conditions) > MOST_PARTS:
         raise Untranslatable("too many conditions")
     return f"({word.join(conditions)})"
-
-
-def time(kind: TierKind, value: int) -> str:
-    """A date or timestamp literal from its axis value."""
-    text = to_text(kind, value)
-    if text.endswith(" BC"):
-        day, _, clock = text.removesuffix(" BC").partition(" ")
-        text = f"{day} (BC) {clock}".strip()
-    return cast(ducksql.literal(text), _TIME_TYPES[kind])
-
-
-_TIME_TYPES = {
-    TierKind.DATE: "date",
-    TierKind.TIMESTAMP: "timestamp",
-    TierKind.TIMESTAMPTZ: "timestamptz",
-}
-
-
-def tier_literal(kind: TierKind, value: int) -> str:
-    """A tier value as a literal of the tier key's type."""
-    return time(kind, value) if kind.is_time else str(value)

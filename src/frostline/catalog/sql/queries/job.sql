@@ -10,24 +10,34 @@ update frostline.job
  where job_id = %(job_id)s
 
 -- name: fail
-update frostline.job set state = 'failed', error = %(error)s, changed_at = clock_timestamp() where job_id = %(job_id)s
+-- What is published stays so, whatever went wrong afterwards: a failed job has nothing in the lake that is read.
+update frostline.job set state = 'failed', error = %(error)s, tidied = false, changed_at = clock_timestamp()
+ where job_id = %(job_id)s and state not in ('published', 'cleaned')
 
 -- name: abandon_unfinished
--- Under the table's advisory lock: whoever held these jobs is gone. Their files are garbage for the orphan sweep.
-update frostline.job set state = 'failed', error = 'abandoned: the process that ran it is gone', changed_at = clock_timestamp()
+-- Under the table's lease: whoever held these jobs is gone, or may not publish them any more. Their files are garbage for the orphan sweep.
+update frostline.job
+   set state = 'failed', error = 'abandoned: the process that ran it is gone', tidied = false, changed_at = clock_timestamp()
  where table_id = %(table_id)s and state in ('planned', 'captured', 'exported')
 returning job_id
+
+-- name: leave_other_histories
+-- In a restored database the next number has been given to a job of the other history too, and files are named by it: the
+-- leftovers of one would be the lake of the other. So the first job of a history jumps to where nobody else is.
+select setval('frostline.job_job_id_seq', max(job_id) + 1000000 + (random() * 1000000000)::bigint)
+  from frostline.job having bool_and(server is distinct from frostline.this_server())
+
+-- name: untidied
+select job_id from frostline.job
+ where table_id = %(table_id)s and state = 'failed' and not tidied and server = frostline.this_server()
+ order by job_id
+
+-- name: set_tidied
+update frostline.job set tidied = true where job_id = %(job_id)s
 
 -- name: last
 select job_id, kind, state, rows, size_bytes, error, started_at, changed_at
   from frostline.job where table_id = %(table_id)s order by job_id desc limit 1
-
--- name: try_lock
--- Session-level advisory lock: one job a table at a time; gone with the connection.
-select pg_try_advisory_lock(7205759, %(table_id)s)
-
--- name: unlock
-select pg_advisory_unlock(7205759, %(table_id)s)
 
 -- name: insert_partition
 insert into frostline.archived_partition (table_id, partition_name, lower, upper, job_id, published_xid)
@@ -43,6 +53,14 @@ select a.partition_name, a.lower, a.upper, a.job_id, a.published_xid::text,
  where a.table_id = %(table_id)s and a.cleaned_at is null
  order by a.upper
 
+-- name: archived
+select a.partition_name, a.lower, a.upper, a.cleaned_at is not null
+  from frostline.archived_partition a where a.table_id = %(table_id)s order by a.upper
+
+-- name: forget_archived
+-- In the transaction that lowers the line: what lies above it is hot again.
+delete from frostline.archived_partition where table_id = %(table_id)s and upper > %(line)s
+
 -- name: emptied
 select a.partition_name from frostline.archived_partition a
  where a.table_id = %(table_id)s and a.cleaned_at is not null and to_regclass(a.partition_name) is not null
@@ -56,18 +74,36 @@ update frostline.job j set state = 'cleaned', changed_at = clock_timestamp()
  where j.table_id = %(table_id)s and j.state = 'published'
    and not exists (select from frostline.archived_partition a where a.job_id = j.job_id and a.cleaned_at is null)
 
+-- name: adopt_xids
+-- A number that this server has not given out yet is another server's: the rows were restored from a dump. From now
+-- on they count as published by this very statement, so that whoever is open at this moment is waited for.
+update frostline.archived_partition set published_xid = pg_current_xact_id()
+ where table_id = %(table_id)s and cleaned_at is null
+   and published_xid >= (select pg_snapshot_xmax(pg_current_snapshot()))
+
 -- name: older_snapshots
--- Backends of this database, walsenders and slots whose snapshot may be older than the transaction that published.
+-- Backends of this database, walsenders and slots whose snapshot may be older than the transaction that published, and
+-- transactions that have been writing since before it: they keep `settle_standbys` from working.
 -- A backend whose horizon is hidden from this role counts as old.
 select a.pid::text
   from pg_stat_activity a
  where a.pid <> pg_backend_pid()
    and (a.datname = current_database() or a.datname is null)
-   and (a.backend_xmin is not null and age(a.backend_xmin) >= age(%(xid)s::xid8::xid)
+   and (age(a.backend_xmin) >= age(%(xid)s::xid8::xid)
+        or age(a.backend_xid) >= age(%(xid)s::xid8::xid)
         or a.backend_xmin is null and a.state is null and a.backend_type = 'client backend')
 union all
 select s.slot_name from pg_replication_slots s
  where s.xmin is not null and age(s.xmin) >= age(%(xid)s::xid8::xid)
+union all
+select p.gid from pg_prepared_xacts p
+ where p.database = current_database() and age(p.transaction) >= age(%(xid)s::xid8::xid)
+
+-- name: settle_standbys
+-- Takes the seam's old versions away. A standby that replays this first ends every query that still sees one of them,
+-- and so the old frost line; TRUNCATE comes after it in the WAL, and would not. FREEZE makes it wait for pinned pages
+-- instead of passing over them. Nothing waits for it: SHARE UPDATE EXCLUSIVE on a table of one row a managed table.
+vacuum (freeze) frostline.seam
 
 -- name: insert_file
 insert into frostline.lake_file (table_id, path, rows, size_bytes, lower, upper, hash_sum, job_id)

@@ -5,6 +5,14 @@ show server_encoding
 -- Advisory, held to the end of the transaction: a second installer waits, then finds nothing to do.
 select pg_advisory_xact_lock(7205759403792793)
 
+-- name: strange_schemas
+-- Whoever owns a schema can drop and replace what is in it. A superuser can anyway.
+select n.nspname, r.rolname
+  from pg_namespace n join pg_roles r on r.oid = n.nspowner
+ where n.nspname in ('frostline', 'frostline_relation', 'frostline_overlay', 'frostline_lake')
+   and r.rolname <> current_user and not r.rolsuper
+ order by 1
+
 -- name: make_room
 create schema if not exists frostline;
 create table if not exists frostline.migration (

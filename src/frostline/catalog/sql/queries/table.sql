@@ -13,12 +13,29 @@ values (%(table_id)s, %(attnum)s, %(field_id)s, %(lake_type)s, %(as_text)s, %(pu
 
 -- name: all
 select t.table_id, t.schema_name, t.table_name, t.tier_key, t.tier_kind, t.lake_partition,
-       coalesce(t.hot_interval::text, t.hot_span::text), t.grace_period::text, t.fold_rows, t.fold_age::text
+       coalesce(t.hot_interval::text, t.hot_span::text), t.grace_period::text, t.fold_rows, t.fold_age::text,
+       t.held_from
   from frostline.managed_table t
  order by t.schema_name, t.table_name
 
 -- name: columns
-select attnum, field_id, lake_type, as_text, pushable from frostline.managed_column where table_id = %(table_id)s
+-- With the attribute numbers that the heap has today. A restored dump numbers columns anew: in the same order, but
+-- without the gaps that dropped ones left. So a gap in our numbers that is no dropped column tells of a restore.
+with managed as (
+    select *, row_number() over (order by attnum) as position
+      from frostline.managed_column where table_id = %(table_id)s
+), heap as (
+    select attnum, row_number() over (order by attnum) as position
+      from pg_attribute where attrelid = %(oid)s and attnum > 0 and not attisdropped
+), restored as (
+    select exists (
+        select from generate_series(1, (select max(attnum) from managed)) as gap (number)
+         where gap.number not in (select attnum from managed)
+           and not exists (select from pg_attribute
+                            where attrelid = %(oid)s and attnum = gap.number and attisdropped)) as is_true
+)
+select case when restored.is_true then heap.attnum else managed.attnum end, field_id, lake_type, as_text, pushable
+  from managed left join heap using (position) cross join restored
 
 -- name: delete
 delete from frostline.managed_table where table_id = %(table_id)s
@@ -36,6 +53,18 @@ update frostline.managed_table set fold_rows = %(fold_rows)s where table_id = %(
 
 -- name: set_fold_age
 update frostline.managed_table set fold_age = %(fold_age)s::interval where table_id = %(table_id)s
+
+-- name: hold
+-- In the transaction that lowers the line.
+update frostline.managed_table set held_from = %(line)s, lowered_xid = pg_current_xact_id() where table_id = %(table_id)s
+
+-- name: release
+update frostline.managed_table set held_from = null where table_id = %(table_id)s
+
+-- name: lowered_xid
+-- None also for a number that this server has not given out yet: then a dump brought it here, and nobody is older.
+select case when lowered_xid < pg_snapshot_xmax(pg_current_snapshot()) then lowered_xid::text end
+  from frostline.managed_table where table_id = %(table_id)s
 
 -- name: heap_oid
 select c.oid from pg_class c join pg_namespace n on n.oid = c.relnamespace

@@ -1,0 +1,46 @@
+"""`frostline thaw`: bring rows back from the lake into the heap."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from frostline.catalog import tables
+from frostline.cli.invocation import Invocation
+from frostline.cli.names import TABLE
+from frostline.cli.progress import exporting
+from frostline.model.names import Name
+from frostline.model.tiers import to_text
+
+if TYPE_CHECKING:
+    from frostline.pipeline.thaw import Result
+
+
+@click.command()
+@click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
+@click.option("--from", "first", required=True, metavar="VALUE", help="Rounded down to where its partition begins.")
+@click.option("--to", "last", metavar="VALUE", help="Can only be the frost line, which is the default.")
+@click.option("--master", help="The Spark master.  [default: spark_master of the settings, else local[*]]")
+@click.pass_obj
+def thaw(invocation: Invocation, name: Name, first: str, last: str | None, master: str | None) -> None:
+    """Bring all rows from a tier value up to the frost line back into heap partitions, verified.
+
+    Archive does not take them again until `frostline table set TABLE --release`.
+    """
+    from frostline.pipeline import command  # noqa: PLC0415
+
+    settings = invocation.settings({"spark_master": master} if master else {})
+    with invocation.catalog() as connection, exporting() as report:
+        result = command.thaw(connection, settings, tables.get(connection, name), (first, last), report)
+    invocation.output.record(described(result))
+
+
+def described(result: "Result") -> dict[str, Any]:
+    """What a thaw did, as a record."""
+    kind = result.table.tier_kind
+    return {
+        "table": str(result.table.name),
+        "old_frost_line": to_text(kind, result.from_line),
+        "frost_line": None if result.to_line == kind.lowest else to_text(kind, result.to_line),
+        "refilled": list(result.refilled),
+        "rows": result.rows,
+    }

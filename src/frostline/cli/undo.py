@@ -1,0 +1,37 @@
+"""`frostline undo`: take the last archives back."""
+
+import click
+
+from frostline.catalog import tables
+from frostline.cli.invocation import Invocation
+from frostline.cli.names import TABLE
+from frostline.cli.progress import exporting
+from frostline.model.names import Name
+from frostline.model.tiers import to_text
+
+
+@click.command()
+@click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
+@click.option("--to", metavar="VALUE", help="Where a partition begins.  [default: as far as the heap has all rows]")
+@click.option("--master", help="The Spark master.  [default: spark_master of the settings, else local[*]]")
+@click.pass_obj
+def undo(invocation: Invocation, name: Name, to: str | None, master: str | None) -> None:
+    """Make archived partitions that were not cleaned yet hot again. Moves no rows, so it takes a moment.
+
+    Archive does not take them again until `frostline table set TABLE --release`.
+    """
+    from frostline.pipeline import command  # noqa: PLC0415
+
+    settings = invocation.settings({"spark_master": master} if master else {})
+    with invocation.catalog() as connection, exporting() as report:
+        result = command.undo(connection, settings, tables.get(connection, name), to, report)
+    kind = result.table.tier_kind
+    invocation.output.record(
+        {
+            "table": str(result.table.name),
+            "old_frost_line": to_text(kind, result.from_line),
+            "frost_line": None if result.to_line == kind.lowest else to_text(kind, result.to_line),
+            "hot_again": list(result.partitions),
+            "trimmed_files": result.trimmed_files,
+        }
+    )

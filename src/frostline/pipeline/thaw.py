@@ -1,0 +1,241 @@
+"""Thaw: cold ranges come back from the lake into heap partitions, verified, and the frost line goes down.
+
+docs/design/thaw.md has the steps and the interleavings.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+from pyspark.sql import SparkSession
+
+from frostline import failpoints, logs, sqlfiles
+from frostline.catalog import jobs, leases, seams
+from frostline.catalog.connect import Connection, gives_up
+from frostline.catalog.jobs import State
+from frostline.errors import ConflictError, CorruptionError, UnavailableError, UsageError
+from frostline.failpoints import Failpoint
+from frostline.model import thaw as rules
+from frostline.model.names import Name
+from frostline.model.tables import NO_ROWS, Fingerprint, Seam, Table
+from frostline.model.thaw import Holds, Stretch
+from frostline.model.tiers import to_text
+from frostline.pipeline import fingerprint, leftovers, tasks, undo
+from frostline.pipeline.refill import Filled, Piece, fill
+from frostline.pipeline.undo import Lowering, Report, move_seam, record_failure
+from frostline.relation import bound, heap, names, refill
+from frostline.settings import Settings
+
+ATTACH_PATIENCE_S = 60
+
+Wanted = tuple[str | None, str | None]
+"""The first value to thaw and the one to stop at, as they were typed; None for the lowest, and for the frost line."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a thaw did."""
+
+    table: Table
+    from_line: int
+    to_line: int
+    """Where the partition begins that the wanted value lies in."""
+    refilled: tuple[str, ...]
+    """The partitions that came back from the lake; those that were still in the heap are not among them."""
+    rows: int
+
+
+def run(
+    connection: Connection,
+    spark: Callable[[], SparkSession],
+    settings: Settings,
+    table: Table,
+    wanted: Wanted,
+    report: Report,
+) -> Result:
+    """Make everything from a value up to the frost line hot again. T is one line, so the range can only end there."""
+    again = f"frostline status; then run frostline thaw {table.name}"
+    with gives_up(f"thawing {table.name}", hint=again), jobs.exclusive(connection, table, settings.lease_seconds):
+        leftovers.remove(connection, settings, table)
+        seam = seams.get(connection, table)
+        cold = undo.cold_range(connection, table, seam)
+        start = _start(connection, table, seam, cold, wanted)
+        failpoints.reached(Failpoint.THAW_BEFORE_START)
+        job_id = jobs.start(connection, table, "thaw", seam.frost_line, start)
+        failpoints.reached(Failpoint.THAW_STARTED)
+        return Thaw(connection, settings, table, job_id).run(seam, cold, start, spark, report)
+
+
+def _start(connection: Connection, table: Table, seam: Seam, cold: Sequence[Stretch], wanted: Wanted) -> int:
+    """Where the thawed range begins; UsageError for a range that cannot be thawed."""
+    first, last = wanted
+    line = to_text(table.tier_kind, seam.frost_line)
+    if seam.frost_line == table.tier_kind.lowest:
+        raise UsageError(f"nothing of {table.name} is archived", hint="frostline status")
+    if last is not None and heap.tier_value(connection, table, "--to", last) != seam.frost_line:
+        raise UsageError(
+            f"--to {last!r} is not the frost line {line}: a range is thawed from a value up to that",
+            hint=f"frostline thaw {table.name} --from VALUE; later, archive with a longer --hot or shorter",
+        )
+    for one in heap.partitions(connection, table):
+        if one.upper is not None and one.upper > seam.frost_line and _begins_below(one.lower, seam):
+            raise UsageError(
+                f"partition {one.name} lies on both sides of the frost line {line}", hint="detach it first"
+            )
+    value = table.tier_kind.lowest if first is None else heap.tier_value(connection, table, "--from", first)
+    start = rules.beginning(cold, value)
+    if start is None:
+        raise UsageError(f"--from {first!r} is not below the frost line {line}: it is hot", hint="frostline status")
+    return start
+
+
+def _begins_below(lower: int | None, seam: Seam) -> bool:
+    return lower is None or lower < seam.frost_line
+
+
+class Thaw:
+    """One thaw of one table; the caller holds the table's job lock."""
+
+    def __init__(self, connection: Connection, settings: Settings, table: Table, job_id: int) -> None:
+        self.connection = connection
+        self.settings = settings
+        self.table = table
+        self.job_id = job_id
+
+    def run(
+        self, seam: Seam, cold: Sequence[Stretch], start: int, spark: Callable[[], SparkSession], report: Report
+    ) -> Result:
+        """All steps in order. An error leaves readers as they were, and the refill tables to the next thaw."""
+        try:
+            with logs.stage(_log, "thaw", table=str(self.table.name), job=self.job_id) as said:
+                self._drop_leftovers()
+                filled = self._refill([one for one in cold if one.lower >= start], spark, report)
+                rows = sum(part.rows for _, _, part in filled)
+                jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=rows)
+                attached = [self._attach(stretch, name) for stretch, name, _ in filled]
+                said.update(partitions=len(attached), rows=rows)
+            if attached:
+                bound.wait_for_old_plans(self.connection, self.table, self._say)
+            failpoints.reached(Failpoint.THAW_WAITED)
+        except psycopg.errors.UndefinedTable as error:
+            raise ConflictError(
+                f"another thaw of {self.table.name} took over and dropped what this one had filled",
+                hint="frostline status",
+            ) from error
+        except Exception as error:
+            record_failure(self.connection, self.job_id, error)
+            raise
+        files = jobs.recorded_files(self.connection, self.table)
+        line = rules.settled(start, cold, files, self.table.tier_kind.lowest)
+        Lowering(self.connection, self.settings, self.table, self.job_id).run(line, spark, report)
+        return Result(self.table, seam.frost_line, line, tuple(map(str, attached)), rows)
+
+    def _drop_leftovers(self) -> None:
+        with self.connection.transaction():
+            leases.require(self.connection, self.table)
+            refill.drop_leftovers(self.connection, self.table)
+
+    def _refill(
+        self, cold: Sequence[Stretch], spark: Callable[[], SparkSession], report: Report
+    ) -> list[tuple[Stretch, Name, Fingerprint]]:
+        """Fill and verify a table for each stretch that the heap does not have; says what each of them holds."""
+        made = list(self._create(cold))
+        failpoints.reached(Failpoint.THAW_CREATED)
+        pieces = [piece for stretch, name in made for piece in self._pieces(stretch, name)]
+        done: Sequence[Filled] = ()
+        if pieces:
+            done = tasks.run(spark(), fill, pieces, lambda progress: report(self.table, progress))
+        failpoints.reached(Failpoint.THAW_FILLED)
+        meant = {name: sum((one.fingerprint for one in done if one.refill == name), start=NO_ROWS) for _, name in made}
+        for _, name in made:
+            self._verify(name, meant[name])
+        failpoints.reached(Failpoint.THAW_VERIFIED)
+        kept = list(self._without_empty_gaps(made, meant))
+        refill.begin_notes(self.connection, self.table)
+        for stretch, name, _ in kept:
+            refill.catch_up(self.connection, self.table, stretch, name)
+            refill.analyze(self.connection, name)
+        failpoints.reached(Failpoint.THAW_CAUGHT_UP)
+        return kept
+
+    def _create(self, cold: Sequence[Stretch]) -> Iterator[tuple[Stretch, Name]]:
+        files = jobs.recorded_files(self.connection, self.table)
+        for number, one in enumerate(cold):
+            in_lake = any(rules.touching(files, one.lower, one.upper))
+            if one.holds is Holds.CHANGES or (one.holds is Holds.NO_PARTITION and in_lake):
+                yield one, refill.create(self.connection, self.table, one, f"{self.job_id}_{number}")
+                failpoints.reached(Failpoint.THAW_CREATED_ONE)
+
+    def _pieces(self, stretch: Stretch, name: Name) -> Iterator[Piece]:
+        files = jobs.recorded_files(self.connection, self.table)
+        for file in rules.touching(files, stretch.lower, stretch.upper):
+            yield Piece(
+                table=self.table,
+                dsn=self.settings.dsn,
+                refill=name,
+                lower=stretch.lower,
+                upper=stretch.upper,
+                file=file,
+                memory_limit=self.settings.export_memory,
+            )
+
+    def _verify(self, name: Name, meant: Fingerprint) -> None:
+        statement = sql.SQL(sqlfiles.load(__package__ or "", "thaw")["fingerprint"]).format(
+            row_hash=fingerprint.postgres_row_hash(self.table), table=names.identifier(name)
+        )
+        rows, hash_sum = self.connection.execute(statement).fetchone() or (0, "0")
+        if Fingerprint(rows, int(hash_sum)) != meant:
+            raise CorruptionError(
+                f"thaw of {self.table.name}: {name} has {rows} rows with hash sum {hash_sum}, "
+                f"but the lake has {meant.rows} with {meant.hash_sum}",
+                hint=f"nothing has changed; frostline verify {self.table.name}",
+            )
+
+    def _without_empty_gaps(
+        self, made: Sequence[tuple[Stretch, Name]], meant: Mapping[Name, Fingerprint]
+    ) -> Iterator[tuple[Stretch, Name, Fingerprint]]:
+        """A range that never had a partition gets one only for rows of the lake; others stay in DEFAULT."""
+        for stretch, name in made:
+            if stretch.holds is Holds.NO_PARTITION and not meant[name].rows:
+                refill.drop(self.connection, name)
+            else:
+                yield stretch, name, meant[name]
+
+    def _attach(self, stretch: Stretch, name: Name) -> Name:
+        """Make the refilled table an archived partition in its grace period, in one short transaction."""
+        deadline = time.monotonic() + ATTACH_PATIENCE_S
+        while True:
+            try:
+                with self.connection.transaction():
+                    attached = refill.attach(self.connection, self.table, stretch, name)
+                    # The same T and S: a writer with an older snapshot, which cannot see these rows, notices by it.
+                    move_seam(self.connection, self.table)
+                    lower = None if stretch.lower == self.table.tier_kind.lowest else stretch.lower
+                    self._record(attached, lower, stretch.upper)
+                    failpoints.reached(Failpoint.THAW_BEFORE_ATTACH)
+            except psycopg.errors.LockNotAvailable:
+                self._lose_patience(deadline)
+                time.sleep(heap.LOCK_TIMEOUT_MS / 1000)
+            else:
+                failpoints.reached(Failpoint.THAW_ATTACHED)
+                return attached
+
+    def _record(self, name: Name, lower: int | None, upper: int) -> None:
+        jobs.record_partition(self.connection, self.table, self.job_id, name, lower, upper)
+
+    def _lose_patience(self, deadline: float) -> None:
+        if time.monotonic() <= deadline:
+            return
+        pids = ", ".join(map(str, refill.holders(self.connection, self.table)))
+        raise UnavailableError(
+            f"{self.table.name} is in use all the time: pids {pids or 'unknown'} hold its DEFAULT partition or overlay",
+            hint=f"end those transactions, then run frostline thaw {self.table.name} again",
+        )
+
+    def _say(self, text: str) -> None:
+        _log.info("%s", logs.fields(stage="thaw", table=str(self.table.name), job=self.job_id, note=text))

@@ -1,0 +1,42 @@
+"""The columns of the lake's tables in Postgres."""
+
+from psycopg import sql
+
+from frostline.model.tables import Column, Table
+from frostline.relation.names import trusted
+
+
+def every(table: Table) -> sql.Composed:
+    """Column list of the lake's tables. A domain keeps postgres_fdw from sending conditions on the column."""
+    return sql.SQL(",\n    ").join(_one(column) for column in table.columns)
+
+
+def _one(column: Column) -> sql.Composed:
+    parts: list[sql.Composable] = [sql.Identifier(column.name), _type(column)]
+    if column.collation_name:
+        parts += [sql.SQL("collate"), trusted(column.collation_name)]
+    return sql.SQL(" ").join(parts)
+
+
+def _type(column: Column) -> sql.Composable:
+    if needs_domain(column):
+        return sql.Identifier("frostline_lake", domain_name(column))
+    return trusted(column.pg_type.formatted)
+
+
+def needs_domain(column: Column) -> bool:
+    """Whether postgres_fdw would send conditions on the column's own type that the lake cannot judge."""
+    return column.pg_type.builtin and not column.carriage.pushable
+
+
+def domain_name(column: Column) -> str:
+    """The domain that stands for the column's type in the lake's tables."""
+    return f"lake {column.pg_type.formatted}"
+
+
+def from_lake(column: Column) -> sql.Composable:
+    """The column of the lake's row `c`, in the type that the heap has."""
+    value = sql.SQL(".").join((sql.SQL("c"), sql.Identifier(column.name)))
+    if not needs_domain(column):
+        return value
+    return sql.SQL("{}::{}").format(value, trusted(column.pg_type.formatted))

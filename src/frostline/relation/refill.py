@@ -1,0 +1,259 @@
+"""Tables that become heap partitions again: made like the heap, caught up with the overlay, and attached.
+
+docs/design/thaw.md has the steps and why they are safe.
+"""
+
+import re
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import LiteralString
+
+import psycopg
+from psycopg import sql
+
+from frostline import sqlfiles
+from frostline.catalog import facts, tables
+from frostline.catalog.connect import Connection
+from frostline.errors import CorruptionError, UsageError
+from frostline.model.names import MAX_BYTES, Name, cut
+from frostline.model.tables import Table
+from frostline.model.thaw import Stretch
+from frostline.model.tiers import to_text
+from frostline.relation import heap, names
+
+_Alias = LiteralString
+_JOB = re.compile(r"_thaw_\d+_\d+")
+
+
+def _statement(name: str) -> sql.SQL:
+    return sql.SQL(sqlfiles.load(__package__ or "", "refill")[name])
+
+
+def _made_by(table: Table) -> sql.Literal:
+    """How a refill table is told from the user's own; it has this comment until it is attached."""
+    return sql.Literal(f"made by Frostline: rows on their way back into table {table.id}")
+
+
+def create(connection: Connection, table: Table, stretch: Stretch, job: str) -> Name:
+    """Make an empty table like the heap for the stretch, next to the heap, and return its name.
+
+    The name has the job in it: a paused thaw that wakes up when another has taken over finds nothing to write to.
+    """
+    suffix = f"_thaw_{job}"
+    name = Name(table.name.schema, cut(_wanted_name(table, stretch).table, MAX_BYTES - len(suffix)) + suffix)
+    with connection.transaction():
+        (owner,) = (row[3] for row in facts.rows(connection, "relation", schema=table.name.schema, table=_heap(table)))
+        connection.execute(
+            _statement("create").format(
+                refill=names.identifier(name),
+                heap=names.identifier(table.name.heap),
+                tier_key=sql.Identifier(table.tier_key),
+                in_range=_in_range(table, None, stretch),
+                made_by=_made_by(table),
+                owner=sql.Identifier(owner),
+            )
+        )
+    return name
+
+
+def _heap(table: Table) -> str:
+    return table.name.heap.table
+
+
+def _wanted_name(table: Table, stretch: Stretch) -> Name:
+    return stretch.name or Name(table.name.schema, cut(table.name.table, MAX_BYTES - 7) + "_thawed")
+
+
+def _free_name(connection: Connection, wanted: Name) -> Name:
+    """The name that is wanted, or one like it if that is taken."""
+    for name in _alternatives(wanted):
+        if not facts.rows(connection, "type_name_exists", schema=name.schema, name=name.table)[0][0]:
+            return name
+    raise AssertionError("there is always a free name")
+
+
+def _alternatives(wanted: Name) -> Iterator[Name]:
+    yield wanted
+    for number in range(1, 10_000):
+        suffix = f"_{number}"
+        yield Name(wanted.schema, cut(wanted.table, MAX_BYTES - len(suffix)) + suffix)
+
+
+def drop_leftovers(connection: Connection, table: Table) -> None:
+    """Drop the tables that a thaw which died has left; nobody ever read them."""
+    for schema, name in connection.execute(_statement("leftovers").format(made_by=_made_by(table))).fetchall():
+        drop(connection, Name(schema, name))
+
+
+def drop(connection: Connection, name: Name) -> None:
+    """Drop a refill table."""
+    connection.execute(sql.SQL("drop table {}").format(names.identifier(name)))
+
+
+def analyze(connection: Connection, name: Name) -> None:
+    """Give the planner statistics before anybody plans with the table."""
+    connection.execute(sql.SQL("analyze {}").format(names.identifier(name)))
+
+
+def begin_notes(connection: Connection, table: Table) -> None:
+    """Start with no mark applied to any refill table of this session."""
+    key = identifiers(table.key)
+    connection.execute(_statement("forget"))
+    connection.execute(_statement("note").format(key=key, overlay=names.overlay(table)))
+    connection.execute(_statement("index_note").format(key=key))
+
+
+def catch_up(connection: Connection, table: Table, stretch: Stretch, refill: Name) -> None:
+    """Bring the marks of the stretch that are new or have changed since the last time into the refill table."""
+    parts = _parts(table, stretch, refill)
+    with connection.transaction():
+        connection.execute(_statement("fresh").format(**parts))
+        connection.execute(_statement("analyze_fresh"))
+        connection.execute(_statement("take_out").format(**parts))
+        connection.execute(_statement("put_in").format(**parts))
+        connection.execute(_statement("remember"))
+        connection.execute(_statement("done_with_fresh"))
+
+
+def attach(connection: Connection, table: Table, stretch: Stretch, refill: Name) -> Name:
+    """Make the refill table a partition of the heap that marks its changes; returns the name it has then.
+
+    Inside the caller's transaction. ACCESS EXCLUSIVE on the DEFAULT partition, and on the whole heap if an emptied
+    partition of the range is still there; SHARE on the overlay. Each is tried for a moment: LockNotAvailable.
+    """
+    default = _default_partition(connection, table)
+    _lock(connection, table, stretch, default)
+    catch_up(connection, table, stretch, refill)
+    with _silence(connection):
+        for partition in filter(None, (default, stretch.partition)):
+            _take_rows_from(connection, table, stretch, partition)
+    if stretch.partition is not None:
+        _drop_partition(connection, stretch.partition)
+    name = _rename(connection, refill, _wanted_name(table, stretch))
+    target = names.identifier(name)
+    heap.mark_changes(connection, table, target)
+    lower, upper = (sql.Literal(to_text(table.tier_kind, value)) for value in (stretch.lower, stretch.upper))
+    lower = sql.SQL("minvalue") if stretch.lower == table.tier_kind.lowest else lower
+    connection.execute(
+        _statement("attach").format(heap=names.identifier(table.name.heap), refill=target, lower=lower, upper=upper)
+    )
+    return name
+
+
+def _default_partition(connection: Connection, table: Table) -> Name | None:
+    found = facts.rows(connection, "default_partition", oid=tables.heap_oid(connection, table.name))
+    return Name(*found[0][:2]) if found else None
+
+
+def _lock(connection: Connection, table: Table, stretch: Stretch, default: Name | None) -> None:
+    """In the order in which writers take them: heap, partition, overlay."""
+    connection.execute(sql.SQL("set local lock_timeout = {}").format(heap.LOCK_TIMEOUT_MS))
+    mode = sql.SQL("share update exclusive" if stretch.partition is None else "access exclusive")
+    connection.execute(sql.SQL("lock table only {} in {} mode").format(names.identifier(table.name.heap), mode))
+    if default is not None:
+        connection.execute(sql.SQL("lock table only {} in access exclusive mode").format(names.identifier(default)))
+    connection.execute(sql.SQL("lock table {} in share mode").format(names.overlay(table)))
+
+
+@contextmanager
+def _silence(connection: Connection) -> Generator[None]:
+    """The marking trigger is silent for this transaction, as while a fold is published."""
+    statements = sqlfiles.load(__package__ or "", "marks")
+    connection.execute(statements["be_silent"])
+    connection.execute(statements["be_silent_setting"])
+    yield
+    connection.execute(statements["speak_again"])
+
+
+def _take_rows_from(connection: Connection, table: Table, stretch: Stretch, partition: Name) -> None:
+    """Delete the rows of the stretch from a partition; each must have its image in the overlay."""
+    parts = _parts(table, stretch, partition)
+    connection.execute(_statement("leave_default").format(partition=names.identifier(partition), **parts))
+    rest = _statement("has_rows_in_range").format(partition=names.identifier(partition), **parts)
+    (left,) = connection.execute(rest).fetchone() or (False,)
+    if left:
+        raise CorruptionError(
+            f"{partition} has rows below the frost line of {table.name} that are not in the overlay",
+            hint=f"frostline archive {table.name} adopts partitions that were made there; then try again",
+        )
+
+
+def _drop_partition(connection: Connection, partition: Name) -> None:
+    """Drop an emptied partition, in whose place the refill table comes."""
+    try:
+        connection.execute(sql.SQL("drop table {}").format(names.identifier(partition)))
+    except psycopg.errors.DependentObjectsStillExist as error:
+        raise UsageError(
+            f"partition {partition} cannot be replaced: {error.diag.message_detail}", hint="drop what depends on it"
+        ) from None
+
+
+def _rename(connection: Connection, refill: Name, wanted: Name) -> Name:
+    """Give the refill table the name that its partition had, in the schema where that was, or one like it."""
+    name = _free_name(connection, wanted)
+    target = names.identifier(refill)
+    if name.schema != refill.schema:
+        connection.execute(sql.SQL("alter table {} set schema {}").format(target, sql.Identifier(name.schema)))
+        target = sql.Identifier(name.schema, refill.table)
+    connection.execute(sql.SQL("alter table {} rename to {}").format(target, sql.Identifier(name.table)))
+    _rename_indexes(connection, name)
+    return name
+
+
+def _rename_indexes(connection: Connection, name: Name) -> None:
+    """Errors name the index of the primary key, so it should not remind of the thaw; others follow."""
+    literal = sql.Literal(names.identifier(name).as_string(connection))
+    for (index,) in connection.execute(_statement("indexes").format(refill=literal)).fetchall():
+        wanted = _JOB.sub("", index, count=1)
+        if wanted != index and not facts.rows(connection, "name_exists", schema=name.schema, name=wanted)[0][0]:
+            old, new = sql.Identifier(name.schema, index), sql.Identifier(wanted)
+            connection.execute(sql.SQL("alter index {} rename to {}").format(old, new))
+
+
+def holders(connection: Connection, table: Table) -> list[int]:
+    """Who holds what an attach needs: process ids."""
+    default = _default_partition(connection, table)
+    relations = [Name("frostline_overlay", table.internal), *([default] if default else [])]
+    listed = sql.SQL(", ").join(sql.Literal(names.identifier(name).as_string(connection)) for name in relations)
+    return [pid for (pid,) in connection.execute(_statement("holders").format(relations=listed)).fetchall()]
+
+
+def _parts(table: Table, stretch: Stretch, refill: Name) -> dict[str, sql.Composable]:
+    written = [column.name for column in table.columns if not column.generated]
+    return {
+        "refill": names.identifier(refill),
+        "overlay": names.overlay(table),
+        "written": identifiers(written),
+        "overlay_written": sql.SQL(", ").join(_column("o", name) for name in written),
+        "overlay_key": sql.SQL(", ").join(_column("o", name) for name in table.key),
+        "in_range": _in_range(table, "o", stretch),
+        "heap_in_range": _in_range(table, "h", stretch),
+        "applied_is_overlay": _equal("a", "o", table.key),
+        "refill_is_fresh": _equal("r", "f", table.key),
+        "overlay_is_fresh": _equal("o", "f", table.key),
+        "overlay_is_heap": _equal("o", "h", table.key),
+    }
+
+
+def identifiers(columns: Iterable[str]) -> sql.Composed:
+    """A comma list of column names."""
+    return sql.SQL(", ").join(map(sql.Identifier, columns))
+
+
+def _column(alias: _Alias | None, column: str) -> sql.Composable:
+    name = sql.Identifier(column)
+    return sql.SQL("{}.{}").format(sql.SQL(alias), name) if alias else name
+
+
+def _equal(left: _Alias, right: _Alias, columns: Iterable[str]) -> sql.Composed:
+    pairs = [(_column(left, column), _column(right, column)) for column in columns]
+    return sql.SQL(" and ").join(sql.SQL("{} = {}").format(one, other) for one, other in pairs)
+
+
+def _in_range(table: Table, alias: _Alias | None, stretch: Stretch) -> sql.Composed:
+    """A constant condition, so that ATTACH can prove its own from it."""
+    key, kind = _column(alias, table.tier_key), table.tier_kind
+    parts = [sql.SQL("{} < {}").format(key, sql.Literal(to_text(kind, stretch.upper)))]
+    if stretch.lower != kind.lowest:
+        parts.append(sql.SQL("{} >= {}").format(key, sql.Literal(to_text(kind, stretch.lower))))
+    return sql.SQL(" and ").join(parts)

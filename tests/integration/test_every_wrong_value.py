@@ -1,0 +1,239 @@
+"""Every argument, option, setting and SQL function gets a wrong value: one line, a hint, exit code 2, nothing changed.
+
+The lists are the program's own: whoever adds a parameter, a setting or a function must say here what is wrong for it.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import psycopg
+import pytest
+from tests.fixtures.command import Command, Said
+from tests.fixtures.statements import rows, run
+from tests.fixtures.tables import make_events
+
+from frostline.catalog.connect import Connection, connect
+from frostline.cli.invocation import shared_options
+from frostline.cli.main import COMMANDS, program
+from frostline.model.names import Name
+from frostline.model.tables import Table
+from frostline.model.tiers import from_text
+from frostline.relation import bound, foreign_server, guard, registration
+from frostline.settings import Settings, write_file
+
+SHARED = [str(option.name) for option in shared_options()]
+NAMES = ["a.b.c", '"open', "nowhere"]
+
+WRONG: dict[tuple[str, str], list[str]] = {
+    ("", "home"): ["status --home file", "--home nowhere status"],
+    ("", "output"): ["status --output xml", "--output xml status"],
+    ("up", "pg_port"): ["up --home new --pg-port 0", "up --home new --pg-port 65536", "up --home new --pg-port x"],
+    ("up", "lake_port"): ["up --home new --lake-port -1", "up --home new --lake-port 1.5"],
+    ("init", "dsn"): ["init --dsn nonsense --warehouse new", "init --dsn color=red --warehouse new"],
+    ("init", "warehouse"): ["init --warehouse what*"],
+    ("table add", "name"): [f"table add {name} --hot '1 month'" for name in NAMES],
+    ("table add", "hot"): ["table add plain --hot much", "table add plain --hot '-1 day'", "table add plain --hot 0"],
+    ("table add", "grace"): ["table add plain --hot '1 month' --grace much"],
+    ("table add", "lake_partition"): [
+        "table add plain --hot '1 month' --lake-partition week",
+        "table add plain --hot '1 month' --lake-partition truncate[5]",
+    ],
+    ("table add", "fold_rows"): ["table add plain --hot '1 month' --fold-rows 0"],
+    ("table add", "fold_age"): ["table add plain --hot '1 month' --fold-age 0"],
+    ("table show", "name"): [f"table show {name}" for name in NAMES],
+    ("table set", "name"): [f"table set {name} --hot '1 day'" for name in NAMES],
+    ("table set", "hot"): ["table set events --hot much", "table set events --hot '-1 day'"],
+    ("table set", "grace"): ["table set events --grace much", "table set events --grace '-1 day'"],
+    ("table set", "fold_rows"): ["table set events --fold-rows -1", "table set events --fold-rows many"],
+    ("table set", "fold_age"): ["table set events --fold-age '0 s'", "table set events --hot '9 days' --fold-age old"],
+    ("table remove", "name"): [f"table remove {name}" for name in NAMES],
+    ("grant", "role"): ["grant nobody", 'grant "a.b', "grant public", "grant a.b"],
+    ("grant", "names"): [f"grant postgres events {name}" for name in NAMES],
+    ("plan", "names"): [f"plan {name}" for name in NAMES],
+    ("archive", "names"): [f"archive {name}" for name in NAMES],
+    ("archive", "master"): ["archive --master nonsense"],
+    ("fold", "names"): [f"fold {name}" for name in NAMES],
+    ("fold", "master"): ["fold --master local[x]"],
+    ("clean", "names"): [f"clean {name}" for name in NAMES],
+    ("undo", "name"): [f"undo {name}" for name in NAMES],
+    ("undo", "to"): ["undo events --to nonsense", "undo events --to 2024-01-17"],
+    ("undo", "master"): ["undo events --master spark:x"],
+    ("thaw", "name"): [f"thaw {name} --from 2024-01-01" for name in NAMES],
+    ("thaw", "first"): ["thaw events --from nonsense"],
+    ("thaw", "last"): ["thaw events --from 2024-01-01 --to nonsense"],
+    ("thaw", "master"): ["thaw events --from 2024-01-01 --master nonsense"],
+    ("verify", "names"): [f"verify {name}" for name in NAMES],
+    ("demo", "pg_port"): ["demo --home new --pg-port 0"],
+    ("demo", "lake_port"): ["demo --home new --lake-port 0"],
+    ("demo", "rows"): ["demo --home new --rows 999", "demo --home new --rows few"],
+}
+NOT_OURS = {("psql", "arguments")}
+"""What psql is told is for psql to refuse."""
+
+WRONG_SETTINGS: dict[str, tuple[str, str | int]] = {
+    "embedded": ("perhaps", "perhaps"),
+    "lake_port": ("70000", 0),
+    "lake_memory": ("much", "1 GB"),
+    "lake_threads": ("0", -1),
+    "lake_watchdog_s": ("-1", "soon"),
+    "spark_master": ("nonsense", ""),
+    "spark_memory": ("1GB", 5),
+    "export_shard_bytes": ("1", "256MB"),
+    "archive_batch_bytes": ("0", "much"),
+    "export_memory": ("0MB", 512),
+    "lease_seconds": ("1", "long"),
+    "log_level": ("loud", "INFO"),
+    **dict.fromkeys(
+        ("dsn", "warehouse", "lake_host", "lake_listen", "lake_user", "lake_password", "lake_passfile",
+         "lake_tls_certificate", "lake_tls_key"),
+        ("", 5),
+    ),
+}  # fmt: skip
+"""By setting: what is wrong in the environment, and what is wrong in the file."""
+
+WRONG_CALLS = {
+    "frostline.require(boolean,text)": ("select frostline.require(null, 'x')", "42501"),
+}
+"""Functions that can be called at all."""
+
+STATE = """
+select (select array_agg(t::text order by 1) from frostline.managed_table t),
+       (select array_agg(j::text order by 1) from frostline.job j), (select array_agg(s::text) from frostline.seam s),
+       (select array_agg((c.oid::regclass, c.relkind, c.relacl)::text order by 1) from pg_class c
+         where c.relnamespace in (select oid from pg_namespace where nspname = 'public' or nspname like 'frostline%'))
+"""
+
+
+def parameters() -> Iterator[tuple[str, click.Parameter]]:
+    """Every parameter of every command, those that all share left out."""
+    context = click.Context(program)
+    for name in COMMANDS:
+        command = program.get_command(context, name)
+        assert command
+        below = command.commands.items() if isinstance(command, click.Group) else ()
+        for full, one in [(f"{name} {verb}", one) for verb, one in below] or [(name, command)]:
+            yield from ((full, parameter) for parameter in one.params if parameter.name not in SHARED)
+
+
+def is_flag(parameter: click.Parameter) -> bool:
+    return isinstance(parameter, click.Option) and parameter.is_flag
+
+
+FLAGS = [f"{command} {parameter.opts[0]}=x" for command, parameter in parameters() if is_flag(parameter)]
+LINES = [line for lines in WRONG.values() for line in lines] + [*FLAGS, "status --debug=x"]
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in os.environ if name.startswith("FROSTLINE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+
+
+def test_there_is_a_wrong_value_for_every_parameter() -> None:
+    valued = {(command, str(parameter.name)) for command, parameter in parameters() if not is_flag(parameter)}
+    shared = {("", name) for name in SHARED if name != "debug"}
+    assert set(WRONG) == (valued - NOT_OURS) | shared
+
+
+def test_there_is_a_wrong_value_for_every_setting() -> None:
+    assert set(WRONG_SETTINGS) == set(Settings.model_fields)
+
+
+@pytest.fixture(scope="module")
+def installed(shared_database: str) -> Iterator[Connection]:
+    """A managed table `events` and one, `plain`, that is not."""
+    with connect(shared_database, purpose="tests") as connection:
+        foreign_server.ensure(connection, host="127.0.0.1", port=1, user="frostline", password="none")
+        guard.ensure(connection)
+        for name in ("events", "plain"):
+            make_events(connection, f"public.{name}", months=2)
+        registration.add(connection, registration.Wish(Name.parse("events"), "1 month"))
+        yield connection
+
+
+def assert_refused(said: Said) -> None:
+    error, *hints = said.stderr.splitlines()
+    assert error.startswith("error: ")
+    assert hints
+    assert all(hint.startswith("hint: ") for hint in hints)
+    assert (said.exit_code, said.stdout) == (2, "")
+
+
+def words(line: str) -> list[str]:
+    """As a shell splits it, but double quotes stay."""
+    return [part.strip("'") for part in re.findall(r"'[^']*'|\S+", line)]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_wrong_value_is_refused(
+    installed: Connection,
+    shared_database: str,
+    command: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+) -> None:
+    monkeypatch.setenv("FROSTLINE_DSN", shared_database)
+    monkeypatch.setenv("FROSTLINE_WAREHOUSE", str(tmp_path / "lake"))
+    before = rows(installed, STATE)
+    assert_refused(command(*words(line)))
+    assert rows(installed, STATE) == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("key", WRONG_SETTINGS)
+def test_a_wrong_setting_in_the_environment_is_refused(
+    command: Command, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("FROSTLINE_DSN", "host=127.0.0.1 port=1")
+    monkeypatch.setenv("FROSTLINE_WAREHOUSE", "lake")
+    monkeypatch.setenv(f"FROSTLINE_{key.upper()}", WRONG_SETTINGS[key][0])
+    said = command("status")
+    assert_refused(said)
+    assert key in said.stderr.splitlines()[0]
+
+
+@pytest.mark.parametrize("key", WRONG_SETTINGS)
+def test_a_wrong_setting_in_the_file_is_refused(command: Command, tmp_path: Path, key: str) -> None:
+    values: dict[str, str | int] = {"dsn": "host=127.0.0.1 port=1", "warehouse": "lake", key: WRONG_SETTINGS[key][1]}
+    write_file(tmp_path / "frostline.toml", values)
+    said = command("status", "--home", tmp_path)
+    assert_refused(said)
+    assert key in said.stderr.splitlines()[0]
+
+
+def test_every_function_refuses_to_be_called_wrongly(installed: Connection) -> None:
+    found = rows(
+        installed,
+        "select oid::regprocedure::text, prorettype::regtype::text from pg_proc"
+        " where pronamespace in (select oid from pg_namespace where nspname like 'frostline%')"
+        " and (pronargs > 0 or prorettype in ('trigger'::regtype, 'event_trigger'::regtype))",
+    )
+    calls = {name: (f"select {name}", "0A000") for name, kind in found if kind in ("trigger", "event_trigger")}
+    assert {name for name, _ in found} == calls.keys() | WRONG_CALLS.keys()
+    for name, (statement, sqlstate) in (calls | WRONG_CALLS).items():
+        with pytest.raises(psycopg.Error) as refused:
+            run(installed, statement)
+        assert refused.value.sqlstate == sqlstate, name
+
+
+def test_a_nonsensical_session_setting_leaves_the_checks_on(
+    catalog: Connection, events: str, add: Callable[..., Table]
+) -> None:
+    """Only `off` turns the look-up of cold keys off: with nonsense the lake is still asked, here in vain."""
+    table = add(events)
+    bound.raise_to(catalog, table, from_text(table.tier_kind, "2024-02-01 00:00:00+00"), print)
+    line = "update frostline.seam set line_timestamptz = '2024-02-01 00:00+00', snapshot_id = 1"
+    run(catalog, line)
+    insert = "insert into public.events (id, ts) overriding system value values (1, '2023-01-15 00:00+00')"
+    for nonsense in ("nonsense", "", "OFF "):
+        run(catalog, f"set frostline.check_cold_keys = '{nonsense}'")
+        with pytest.raises(psycopg.OperationalError):
+            run(catalog, insert)
+    run(catalog, "set frostline.check_cold_keys = off")
+    run(catalog, insert)

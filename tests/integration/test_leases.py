@@ -1,0 +1,120 @@
+"""One job a table at a time, and a worker that was paused for too long publishes nothing."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+from tests.fixtures import killed
+from tests.fixtures.lake import Lake, fill_events
+from tests.fixtures.statements import run, value
+from tests.fixtures.tables import make_events
+
+from frostline.catalog import jobs, leases, seams
+from frostline.catalog.connect import connect
+from frostline.errors import ConflictError
+from frostline.failpoints import PAUSE, Failpoint
+
+EVERYTHING = "select md5(string_agg(e::text, '|' order by id)) from public.events e"
+
+
+@pytest.fixture
+def events(lake: Lake) -> Lake:
+    """Six months of rows, registered and not archived."""
+    make_events(lake.catalog, "public.events")
+    fill_events(lake.catalog)
+    lake.add()
+    return lake
+
+
+def epoch(lake: Lake) -> int:
+    found = value(lake.catalog, "select epoch from frostline.lease")
+    assert isinstance(found, int)
+    return found
+
+
+def test_a_second_job_is_refused_and_told_who_runs(events: Lake) -> None:
+    refused = pytest.raises(ConflictError, match=r"another job is running on public.events: process \d+ on ")
+    with connect(events.dsn, purpose="other") as other, leases.held(other, events.table()), refused:
+        events.clean()
+    assert events.clean().waiting == ()
+
+
+def test_a_lease_ends_with_its_session(events: Lake) -> None:
+    with connect(events.dsn, purpose="other") as other, leases.held(other, events.table()):
+        other.close()
+        _wait_until(
+            events, "select not exists (select from pg_stat_activity where application_name = 'frostline other')"
+        )
+        assert events.clean().waiting == ()
+    assert epoch(events) == 2
+
+
+def test_a_lease_is_renewed_while_it_is_held(events: Lake) -> None:
+    with leases.held(events.catalog, events.table(), 0.9):
+        run(events.catalog, "select pg_sleep(2)")
+        with events.catalog.transaction():
+            leases.require(events.catalog, events.table())
+
+
+def test_a_lease_that_ran_out_is_not_renewed(events: Lake) -> None:
+    with leases.held(events.catalog, events.table(), 0.6):
+        run(events.catalog, "update frostline.lease set expires_at = clock_timestamp()")
+        time.sleep(1)
+        with pytest.raises(ConflictError, match="lost its lease"):
+            leases.require(events.catalog, events.table())
+
+
+def test_nobody_takes_a_lease_over_while_its_holder_publishes(events: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "_renew_until", lambda *_: None)
+    table = events.table()
+    other = connect(events.dsn, purpose="other")
+    with other, leases.held(events.catalog, table, 0.9), events.catalog.transaction():
+        leases.require(events.catalog, table)
+        run(events.catalog, "select pg_sleep(1.2)")  # it has run out
+        refused = pytest.raises(ConflictError, match="another job is running")
+        with refused, leases.held(other, table):
+            pytest.fail("two hold it")
+
+
+@pytest.mark.spark
+def test_a_worker_that_was_paused_cannot_publish(events: Lake) -> None:
+    before = events.value(EVERYTHING)
+    worker = killed.start(events, "archive", failpoint=Failpoint.ARCHIVE_RAISED_BOUND + PAUSE, lease_seconds=2)
+    try:
+        os.waitpid(worker.pid, os.WUNTRACED)  # it stands still just before it publishes
+        _wait_until(events, "select count(*) from frostline.lease where expires_at < clock_timestamp()")
+        (result,) = events.archive()
+        assert result.error is None
+        published = seams.get(events.catalog, events.table()), jobs.recorded_files(events.catalog, events.table())
+        worker.send_signal(signal.SIGCONT)
+        said, _ = worker.communicate(timeout=120)
+    finally:
+        worker.kill()
+        worker.wait()
+    assert worker.returncode == 1
+    assert "lost its lease of public.events" in said
+    assert events.value("select state from frostline.job order by job_id limit 1") == "failed"
+    assert (seams.get(events.catalog, events.table()), jobs.recorded_files(events.catalog, events.table())) == published
+    assert events.value(EVERYTHING) == before
+    assert epoch(events) == 2
+
+
+@pytest.mark.spark
+def test_two_workers_at_once_publish_each_range_once(events: Lake) -> None:
+    before = events.value(EVERYTHING)
+    workers = [killed.start(events, "archive") for _ in range(2)]
+    said = [worker.communicate(timeout=240)[0] for worker in workers]
+    codes = sorted(worker.returncode for worker in workers)
+    assert codes in ([0, 0], [0, 1]), said
+    assert events.value(EVERYTHING) == before
+    assert events.value("select count(*) from frostline.job where state in ('published', 'cleaned')") == 1
+    assert len(events.data_files()) == 6
+
+
+def _wait_until(lake: Lake, query: str) -> None:
+    """Until it gives a number that is not zero."""
+    pause = threading.Event()
+    while not lake.value(query):
+        pause.wait(0.02)
