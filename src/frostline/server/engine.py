@@ -2,13 +2,16 @@
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
 from frostline.errors import FrostlineError
+from frostline.server import crowd
+from frostline.server.crowd import Crowd
 from frostline.server.translate.duck import local
 
 BATCH_ROWS = 10_240
@@ -43,28 +46,60 @@ class OutOfMemory(FrostlineError):
     sqlstate = "53200"
 
 
+class DiskFull(FrostlineError):
+    """Sorts and waiting results go to disk, and there is no room left."""
+
+    sqlstate = "53100"
+
+
 class Rows:
     """A result that is produced while it is read. Not for several threads, except `interrupt`.
 
     The query starts with the first read: a sort is done before the first row, and `interrupt` must reach it.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, sql: str, batch_rows: int) -> None:
-        self._connection, self._sql, self._batch_rows = connection, sql, batch_rows
+    def __init__(self, connection: duckdb.DuckDBPyConnection, sql: str, batch_rows: int, crowd: Crowd) -> None:
+        self._connection, self._sql, self._batch_rows, self._crowd = connection, sql, batch_rows, crowd
+        self._stopped = False
+        self._file: Path | None = None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         with _translated_errors():
-            reader: pa.RecordBatchReader = self._connection.execute(self._sql).to_arrow_reader(self._batch_rows)
-        while True:
-            with _translated_errors():
-                try:
-                    batch = reader.read_next_batch()
-                except StopIteration:
-                    return
-            yield batch
+            is_dense = self._crowd.is_dense(self._connection)
+        batches = self._produced()
+        head = _some(batches, 2 if is_dense else 1)
+        if head is not None and (not is_dense or len(head) < 2):
+            yield from head
+            head.clear()  # a client may take its time with the rest
+            yield from batches
+            return
+        batches.close()
+        del head  # nothing is held while we wait
+        yield from self._by_way_of_disk()
+
+    def _produced(self) -> Generator[pa.RecordBatch]:
+        yield from _translated(self._reader())
+
+    def _reader(self) -> pa.RecordBatchReader:
+        with _translated_errors():
+            return self._connection.execute(self._sql).to_arrow_reader(self._batch_rows)
+
+    def _by_way_of_disk(self) -> Iterator[pa.RecordBatch]:
+        with _translated_errors():
+            self._connection.execute("select 1")  # ends what began
+        with self._crowd.turn(self._give_up) as path, _translated_errors():
+            self._file = path
+            reader = self._reader()
+            crowd.write(path, reader.schema, reader)
+        yield from _translated(crowd.read(path))
+
+    def _give_up(self) -> None:
+        if self._stopped:
+            raise Cancelled("the query was cancelled")
 
     def interrupt(self) -> None:
         """Make the running read fail; may be called from another thread."""
+        self._stopped = True
         with contextlib.suppress(duckdb.Error):
             self._connection.interrupt()
 
@@ -72,6 +107,27 @@ class Rows:
         """Stop producing and give the memory back."""
         self.interrupt()
         self._connection.close()
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
+
+
+def _some(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBatch] | None:
+    """The first batches, at most so many; None when there is not enough memory to produce them."""
+    try:
+        return list(islice(batches, count))
+    except OutOfMemory:
+        return None
+
+
+def _translated(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same batches; errors are ours."""
+    iterator = iter(batches)
+    while True:
+        with _translated_errors():
+            batch = next(iterator, None)
+        if batch is None:
+            return
+        yield batch
 
 
 class Engine:
@@ -95,10 +151,11 @@ class Engine:
             self._root.execute("set allowed_directories = $1", [[local(warehouse), str(temp_directory)]])
             self._root.execute("set enable_external_access = false")
         self._root.execute("set lock_configuration = true")
+        self.crowd = Crowd(self._root, temp_directory)
 
     def run(self, sql: str, batch_rows: int = BATCH_ROWS) -> Rows:
         """A query, which runs as its rows are read."""
-        return Rows(self._root.cursor(), sql, batch_rows)
+        return Rows(self._root.cursor(), sql, batch_rows, self.crowd)
 
     def close(self) -> None:
         """Give everything back. Open results end with an error."""
@@ -123,6 +180,8 @@ def explained(error: BaseException) -> FrostlineError:
         return Cancelled("the query was cancelled")
     if isinstance(error, duckdb.OutOfMemoryException) or "Out of Memory" in text:
         return OutOfMemory("the query needs more memory than the lake server may use", hint="raise its memory limit")
+    if "No space left on device" in text:
+        return DiskFull("the lake server has no disk space left for results", hint="make room in its TMPDIR")
     path = _PATH.search(text)
     if path is not None or isinstance(error, (duckdb.IOException, OSError)):
         name = path[1] if path else "a data file"

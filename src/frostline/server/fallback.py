@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import psycopg
 import pyarrow as pa
-from pglast import parser
 from psycopg import sql
 
 from frostline.errors import FrostlineError, UnavailableError
@@ -19,6 +18,7 @@ from frostline.server.lake_tables import LakeTables
 from frostline.server.protocol.backend import ResultColumn
 from frostline.server.protocol.rows import batch, content
 from frostline.server.reading import copy_lines
+from frostline.server.translate import parsing
 from frostline.server.translate.plan import PostgresPlan, Scan
 from frostline.server.translate.scope import SNAPSHOT_COLUMN
 from frostline.server.translate.statements import NotServed
@@ -182,7 +182,7 @@ def _trusted(text: str) -> sql.SQL:
 
 def with_temporary_tables(plan: PostgresPlan) -> str:
     """The query with the names of its lake tables replaced, every other character kept."""
-    text, tokens = plan.sql, [token for token in parser.scan(plan.sql) if token.name not in _COMMENTS]
+    text, tokens = plan.sql, [token for token in parsing.scan(plan.sql) if token.name not in _COMMENTS]
     for position, scan in sorted(enumerate(plan.scans), key=lambda item: -item[1].source.location):
         first = next(index for index, token in enumerate(tokens) if token.start == scan.source.location)
         end = tokens[first + 2].end + 1

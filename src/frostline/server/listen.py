@@ -32,7 +32,7 @@ from frostline.server.protocol.frontend import (
 )
 from frostline.server.queries import Backend
 from frostline.server.session import Session
-from frostline.server.translate.depth import STACK_BYTES
+from frostline.server.translate.depth import deep_stack
 
 _log = logging.getLogger(__name__)
 
@@ -160,7 +160,8 @@ class LakeServer:
             process_id = next(number for number in _random_numbers() if number not in self._connections)
             connection = _Connection(self, client, process_id, full=full)
             self._connections[process_id] = connection
-            _start_with_deep_stack(connection.thread)
+            with deep_stack():
+                connection.thread.start()
 
     def forget(self, process_id: int) -> None:
         """A connection has ended."""
@@ -174,15 +175,6 @@ class LakeServer:
         if connection is not None and connection.secret == request.secret:
             connection.session.cancel()
             connection.hang_up_if_stuck()
-
-
-def _start_with_deep_stack(thread: threading.Thread) -> None:
-    """The parser needs it; on some systems a thread has half a megabyte."""
-    before = threading.stack_size(STACK_BYTES)
-    try:
-        thread.start()
-    finally:
-        threading.stack_size(before)
 
 
 def _random_numbers() -> Iterator[int]:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 import psycopg
-from pglast import parser
 from psycopg import sql
 
 from frostline.errors import FrostlineError
+from frostline.server.translate import parsing
 
 _ANY = ("text", "varchar", "unknown")
 """Declared by clients that do not know the type; then the other side decides, as for a constant in quotes."""
@@ -34,7 +34,7 @@ def decoded(value: bytes | None) -> str | None:
 def with_types(text: str, oids: Sequence[int]) -> str:
     """The SQL with every parameter cast to the type that was declared for it."""
     casts = {number: cast for number, oid in enumerate(oids, 1) if (cast := _cast(oid))}
-    tokens = [token for token in parser.scan(text) if token.name == "PARAM"] if casts else []
+    tokens = [token for token in parsing.scan(text) if token.name == "PARAM"] if casts else []
     for token in reversed(tokens):
         number = int(text[token.start + 1 : token.end + 1])
         if number in casts:

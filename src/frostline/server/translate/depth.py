@@ -1,6 +1,8 @@
 """How deep a query may be. The parser's tree is built on the C stack, and running over its end would end the server."""
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -8,6 +10,17 @@ MAX_DEPTH = 5_000
 """Links of one chain. The parser itself refuses some 10 000 things inside each other, but not `1 + 1 + 1 + ...`."""
 STACK_BYTES = 32 << 20
 """What a thread needs that parses: twice the measured need of both limits together."""
+
+
+@contextmanager
+def deep_stack() -> Generator[None]:
+    """Threads that are started in here have such a stack; on some systems it would be half a megabyte."""
+    before = threading.stack_size(STACK_BYTES)
+    try:
+        yield
+    finally:
+        threading.stack_size(before)
+
 
 _OPENS = {"ASCII_40", "ASCII_91"}
 _CLOSES = {"ASCII_41", "ASCII_93"}

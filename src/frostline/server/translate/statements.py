@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-from pglast import ast, parser
+from pglast import ast
 from pglast.enums import DiscardMode, FetchDirection, TransactionStmtKind, VariableSetKind
 
 from frostline.errors import FrostlineError
+from frostline.server.translate import parsing
 from frostline.server.translate.depth import MAX_DEPTH, depth
 
 _ALL = 2**63 - 1
@@ -142,7 +143,7 @@ Statement = (
 def parameter_count(statement: Statement) -> int:
     """The highest parameter number that the statement mentions."""
     sql = statement.query.sql if isinstance(statement, Declare) else getattr(statement, "sql", "")
-    tokens = [token for token in parser.scan(sql) if token.name == "PARAM"]
+    tokens = [token for token in parsing.scan(sql) if token.name == "PARAM"]
     return max((int(sql[token.start + 1 : token.end + 1]) for token in tokens), default=0)
 
 
@@ -153,8 +154,8 @@ def parse(sql: str) -> list[Statement]:
     """
     try:
         _check_depth(sql)
-        raw = parser.parse_sql(sql)
-    except parser.ParseError as error:
+        raw = parsing.parse_sql(sql)
+    except parsing.ParseError as error:
         raise SyntaxRefused(f"syntax error: {error.args[0]}") from None
     if len(raw) == 1:
         return [_statement(raw[0].stmt, sql[: _end(raw[0])])]
@@ -163,7 +164,7 @@ def parse(sql: str) -> list[Statement]:
 
 def _check_depth(sql: str) -> None:
     # A short text cannot be deep, and most are short.
-    if len(sql) > MAX_DEPTH and depth(parser.scan(sql)) > MAX_DEPTH:
+    if len(sql) > MAX_DEPTH and depth(parsing.scan(sql)) > MAX_DEPTH:
         raise TooComplex("the query is nested too deeply")
 
 
@@ -209,7 +210,7 @@ def _words(node: ast.Node | None) -> str:
 def _declare(node: ast.DeclareCursorStmt, sql: str) -> Declare:
     if not isinstance(node.query, ast.SelectStmt):
         raise NotServed("a cursor is served for SELECT only")
-    tokens = parser.scan(sql)
+    tokens = parsing.scan(sql)
     keyword = next(token for token in tokens if token.name == "FOR")
     # Blanks keep the locations in the tree right.
     start = keyword.end + 1
