@@ -10,17 +10,18 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import CommitTableResponse, Table, TableProperties
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
-from frostline.errors import CorruptionError
-from frostline.lake import datafiles, paths, schema, snapshots, store
+from frostline.errors import CorruptionError, UsageError
+from frostline.lake import bounds, datafiles, paths, schema, snapshots, store
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import tables
 
@@ -162,7 +163,8 @@ def _inside(table: tables.Table, current: Table, replace: tuple[int, int]) -> li
     """The current data files whose rows lie in the range; none may lie on its edge."""
     lower, upper = replace
     removed: list[DataFile] = []
-    for data_file in snapshots.data_files(current.current_snapshot(), current.io):
+    manifests = partial(_may_hold, table, lower, upper)
+    for data_file in snapshots.data_files(current.current_snapshot(), current.io, manifests):
         smallest, largest = snapshots.tier_range(data_file, table.column(table.tier_key).field_id)
         if largest < lower or smallest >= upper:
             continue
@@ -173,6 +175,21 @@ def _inside(table: tables.Table, current: Table, replace: tuple[int, int]) -> li
             )
         removed.append(data_file)
     return removed
+
+
+def _may_hold(table: tables.Table, lower: int, upper: int, manifest: ManifestFile) -> bool:
+    """Whether a file of the manifest may have a row in [lower, upper), so that a long history need not be read.
+
+    A manifest has the smallest and the largest partition of its files, and no transform falls where the tier key rises.
+    """
+    found = manifest.partitions[0] if manifest.partitions else None
+    if found is None or found.lower_bound is None or found.upper_bound is None:
+        return True
+    try:
+        first, last = schema.partition_value(table, lower), schema.partition_value(table, upper - 1)
+    except UsageError:
+        return True  # beyond what a partition can be
+    return bounds.tier_value(found.lower_bound) <= last and first <= bounds.tier_value(found.upper_bound)
 
 
 def _named(current: Table, replace: frozenset[str]) -> list[DataFile]:

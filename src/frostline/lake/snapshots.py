@@ -1,6 +1,6 @@
 """Lake snapshots: which files they have. A snapshot never changes, nor does a manifest, so both are cached."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -79,9 +79,11 @@ def _manifest_files(manifest: ManifestFile, tier_key_field_id: int) -> tuple[Lak
     )
 
 
-def data_files(snapshot: Snapshot | None, io: FileIO) -> Iterator[DataFile]:
-    """All data files of a snapshot as Iceberg describes them; nothing for no snapshot."""
-    for manifest in _manifests(snapshot, io) if snapshot else ():
+def data_files(
+    snapshot: Snapshot | None, io: FileIO, wanted: Callable[[ManifestFile], bool] = lambda _: True
+) -> Iterator[DataFile]:
+    """The data files of a snapshot as Iceberg describes them, in the wanted manifests; nothing for no snapshot."""
+    for manifest in filter(wanted, _manifests(snapshot, io)) if snapshot else ():
         yield from _entries(manifest, io)
 
 

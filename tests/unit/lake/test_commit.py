@@ -79,6 +79,35 @@ def test_replacing_with_nothing_removes(location: str):
     assert paths_of(second) == {march.path}
 
 
+def test_manifests_that_end_before_the_range_or_begin_after_it_are_not_read(location: str):
+    march, april, may = (written_events(TABLE, location, day) for day in ("2024-03-05", "2024-04-05", "2024-05-05"))
+    first = stage(location, None, march)
+    (manifest,) = Path(location.removeprefix("file://"), "metadata").glob("*-m0.avro")
+    second = stage(location, stage(location, first, april), may)
+    manifest.unlink()
+    again = written_events(TABLE, location, "2024-04-06")
+    third = stage(location, second, again, replace=(april.upper + 1, again.upper + 1))
+    assert third.changes
+    for near in ((march.lower, march.upper + 1), (march.upper + 1, april.lower), (0, april.lower)):
+        with pytest.raises(UnavailableError, match="manifest"):
+            stage(location, second, replace=near)
+
+
+@pytest.mark.parametrize("transform", ["year", "month", "day", "hour"])
+@pytest.mark.parametrize("day", ["0044-03-15 (BC)", "1969-12-31", "1970-01-01", "9999-12-31"])
+def test_a_file_is_found_by_its_range_whatever_its_partition(tmp_path: Path, transform: str, day: str):
+    table = events(lake_partition=transform)
+    location = lake_location(tmp_path, table)
+    file = written_events(table, location, day, rows=1)
+    first = commit.stage(table, location=location, base=None, add=[file], replace=None, summary={})
+    whole = (table.tier_kind.lowest, table.tier_kind.highest)
+    for replace in ((file.lower, file.upper + 1), (whole[0], file.upper + 1), (file.lower, whole[1])):
+        base = first.metadata_location
+        second = commit.stage(table, location=location, base=base, add=[], replace=replace, summary={})
+        assert second.changes
+        assert paths_of(second) == set()
+
+
 def test_a_file_on_the_edge_of_the_range_stops_the_commit(location: str):
     march = written_events(TABLE, location, "2024-03-05")
     first = stage(location, None, march)
