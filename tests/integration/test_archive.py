@@ -4,6 +4,7 @@ import threading
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 import pytest
@@ -12,10 +13,10 @@ from tests.fixtures.statements import run
 from tests.fixtures.tables import make_events
 
 from frostline.catalog import jobs, seams
-from frostline.errors import UsageError
+from frostline.errors import ConflictError, UsageError
 from frostline.lake import commit
 from frostline.pipeline import archive, plan, status
-from frostline.relation import bound
+from frostline.relation import bound, policy
 
 EVERYTHING = "select count(*), sum(amount), md5(string_agg(e::text, '|' order by id)) from public.events e"
 
@@ -171,6 +172,37 @@ def test_every_tier_key_type_archives(lake: Lake, kind: str, rows: str, edges: t
     assert result.error is None
     assert result.rows > 0
     assert lake.value(everything) == before
+
+
+LOWEST = {"bigint": -(2**63), "integer": -(2**31), "smallint": -(2**15)}
+LOW_TABLE = """
+create table public.t (k {kind} primary key, v text) partition by range (k);
+create table public.t_1 partition of public.t for values from (minvalue) to ({middle});
+create table public.t_2 partition of public.t for values from ({middle}) to (100);
+insert into public.t values ({lowest}, 'first'), ({lowest} + 5, 'low'), (50, 'high');
+"""
+
+
+@pytest.mark.parametrize("kind", LOWEST)
+def test_the_lowest_values_of_an_integer_archive_where_the_lake_partition_can_begin_there(
+    lake: Lake, kind: str
+) -> None:
+    run(lake.catalog, LOW_TABLE.format(kind=kind, lowest=LOWEST[kind], middle=LOWEST[kind] + 1000))
+    lake.add("t", hot="1", lake_partition="truncate[1024]")
+    (result,) = lake.archive("t")
+    assert (result.error, result.rows) == (None, 2)
+    assert lake.value("select string_agg(v, ' ' order by k) from public.t") == "first low high"
+
+
+@pytest.mark.parametrize("kind", ["bigint", "integer"])
+def test_a_value_whose_lake_partition_would_begin_below_its_type_is_refused(lake: Lake, kind: str) -> None:
+    run(lake.catalog, LOW_TABLE.format(kind=kind, lowest=LOWEST[kind], middle=LOWEST[kind] + 1000))
+    lake.add("t", hot="1", lake_partition="truncate[1000]")
+    (result,) = lake.archive("t")
+    assert isinstance(result.error, UsageError)
+    assert str(LOWEST[kind]) in str(result.error)
+    assert "truncate[1024]" in (result.error.hint or "")
+    assert lake.value("select string_agg(v, ' ' order by k) from public.t") == "first low high"
 
 
 def test_a_row_changed_during_the_export_is_right_afterwards(events: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,3 +384,43 @@ def test_while_the_lake_is_down_hot_work_goes_on_and_cold_queries_fail_clearly(e
             connection.execute("select count(*) from public.events")
     (state,) = status.every(events.catalog)
     assert state.cold_rows == 3000
+
+
+@pytest.mark.parametrize(
+    "change", ["drop table public.events_3", "alter table public._events detach partition public.events_3"]
+)
+def test_a_partition_that_goes_away_meanwhile_is_not_published(
+    events: Lake, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """Its rows were exported already."""
+    stage = commit.stage
+
+    def then(*arguments: Any, **named: Any) -> commit.StagedCommit:
+        staged = stage(*arguments, **named)
+        run(events.catalog, change)
+        return staged
+
+    with monkeypatch.context() as patched:
+        patched.setattr(commit, "stage", then)
+        (result,) = events.archive()
+    assert isinstance(result.error, ConflictError)
+    assert events.value("select count(*) from public.events") == 2500
+    (again,) = events.archive()
+    assert again.error is None
+    assert events.value("select count(*) from public.events") == 2500
+
+
+def test_marks_of_a_dropped_partition_do_not_come_back(events: Lake) -> None:
+    """Undo leaves marks above the line; whoever then drops the partition means its rows, too."""
+    policy.change(events.catalog, events.table(), grace="1 day")
+    events.archive()
+    with events.connect() as connection:
+        run(connection, "update public.events set status = 'marked' where ts >= '2024-06-01' and ts < '2024-06-03'")
+    events.undo()
+    run(events.catalog, "drop table public.events_6")
+    policy.change(events.catalog, events.table(), grace="0", release=True)
+    july = "for values from ('2024-07-01 00:00+00') to ('2024-08-01 00:00+00')"
+    run(events.catalog, f"create table public.events_7 partition of public._events {july}")
+    (result,) = events.archive()
+    assert result.error is None
+    assert events.value("select count(*) from public.events where ts >= '2024-06-01' and ts < '2024-07-01'") == 0

@@ -220,3 +220,14 @@ def test_a_heap_that_was_dropped_by_hand_is_told_apart_from_an_unknown_table(cat
         tables.get(catalog, Name("public", "nosuch"))
     with pytest.raises(psycopg.errors.DependentObjectsStillExist):
         catalog.execute("drop table public._events")
+
+
+def test_our_sessions_see_what_was_committed_before_their_lock(database: str) -> None:
+    """Whatever the database's own default is: what is read under a lock must not be older than the lock."""
+    with open_connection(database, purpose="tests") as connection:
+        run(
+            connection, f"alter database {connection.info.dbname} set default_transaction_isolation = 'repeatable read'"
+        )
+    with open_connection(database, purpose="tests") as connection:
+        assert value(connection, "show transaction_isolation") == "read committed"
+        assert value(connection, "show search_path") == "pg_catalog,pg_temp"

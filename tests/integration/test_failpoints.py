@@ -102,7 +102,7 @@ def test_killed_in_verify(world: World, failpoint: Failpoint) -> None:
 @pytest.mark.parametrize("failpoint", UNDO)
 def test_killed_in_undo(world: World, failpoint: Failpoint) -> None:
     world.fill()
-    if world.first[5:7] == "01":
+    if world.first[5:7] == "12":  # one file of the lake has rows of one year only
         world.fill()
     world.archive()
     world.fill()

@@ -10,8 +10,9 @@ from tests.fixtures.tables import make_events
 
 from frostline.catalog import jobs, seams, snapshots
 from frostline.errors import CorruptionError
-from frostline.lake import commit
-from frostline.pipeline import fold, status, verify
+from frostline.lake import commit, paths
+from frostline.model.names import Name
+from frostline.pipeline import fold, rewrite, status, verify
 from frostline.relation import marks
 
 EVERYTHING = "select count(*), sum(amount), md5(string_agg(e::text, '|' order by id)) from public.events e"
@@ -226,6 +227,33 @@ def test_a_damaged_file_is_not_carried_on(cold: Lake) -> None:
     assert isinstance(result.error, CorruptionError)
     (state,) = status.every(cold.catalog)
     assert state.overlay_rows > 0
+
+
+def test_a_file_that_holds_a_marked_key_and_was_not_found_to_is_not_left_as_it_is(
+    cold: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row would be there twice: once in that file, and once as the image."""
+    with cold.connect() as connection:
+        connection.execute("update public.events set status = 'x' where id = 1")
+    table, files = cold.table(), jobs.recorded_files(cold.catalog, cold.table())
+    january = min(files, key=lambda file: file.lower)
+    with snapshots.exported(cold.dsn) as snapshot:
+        piece = rewrite.Slice(
+            table=table,
+            dsn=cold.dsn,
+            snapshot=snapshot,
+            overlay=Name("frostline_overlay", table.internal),
+            lower=january.lower,
+            upper=january.upper + 1,
+            files=tuple(files),
+            location=paths.table_location(cold.settings.warehouse, table),
+            job_id=1,
+            memory_limit="512MB",
+        )
+        assert rewrite.rewrite_slice(piece).replaced == (january.path,)
+        monkeypatch.setattr(rewrite, "_holds_a_mark", lambda *_: False)
+        with pytest.raises(CorruptionError, match=january.path):
+            rewrite.rewrite_slice(piece)
 
 
 def test_nobody_but_frostline_can_silence_the_marks(cold: Lake) -> None:

@@ -4,6 +4,8 @@ import os
 import signal
 import threading
 import time
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from tests.fixtures import killed
@@ -99,6 +101,37 @@ def test_a_worker_that_was_paused_cannot_publish(events: Lake) -> None:
     assert (seams.get(events.catalog, events.table()), jobs.recorded_files(events.catalog, events.table())) == published
     assert events.value(EVERYTHING) == before
     assert epoch(events) == 2
+
+
+def test_a_job_that_was_called_failed_stays_failed(events: Lake) -> None:
+    """Its files may be gone already."""
+    job = jobs.start(events.catalog, events.table(), "fold", 0, 0)
+    jobs.fail(events.catalog, job, "somebody else says so")
+    with pytest.raises(ConflictError, match=f"job {job} was abandoned"):
+        jobs.advance(events.catalog, job, jobs.State.PUBLISHED)
+
+
+def test_a_worker_that_lost_its_lease_at_once_leaves_the_next_ones_job_alone(
+    events: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "_renew_until", lambda *_: None)
+    late, other = connect(events.dsn, purpose="late"), connect(events.dsn, purpose="other")
+    take = leases._take  # pyright: ignore[reportPrivateUsage]
+
+    def paused(connection: leases.Connection, *rest: Any) -> int:
+        epoch = take(connection, *rest)
+        if connection is late:
+            run(other, "update frostline.lease set expires_at = clock_timestamp()")
+            stack.enter_context(jobs.exclusive(other, events.table()))
+            jobs.start(other, events.table(), "fold", 0, 0)
+        return epoch
+
+    monkeypatch.setattr(leases, "_take", paused)
+    with late, other, ExitStack() as stack:
+        refused = pytest.raises(ConflictError, match="lost its lease")
+        with refused, jobs.exclusive(late, events.table()):
+            pytest.fail("two hold it")
+        assert events.value("select state from frostline.job") == "planned"
 
 
 @pytest.mark.spark

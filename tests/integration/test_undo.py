@@ -25,7 +25,7 @@ from tests.fixtures.statements import run, value
 from tests.fixtures.twins import PARTITIONS, TABLE
 
 from frostline.catalog import jobs, seams
-from frostline.errors import UsageError
+from frostline.errors import CorruptionError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.pipeline import plan, undo, verify
 from frostline.relation import bound
@@ -245,6 +245,60 @@ def test_nonsense_is_refused_and_nothing_changes(
         assert hint in told
     assert seams.get(archived.catalog, archived.table()) == before
     assert value(archived.catalog, "select count(*) from frostline.job where kind = 'undo'") == 0
+
+
+SILENCED = "alter table public.events_2 disable trigger all; {}; alter table public.events_2 enable trigger all"
+
+
+@pytest.mark.parametrize("marked", [False, True])
+@pytest.mark.parametrize(
+    "by_hand",
+    [
+        SILENCED.format("truncate public.events_2"),
+        SILENCED.format("delete from public.events_2 where id = (select min(id) from public.events_2)"),
+        SILENCED.format("update public.events_2 set status = 'behind our back'"),
+    ],
+)
+def test_a_partition_that_was_changed_by_hand_stays_cold(archived: Lake, by_hand: str, marked: bool) -> None:
+    """The lake has its rows, and nobody would read them there once it is hot."""
+    if marked:
+        with archived.connect() as connection:
+            both(connection, "update public.{t} set amount = 1 where ts < '2024-04-01'")
+    run(archived.catalog, by_hand)
+    before = seams.get(archived.catalog, archived.table())
+    for lower in (archived.undo, archived.thaw):
+        with pytest.raises(CorruptionError, match=r"public\.events_2 .*; nothing was changed") as refused:
+            lower()
+        assert refused.value.hint is not None
+        assert "frostline verify public.events" in refused.value.hint
+    assert seams.get(archived.catalog, archived.table()) == before
+    compare(archived)
+    archived.undo(to=MARCH)
+    compare(archived)
+    run(archived.catalog, "drop table public.events_2")
+    archived.thaw()
+    compare(archived)
+
+
+def test_a_row_that_left_the_default_partition_by_hand_keeps_its_range_cold(lake: Lake) -> None:
+    run(lake.catalog, TABLE.format(name="events", partitioned="partition by range (ts)") + ";" + PARTITIONS)
+    run(lake.catalog, TABLE.format(name="plain", partitioned=""))
+    run(lake.catalog, "drop table public.events_2")
+    both(lake.catalog, "insert into public.{t} (id, ts) values (1, '2024-01-05'), (3, '2024-03-05')")
+    lake.add(grace="10 years")
+    lake.archive("events")
+    both(lake.catalog, "insert into public.{t} (id, ts) values (2, '2024-02-05')")
+    run(lake.catalog, "alter table public.events_default disable trigger all; truncate public.events_default")
+    with pytest.raises(CorruptionError, match=r"public\._events lacks changes .*; nothing was changed"):
+        lake.undo()
+    compare(lake)
+
+
+def test_the_heap_comes_back_when_the_lake_is_lost(archived: Lake) -> None:
+    for file in archived.data_files():
+        file.unlink()
+    archived.undo()
+    compare(archived)
 
 
 class Killed(BaseException):

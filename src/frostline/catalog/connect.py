@@ -9,7 +9,7 @@ import psycopg
 from frostline.errors import UnavailableError, UsageError
 
 TYPE_SETTINGS = {
-    "search_path": "pg_catalog, pg_temp",
+    "search_path": "pg_catalog,pg_temp",
     "TimeZone": "UTC",
     "DateStyle": "ISO",
     "IntervalStyle": "postgres",
@@ -18,12 +18,18 @@ TYPE_SETTINGS = {
 }
 """Under these every value has one text, and no name means something else than it says."""
 
+_TRANSACTIONS = {"default_transaction_isolation": "read committed", "default_transaction_read_only": "off"}
+"""What is looked at under a lock must be newer than the lock, whatever the role's or the database's defaults are."""
+_SPACE = "\\ "
+"""As libpq wants it in its options."""
+
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def connect(dsn: str, *, purpose: str) -> Connection:
     """Open an autocommit connection; `purpose` shows in pg_stat_activity."""
-    options = " ".join(f"-c {key}={value.replace(' ', '')}" for key, value in TYPE_SETTINGS.items())
+    chosen = {**TYPE_SETTINGS, **_TRANSACTIONS}
+    options = " ".join(f"-c {key}={value.replace(' ', _SPACE)}" for key, value in chosen.items())
     try:
         return psycopg.connect(
             dsn, autocommit=True, connect_timeout=10, options=options, application_name=f"frostline {purpose}"

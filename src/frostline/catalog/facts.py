@@ -8,7 +8,7 @@ from frostline.catalog import queries
 from frostline.catalog.connect import Connection
 from frostline.errors import UsageError
 from frostline.model.names import Name, quoted
-from frostline.model.registration import HeapColumn, HeapFacts, HeapPartition, Policy
+from frostline.model.registration import HeapColumn, HeapFacts, HeapPartition, KeyType, Policy
 from frostline.model.types import Collation, PgType
 
 
@@ -49,6 +49,7 @@ def read(connection: Connection, name: Name) -> HeapFacts:
         policies=read_policies(connection, oid),
         comment=rows(connection, "comment", oid=oid)[0][0],
         default_name_taken=_is_taken(connection, name.default_partition()),
+        key_types=tuple(KeyType(*row) for row in rows(connection, "key_types", oid=oid)),
     )
 
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from frostline.catalog import leases, queries
 from frostline.catalog.connect import Connection
+from frostline.errors import ConflictError
 from frostline.logs import without_passwords
 from frostline.model.names import Name
 from frostline.model.tables import Fingerprint, RecordedFile, Table
@@ -59,8 +60,10 @@ def exclusive(connection: Connection, table: Table, lease_s: float = leases.SECO
     `leases.require` in its own transaction.
     """
     with leases.held(connection, table, lease_s):
-        connection.execute(queries.get("job", "abandon_unfinished"), {"table_id": table.id})
-        connection.execute(queries.get("job", "leave_other_histories"))
+        with connection.transaction():
+            leases.require(connection, table)  # a holder that was paused here must not touch the next one's job
+            connection.execute(queries.get("job", "abandon_unfinished"), {"table_id": table.id})
+            connection.execute(queries.get("job", "leave_other_histories"))
         yield
 
 
@@ -75,9 +78,10 @@ def start(connection: Connection, table: Table, kind: str, from_line: int, to_li
 def advance(
     connection: Connection, job_id: int, state: State, *, rows: int | None = None, size_bytes: int | None = None
 ) -> None:
-    """Write down that a step is done."""
+    """Write down that a step is done; ConflictError when the job was called failed meanwhile."""
     values = {"job_id": job_id, "state": state.value, "rows": rows, "size_bytes": size_bytes}
-    connection.execute(queries.get("job", "advance"), values)
+    if connection.execute(queries.get("job", "advance"), values).rowcount != 1:
+        raise ConflictError(f"job {job_id} was abandoned by another worker", hint="frostline status")
 
 
 def fail(connection: Connection, job_id: int, error: str) -> None:

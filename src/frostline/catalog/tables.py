@@ -44,7 +44,7 @@ def by_id(connection: Connection, table_id: int) -> Table:
 
 
 def _table(connection: Connection, row: tuple[Any, ...]) -> Table:
-    table_id, schema, table, tier_key, tier_kind, lake_partition, hot, grace, fold_rows, fold_age, held = row
+    table_id, schema, table, tier_key, tier_kind, lake_partition, hot, grace, fold_rows, fold_age, held, token = row
     name = Name(schema, table)
     oid = heap_oid(connection, name)
     found = connection.execute(queries.get("table", "columns"), {"table_id": table_id, "oid": oid}).fetchall()
@@ -65,6 +65,7 @@ def _table(connection: Connection, row: tuple[Any, ...]) -> Table:
         fold_rows=fold_rows,
         fold_age=fold_age,
         held_from=held,
+        token=token,
     )
 
 

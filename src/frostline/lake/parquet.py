@@ -1,6 +1,6 @@
 """Parquet files as pyarrow reads them, with their columns matched by Iceberg field id."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -40,12 +40,16 @@ def footer(location: str) -> Footer:
         return Footer(metadata.num_rows, size_bytes, columns)
 
 
-def batches(location: str) -> Iterator[dict[int, Values]]:
-    """The file's rows in batches of bounded size, as arrays by field id; text comes as dictionaries where stored so."""
+def batches(location: str, only: Collection[int] | None = None) -> Iterator[dict[int, Values]]:
+    """The file's rows in batches of bounded size, as arrays by field id; text comes as dictionaries where stored so.
+
+    `only` are the field ids to read; the rest of the file is not touched.
+    """
     with _opened(location) as (metadata, reader):
-        ids = _field_ids(reader)
-        for batch in reader.iter_batches(_batch_rows(metadata), use_threads=False):
-            yield dict(zip(ids, batch.columns, strict=True))
+        named = zip(_field_ids(reader), reader.schema_arrow.names, strict=True)
+        chosen = {name: key for key, name in named if only is None or key in only}
+        for batch in reader.iter_batches(_batch_rows(metadata), columns=list(chosen), use_threads=False):
+            yield {chosen[name]: values for name, values in zip(batch.schema.names, batch.columns, strict=True)}
 
 
 @contextmanager

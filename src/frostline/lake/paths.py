@@ -17,7 +17,7 @@ from pyiceberg.io import PY_IO_IMPL, FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from frostline.errors import UsageError
-from frostline.model.names import Name
+from frostline.model.tables import Table
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _REFUSED = re.compile(r"[*?\[\]{}#=\\\x00-\x1f\x7f]")
@@ -39,9 +39,10 @@ def warehouse_location(warehouse: str) -> str:
     return "file://" + os.path.abspath(path)  # noqa: PTH100 - Path.resolve would follow symbolic links
 
 
-def table_location(warehouse: str, name: Name, table_id: int) -> str:
-    """The folder of one managed table. The id keeps it apart from an older table of the same name."""
-    return "/".join((warehouse_location(warehouse), _part(name.schema), f"{_part(name.table)}_{table_id}"))
+def table_location(warehouse: str, table: Table) -> str:
+    """The folder of one managed table, which no other table has, not even one of the same name in another database."""
+    folder = f"{_part(table.name.table)}_{table.id}" + (f"-{table.token}" if table.token else "")
+    return "/".join((warehouse_location(warehouse), _part(table.name.schema), folder))
 
 
 def _part(text: str) -> str:

@@ -117,9 +117,19 @@ def sort_order(table: Table) -> SortOrder:
 def partition_value(table: Table, axis_value: int) -> int:
     """The value of the table's partition transform for a tier value, as Iceberg defines it."""
     value = _transformed(table.lake_partition, table.tier_kind, axis_value)
-    if table.tier_kind is not TierKind.BIGINT and not -_INT_MAX - 1 <= value <= _INT_MAX:
-        raise UsageError(f"tier value {axis_value} is out of the range of the lake partition {table.lake_partition!r}")
+    highest = TierKind.BIGINT.highest if table.tier_kind is TierKind.BIGINT else _INT_MAX
+    if not -highest - 1 <= value <= highest:
+        raise UsageError(
+            f"tier value {axis_value} is out of the range of the lake partition {table.lake_partition!r}",
+            hint=f"register {table.name} with --lake-partition '{_wide_enough(table.lake_partition)}'",
+        )
     return value
+
+
+def _wide_enough(transform: str) -> str:
+    """A transform much like this one that has a value for every tier value: powers of two end where integers do."""
+    truncate = _TRUNCATE.fullmatch(transform)
+    return f"truncate[{1 << (int(truncate[1]) - 1).bit_length()}]" if truncate else "day"
 
 
 def _transformed(transform: str, kind: TierKind, value: int) -> int:

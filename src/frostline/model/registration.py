@@ -9,6 +9,15 @@ from frostline.model.tiers import TierKind
 from frostline.model.types import Collation, PgType
 
 RESERVED_PREFIX = "frostline_"
+_EXACT_KEYS = frozenset(
+    (
+        *("bool", "int2", "int4", "int8", "oid", "date", "timestamp", "timestamptz", "time", "timetz", "uuid", "bytea"),
+        *("text", "varchar", "bpchar", "name", "char", "bit", "varbit"),
+        *("inet", "cidr", "macaddr", "macaddr8", "pg_lsn"),
+        *("int4range", "int8range", "daterange", "tsrange", "tstzrange"),
+    )
+)
+"""Postgres' own types of which two values are equal exactly when their lake forms are. Of others we cannot know."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,27 @@ class HeapColumn:
     comment: str | None
     identity_sequence: str | None
     """Quoted and qualified."""
+
+
+@dataclass(frozen=True)
+class KeyType:
+    """What a column of the primary key is made of: the type inside its domains and arrays."""
+
+    column: str
+    formatted: str
+    """The column's own type, as SQL writes it."""
+    inside: str
+    """`pg_type.typname` of the type inside."""
+    builtin: bool
+    is_enum: bool
+    has_modifier: bool
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether equal values have one lake form. A numeric with a scale has one, without it 1.0 and 1.00 are two."""
+        if not self.builtin:
+            return self.is_enum
+        return self.inside in _EXACT_KEYS or (self.inside == "numeric" and self.has_modifier)
 
 
 @dataclass(frozen=True)
@@ -88,6 +118,7 @@ class HeapFacts:
     comment: str | None
     default_name_taken: bool = False
     """Something else has the name that our DEFAULT partition would get."""
+    key_types: tuple[KeyType, ...] = ()
 
     @property
     def tier_column(self) -> HeapColumn | None:
@@ -117,7 +148,7 @@ def refusals(facts: HeapFacts) -> list[Refusal]:
     """Every reason at once; an empty list means the table can be managed."""
     if facts.relkind != "p":
         return [_not_partitioned(facts)]
-    return [*_shape(facts), *_columns(facts), *_partitions(facts), *_surroundings(facts)]
+    return [*_shape(facts), *_columns(facts), *_keys(facts), *_partitions(facts), *_surroundings(facts)]
 
 
 def _not_partitioned(facts: HeapFacts) -> Refusal:
@@ -163,6 +194,24 @@ def _columns(facts: HeapFacts) -> list[Refusal]:
     reserved = [column.name for column in facts.columns if column.name.startswith(RESERVED_PREFIX)]
     hint = f"rename it: {RESERVED_PREFIX}* is Frostline's"
     return found + [Refusal(f"column {name} has a reserved name", hint) for name in reserved]
+
+
+def _keys(facts: HeapFacts) -> list[Refusal]:
+    """Marks find their rows in the lake by the form that the key has there, so equal keys must have the same."""
+    hint = "use a key of integer, text, uuid, date, timestamp or numeric(p,s) columns"
+    found = [
+        Refusal(
+            f"its key column {one.column} is of type {one.formatted}, whose equal values can be written in two ways",
+            hint,
+        )
+        for one in facts.key_types
+        if not one.is_exact
+    ]
+    for column in facts.columns:
+        if column.name in facts.primary_key and column.collation is Collation.NONDETERMINISTIC:
+            reason = f"its key column {column.name} has the nondeterministic collation {column.collation_name}"
+            found.append(Refusal(reason, "give it a collation under which only the same text is equal"))
+    return found
 
 
 def _partitions(facts: HeapFacts) -> list[Refusal]:

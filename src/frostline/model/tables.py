@@ -48,6 +48,8 @@ class Table:
     """An interval: a mark this old makes a fold due."""
     held_from: int | None = None
     """Archive does not go past this tier value, on the axis: an undo or a thaw brought the rows above it back."""
+    token: str = ""
+    """Random, so that no other table of any database has the same folder in the lake."""
 
     @property
     def internal(self) -> str:

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from frostline import logs
 from frostline.catalog import jobs, leases, seams, snapshots
-from frostline.catalog.connect import Connection, first_line, gives_up
+from frostline.catalog.connect import Connection, first_line
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError, OutcomeUnknown, UnavailableError
 from frostline.failpoints import Failpoint, reached
@@ -22,11 +22,11 @@ from frostline.lake.commit import StagedCommit
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import archive
 from frostline.model.tables import Seam, Table
-from frostline.pipeline import clean, leftovers, plan, tasks
+from frostline.pipeline import clean, plan, tasks, turn
 from frostline.pipeline.export import export_shard
 from frostline.pipeline.source import Shard
 from frostline.pipeline.tasks import Progress
-from frostline.relation import bound, heap
+from frostline.relation import bound, heap, marks
 from frostline.settings import Settings
 
 BLOCK_BYTES = 8192
@@ -61,24 +61,20 @@ def run(
 
     One table's failure does not stop the others; it is in its result.
     """
-    results: list[Result] = []
-    for table in tables:
-        try:
-            with gives_up(f"archiving {table.name}", hint=f"frostline status; then run frostline archive {table.name}"):
-                results.append(archive_table(connection, spark, settings, table, report))
-        except FrostlineError as error:
-            _log.error("%s", logs.fields(stage="archive", table=str(table.name), error=str(error)))
-            results.append(Result(table, 0, 0, 0, clean.NOTHING, error))
-    return results
+    return turn.for_each(
+        tables,
+        "archive",
+        lambda table: archive_table(connection, spark, settings, table, report),
+        lambda table, error: Result(table, 0, 0, 0, clean.NOTHING, error),
+    )
 
 
 def archive_table(
-    connection: Connection, spark: Callable[[], SparkSession], settings: Settings, table: Table, report: Report
+    connection: Connection, spark: Callable[[], SparkSession], settings: Settings, chosen: Table, report: Report
 ) -> Result:
     """Archive what is ripe, job by job, then clean what may be cleaned."""
     moved, rows, size = 0, 0, 0
-    with jobs.exclusive(connection, table, settings.lease_seconds):
-        leftovers.remove(connection, settings, table)
+    with turn.taken(connection, settings, chosen, "archive", "archiving") as table:
         whole = plan.of_table(connection, table).plan
         for name in heap.adopt(connection, table, whole.from_line):
             _log.warning("%s", logs.fields(stage="adopt", table=str(table.name), partition=str(name)))
@@ -100,7 +96,7 @@ class Job:
         self.settings = settings
         self.table = table
         self.batch = batch
-        self.location = paths.table_location(settings.warehouse, table.name, table.id)
+        self.location = paths.table_location(settings.warehouse, table)
         self.job_id = 0
 
     def run(self, spark: Callable[[], SparkSession], report: Report) -> list[WrittenFile]:
@@ -108,24 +104,15 @@ class Job:
         reached(Failpoint.ARCHIVE_BEFORE_START)
         self.job_id = jobs.start(self.connection, self.table, "archive", self.batch.from_line, self.batch.to_line)
         reached(Failpoint.ARCHIVE_STARTED)
-        try:
+        with turn.failure_recorded(self.connection, self.job_id):
             self._capture()
             files = self._export(spark, report)
             staged = self._stage(files)
             reached(Failpoint.ARCHIVE_STAGED)
             self._publish(files, staged)
-        except Exception as error:
-            self._record_failure(error)
-            raise
         self._analyze()
         reached(Failpoint.ARCHIVE_ANALYZED)
         return files
-
-    def _record_failure(self, error: Exception) -> None:
-        try:
-            jobs.fail(self.connection, self.job_id, logs.without_passwords(str(error)))
-        except psycopg.Error:
-            _log.warning("%s", logs.fields(stage="archive", job=self.job_id, warning="could not record the failure"))
 
     def _capture(self) -> None:
         with self._stage_line("capture", partitions=len(self.batch.partitions)):
@@ -203,8 +190,11 @@ class Job:
         reached(Failpoint.ARCHIVE_PUBLISHED)
 
     def _swap(self, files: Sequence[WrittenFile], staged: StagedCommit | None) -> None:
-        """The commit of the lake and of the seam, in one transaction and without a table lock."""
+        """The commit of the lake and of the seam, in one transaction and with no lock that anybody waits for."""
+        line = (self.batch.from_line, self.batch.to_line)
         leases.require(self.connection, self.table)
+        heap.keep(self.connection, self.table, self.batch.partitions)
+        marks.forget_lost(self.connection, self.table, *line)
         old = seams.get(self.connection, self.table)
         snapshot_id, location = old.snapshot_id, old.metadata_location
         if staged is not None and staged.metadata_location != staged.previous_location:
@@ -214,7 +204,6 @@ class Job:
         new = Seam(self.table.id, self.batch.to_line, snapshot_id, location)
         seams.move(self.connection, self.table, planned, new)
         recorded = [file.recorded for file in files]
-        line = (self.batch.from_line, self.batch.to_line)
         jobs.replace_range(self.connection, self.table, self.job_id, *line, recorded)
         for one in self.batch.partitions:
             assert one.upper is not None

@@ -95,6 +95,15 @@ def of_keys(location: str, table: Table, keys: frozenset[int]) -> Fingerprint:
     return total
 
 
+def count_keys(location: str, table: Table, keys: frozenset[int]) -> int:
+    """How many rows of a file have a key with one of these hashes. Reads the columns of the key only."""
+    wanted = np.array(sorted(keys), np.int64)
+    of_key = {table.column(name).field_id for name in table.key}
+    return sum(
+        int(np.isin(_key_hashes(batch, table), wanted).sum()) for batch in parquet.batches(location, only=of_key)
+    )
+
+
 def _key_hashes(batch: dict[int, Values], table: Table) -> npt.NDArray[np.int64]:
     return _row_hashes(batch, [table.column(name) for name in table.key]).view(np.int64)
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from frostline import logs
 from frostline.catalog import jobs, leases, seams, snapshots
-from frostline.catalog.connect import Connection, first_line, gives_up
+from frostline.catalog.connect import Connection, first_line
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError, OutcomeUnknown
 from frostline.failpoints import Failpoint, reached
@@ -17,7 +17,7 @@ from frostline.lake import commit, paths
 from frostline.lake.commit import StagedCommit
 from frostline.model.names import Name
 from frostline.model.tables import RecordedFile, Seam, Table
-from frostline.pipeline import leftovers, tasks
+from frostline.pipeline import tasks, turn
 from frostline.pipeline.rewrite import Rewritten, Slice, rewrite_slice
 from frostline.pipeline.tasks import Progress
 from frostline.relation import heap, marks
@@ -50,23 +50,19 @@ def run(
     report: Report,
 ) -> list[Result]:
     """Fold each table in turn. One table's failure does not stop the others; it is in its result."""
-    results: list[Result] = []
-    for table in tables:
-        try:
-            with gives_up(f"folding {table.name}", hint=f"frostline status; then run frostline fold {table.name}"):
-                results.append(fold_table(connection, spark, settings, table, report))
-        except FrostlineError as error:
-            _log.error("%s", logs.fields(stage="fold", table=str(table.name), error=str(error)))
-            results.append(Result(table, 0, 0, 0, 0, error))
-    return results
+    return turn.for_each(
+        tables,
+        "fold",
+        lambda table: fold_table(connection, spark, settings, table, report),
+        lambda table, error: Result(table, 0, 0, 0, 0, error),
+    )
 
 
 def fold_table(
-    connection: Connection, spark: Callable[[], SparkSession], settings: Settings, table: Table, report: Report
+    connection: Connection, spark: Callable[[], SparkSession], settings: Settings, chosen: Table, report: Report
 ) -> Result:
     """Fold what the overlay holds below the frost line."""
-    with jobs.exclusive(connection, table, settings.lease_seconds):
-        leftovers.remove(connection, settings, table)
+    with turn.taken(connection, settings, chosen, "fold", "folding") as table:
         return Fold(connection, settings, table).run(spark, report)
 
 
@@ -78,34 +74,25 @@ class Fold:
         self.settings = settings
         self.table = table
         self.seam = seams.get(connection, table)
-        self.location = paths.table_location(settings.warehouse, table.name, table.id)
+        self.location = paths.table_location(settings.warehouse, table)
         self.job_id = 0
 
     def run(self, spark: Callable[[], SparkSession], report: Report) -> Result:
         """All steps in order. An error before publish leaves readers as they were and the job row failed."""
         if not heap.marks(self.connection, self.table, None, self.seam.frost_line):
             return Result(self.table, 0, 0, 0, 0)
-        line = self.seam.frost_line
+        frost_line = self.seam.frost_line
         reached(Failpoint.FOLD_BEFORE_START)
-        self.job_id = jobs.start(self.connection, self.table, "fold", line, line)
+        self.job_id = jobs.start(self.connection, self.table, "fold", frost_line, frost_line)
         reached(Failpoint.FOLD_STARTED)
-        try:
-            with logs.stage(_log, "fold", table=str(self.table.name), job=self.job_id) as said:
-                remembered, rewritten = self._rewrite(spark, report)
-                taken = self._publish(rewritten)
-                said.update(marks=remembered, taken=taken)
-        except Exception as error:
-            self._record_failure(error)
-            raise
+        said = logs.stage(_log, "fold", table=str(self.table.name), job=self.job_id)
+        with turn.failure_recorded(self.connection, self.job_id), said as line:
+            remembered, rewritten = self._rewrite(spark, report)
+            taken = self._publish(rewritten)
+            line.update(marks=remembered, taken=taken)
         replaced = sum(len(one.replaced) for one in rewritten)
         written = sum(len(one.written) for one in rewritten)
         return Result(self.table, remembered, taken, replaced, written)
-
-    def _record_failure(self, error: Exception) -> None:
-        try:
-            jobs.fail(self.connection, self.job_id, logs.without_passwords(str(error)))
-        except psycopg.Error:
-            _log.warning("%s", logs.fields(stage="fold", job=self.job_id, warning="could not record the failure"))
 
     def _rewrite(self, spark: Callable[[], SparkSession], report: Report) -> tuple[int, list[Rewritten]]:
         with snapshots.exported(self.settings.dsn) as snapshot:

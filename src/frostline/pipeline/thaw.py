@@ -5,7 +5,8 @@ docs/design/thaw.md has the steps and the interleavings.
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psycopg
@@ -14,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from frostline import failpoints, logs, sqlfiles
 from frostline.catalog import jobs, leases, seams
-from frostline.catalog.connect import Connection, gives_up
+from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import ConflictError, CorruptionError, UnavailableError, UsageError
 from frostline.failpoints import Failpoint
@@ -23,9 +24,9 @@ from frostline.model.names import Name
 from frostline.model.tables import NO_ROWS, Fingerprint, Seam, Table
 from frostline.model.thaw import Holds, Stretch
 from frostline.model.tiers import to_text
-from frostline.pipeline import fingerprint, leftovers, tasks, undo
+from frostline.pipeline import fingerprint, tasks, turn, undo
 from frostline.pipeline.refill import Filled, Piece, fill
-from frostline.pipeline.undo import Lowering, Report, move_seam, record_failure
+from frostline.pipeline.undo import Lowering, Report, move_seam
 from frostline.relation import bound, heap, names, refill
 from frostline.settings import Settings
 
@@ -59,9 +60,7 @@ def run(
     report: Report,
 ) -> Result:
     """Make everything from a value up to the frost line hot again. T is one line, so the range can only end there."""
-    again = f"frostline status; then run frostline thaw {table.name}"
-    with gives_up(f"thawing {table.name}", hint=again), jobs.exclusive(connection, table, settings.lease_seconds):
-        leftovers.remove(connection, settings, table)
+    with turn.taken(connection, settings, table, "thaw", "thawing"):
         seam = seams.get(connection, table)
         cold = undo.cold_range(connection, table, seam)
         start = _start(connection, table, seam, cold, wanted)
@@ -111,29 +110,32 @@ class Thaw:
         self, seam: Seam, cold: Sequence[Stretch], start: int, spark: Callable[[], SparkSession], report: Report
     ) -> Result:
         """All steps in order. An error leaves readers as they were, and the refill tables to the next thaw."""
-        try:
-            with logs.stage(_log, "thaw", table=str(self.table.name), job=self.job_id) as said:
-                self._drop_leftovers()
-                filled = self._refill([one for one in cold if one.lower >= start], spark, report)
-                rows = sum(part.rows for _, _, part in filled)
-                jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=rows)
-                attached = [self._attach(stretch, name) for stretch, name, _ in filled]
-                said.update(partitions=len(attached), rows=rows)
+        stage = logs.stage(_log, "thaw", table=str(self.table.name), job=self.job_id)
+        with turn.failure_recorded(self.connection, self.job_id), self._taken_over(), stage as said:
+            self._drop_leftovers()
+            filled = self._refill([one for one in cold if one.lower >= start], spark, report)
+            rows = sum(part.rows for _, _, part in filled)
+            jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=rows)
+            attached = [self._attach(stretch, name) for stretch, name, _ in filled]
+            said.update(partitions=len(attached), rows=rows)
             if attached:
                 bound.wait_for_old_plans(self.connection, self.table, self._say)
             failpoints.reached(Failpoint.THAW_WAITED)
+        files = jobs.recorded_files(self.connection, self.table)
+        line = rules.settled(start, cold, files, self.table.tier_kind.lowest)
+        Lowering(self.connection, self.settings, self.table, self.job_id).run(line, cold, spark, report)
+        return Result(self.table, seam.frost_line, line, tuple(map(str, attached)), rows)
+
+    @contextmanager
+    def _taken_over(self) -> Generator[None]:
+        """A thaw that was paused finds the tables gone that it had filled."""
+        try:
+            yield
         except psycopg.errors.UndefinedTable as error:
             raise ConflictError(
                 f"another thaw of {self.table.name} took over and dropped what this one had filled",
                 hint="frostline status",
             ) from error
-        except Exception as error:
-            record_failure(self.connection, self.job_id, error)
-            raise
-        files = jobs.recorded_files(self.connection, self.table)
-        line = rules.settled(start, cold, files, self.table.tier_kind.lowest)
-        Lowering(self.connection, self.settings, self.table, self.job_id).run(line, spark, report)
-        return Result(self.table, seam.frost_line, line, tuple(map(str, attached)), rows)
 
     def _drop_leftovers(self) -> None:
         with self.connection.transaction():

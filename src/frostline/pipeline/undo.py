@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from frostline import failpoints, logs
 from frostline.catalog import jobs, leases, seams, tables
-from frostline.catalog.connect import Connection, gives_up
+from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import OutcomeUnknown, UsageError
 from frostline.failpoints import Failpoint
@@ -20,7 +20,7 @@ from frostline.model import thaw as rules
 from frostline.model.tables import RecordedFile, Seam, Table
 from frostline.model.thaw import Archived, Holds, Stretch
 from frostline.model.tiers import to_text
-from frostline.pipeline import leftovers, tasks
+from frostline.pipeline import tasks, turn, verify
 from frostline.pipeline.tasks import Progress
 from frostline.pipeline.trim import Trim, trim_file
 from frostline.relation import bound, heap
@@ -55,9 +55,7 @@ def run(
 
     Spark starts only if a lake file reaches across the new line.
     """
-    again = f"frostline status; then run frostline undo {table.name}"
-    with gives_up(f"undoing {table.name}", hint=again), jobs.exclusive(connection, table, settings.lease_seconds):
-        leftovers.remove(connection, settings, table)
+    with turn.taken(connection, settings, table, "undo", "undoing"):
         seam = seams.get(connection, table)
         cold = cold_range(connection, table, seam)
         files = jobs.recorded_files(connection, table)
@@ -67,7 +65,7 @@ def run(
         failpoints.reached(Failpoint.UNDO_BEFORE_START)
         job = Lowering(connection, settings, table, jobs.start(connection, table, "undo", seam.frost_line, line))
         failpoints.reached(Failpoint.UNDO_STARTED)
-        trimmed = job.run(line, spark, report)
+        trimmed = job.run(line, cold, spark, report)
     back = tuple(str(one.partition) for one in cold if one.lower >= line and one.holds is Holds.EVERYTHING)
     return Result(table, seam.frost_line, line, back, trimmed)
 
@@ -112,22 +110,28 @@ class Lowering:
         self.settings = settings
         self.table = table
         self.job_id = job_id
-        self.location = paths.table_location(settings.warehouse, table.name, table.id)
+        self.location = paths.table_location(settings.warehouse, table)
 
-    def run(self, line: int, spark: Callable[[], SparkSession], report: Report) -> int:
-        """All steps in order; returns how many files were trimmed. An error leaves readers as they were."""
-        try:
-            with logs.stage(_log, "undo", table=str(self.table.name), job=self.job_id) as said:
-                files = [file for file in jobs.recorded_files(self.connection, self.table) if file.upper >= line]
-                trimmed = self._trim([file for file in files if file.lower < line], line, spark, report)
-                said.update(removed=len(files), trimmed=len(trimmed))
-                self._publish(line, files, trimmed)
-        except Exception as error:
-            record_failure(self.connection, self.job_id, error)
-            raise
+    def run(self, line: int, cold: Sequence[Stretch], spark: Callable[[], SparkSession], report: Report) -> int:
+        """All steps in order; returns how many files were trimmed. An error leaves readers as they were.
+
+        Of the cold range, what the heap has everything of is compared with the lake right before the line goes down.
+        """
+        stage = logs.stage(_log, "undo", table=str(self.table.name), job=self.job_id)
+        with turn.failure_recorded(self.connection, self.job_id), stage as said:
+            files = [file for file in jobs.recorded_files(self.connection, self.table) if file.upper >= line]
+            trimmed = self._trim([file for file in files if file.lower < line], line, spark, report)
+            said.update(removed=len(files), trimmed=len(trimmed))
+            self._compare(line, cold)
+            self._publish(line, files, trimmed)
         bound.lower(self.connection, self.table)
         failpoints.reached(Failpoint.UNDO_LOWERED_BOUND)
         return len(trimmed)
+
+    def _compare(self, line: int, cold: Sequence[Stretch]) -> None:
+        whole = [one for one in cold if one.lower >= line and one.holds is Holds.EVERYTHING]
+        kept = {one.partition for one in whole if one.partition is not None}
+        verify.before_lowering(self.connection, self.table, line, kept)
 
     def _trim(
         self, across: Sequence[RecordedFile], line: int, spark: Callable[[], SparkSession], report: Report
@@ -187,11 +191,3 @@ def move_seam(
         seams.swap_pointer(connection, table, staged.previous_location, staged.metadata_location)
         snapshot_id, location = staged.snapshot_id, staged.metadata_location
     seams.move(connection, table, old, Seam(table.id, old.frost_line if line is None else line, snapshot_id, location))
-
-
-def record_failure(connection: Connection, job_id: int, error: Exception) -> None:
-    """Write down why a job stopped, if Postgres is still there."""
-    try:
-        jobs.fail(connection, job_id, logs.without_passwords(str(error)))
-    except psycopg.Error:
-        _log.warning("%s", logs.fields(job=job_id, warning="could not record the failure"))

@@ -1,6 +1,6 @@
 """Verify: is every archived value still what it was? Reads every byte; finds one changed value, one missing row."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from psycopg import sql
@@ -79,6 +79,55 @@ def before_clean(connection: Connection, table: Table, partition: ArchivedPartit
         )
 
 
+def before_lowering(connection: Connection, table: Table, line: int, kept: Collection[Name]) -> None:
+    """Raise CorruptionError unless the heap has every row from the line up to the frost line.
+
+    `kept` are the partitions to compare with the lake; marked rows are compared with the overlay throughout.
+    Where no row is marked, what was recorded of the files is enough: the heap can replace a lake that is lost.
+    """
+    with connection.transaction():
+        connection.execute(_statement("one_snapshot"))
+        partitions = [one for one in jobs.uncleaned(connection, table) if one.name in kept]
+        fault = next(_lacking(connection, table, line, partitions), None)
+    if fault:
+        raise CorruptionError(
+            f"the frost line of {table.name} stays: {fault.where} {fault.what}; nothing was changed",
+            hint=f"frostline verify {table.name}; somebody changed the heap with its triggers off, "
+            f"and {table.name} still shows the rows that were archived",
+        )
+
+
+def _lacking(
+    connection: Connection, table: Table, line: int, partitions: Sequence[ArchivedPartition]
+) -> Iterator[Fault]:
+    recorded = jobs.recorded_files(connection, table)
+    for partition in partitions:
+        try:
+            yield from _different(connection, table, partition, _within(partition, recorded))
+        except (OSError, ValueError) as error:
+            yield Fault(str(partition.name), f"cannot be compared with the lake: {' '.join(str(error).split())}")
+    frost_line = seams.get(connection, table).frost_line
+    if not _unlike_overlay(connection, table, line, frost_line):
+        return
+    for partition in partitions:
+        count = _unlike_overlay(connection, table, partition.lower, partition.upper)
+        if count:
+            yield Fault(str(partition.name), f"lacks {count} changes that the overlay has")
+    yield Fault(str(table.name.heap), "lacks changes that the overlay has")
+
+
+def _unlike_overlay(connection: Connection, table: Table, lower: int | None, upper: int) -> int:
+    """How many marked keys of the range have another row in the heap than in the overlay."""
+    statement = _statement("unlike_overlay").format(
+        key=names.columns(None, table.key),
+        row_hash=fingerprint.postgres_row_hash(table),
+        overlay=names.overlay(table),
+        heap=names.identifier(table.name.heap),
+        condition=heap.within(table, lower, upper),
+    )
+    return int((connection.execute(statement).fetchone() or (0,))[0])
+
+
 def _strangers(table: Table, seam: Seam, recorded: Sequence[RecordedFile]) -> Iterator[Fault]:
     """The lake's snapshot must be made of exactly the recorded files."""
     known = {file.path for file in recorded}
@@ -131,14 +180,20 @@ def _within(partition: ArchivedPartition, files: Sequence[RecordedFile]) -> list
 def _different(
     connection: Connection, table: Table, partition: ArchivedPartition, files: Sequence[RecordedFile]
 ) -> Iterator[Fault]:
-    """Rows changed since the export are marked, in the heap and below; all others must be the same in both tiers."""
+    """Rows changed since the export are marked, in the heap and below; all others must be the same in both tiers.
+
+    A file that counts as a whole counts as it was recorded.
+    """
     marked = _marked_keys(connection, table, partition)
     in_heap = _heap_fingerprint(connection, table, partition.name)
     lower = table.tier_kind.lowest if partition.lower is None else partition.lower
     in_lake = NO_ROWS
     for file in files:
-        unmarked, _ = fingerprint.split(file.path, table, marked, within=(lower, partition.upper))
-        in_lake += unmarked
+        if not marked and lower <= file.lower and file.upper < partition.upper:
+            in_lake += file.fingerprint
+        else:
+            unmarked, _ = fingerprint.split(file.path, table, marked, within=(lower, partition.upper))
+            in_lake += unmarked
     if in_heap != in_lake:
         yield Fault(str(partition.name), f"differs from the lake: {_difference(in_heap, in_lake)}")
 

@@ -207,7 +207,7 @@ class Definition:
         )
 
     def mark_trigger(self, partition: sql.Identifier) -> sql.Composed:
-        """Puts the marking trigger on one partition; harmless when it is there already."""
+        """Puts the marking triggers on one partition; harmless when they are there already."""
         return mark_trigger(self.table, partition)
 
     def _policy_function(self) -> sql.Composed:
@@ -301,44 +301,57 @@ class Definition:
         return sql.SQL("row({}) is not distinct from row({})").format(left, right)
 
     def _mark_function(self) -> sql.Composed:
-        table, rest = self.table, [column.name for column in self.rest]
-        cleared = [name for name in rest if name not in self.marked]
+        table = self.table
         return template("mark_function").format(
             function=names.function(table, "mark"),
             body=self.body,
             overlay=names.overlay(table),
             lake=names.lake(table),
-            key=identifiers(table.key),
             old_key=COMMA.join(prefixed("old", table.key)),
             new_key=COMMA.join(prefixed("new", table.key)),
-            marked=identifiers(self.marked),
-            old_marked=COMMA.join(prefixed("old", self.marked)),
-            compute=self._compute(),
-            clear=sql.Composed([sql.SQL("{} = null, ").format(sql.Identifier(name)) for name in cleared]),
-            replace=sql.Composed([sql.SQL("{0} = excluded.{0}, ").format(sql.Identifier(name)) for name in rest]),
+            truncate=self._truncate(),
+            mark_old=self._mark_row("old"),
+            mark_new=self._mark_row("new"),
             tier_key=sql.Identifier(table.tier_key),
             line=self._line(),
             table_id=sql.Literal(table.id),
             mark_is_new=AND.join(self._pairs("m", "new")),
             lake_is_new=self._lake_key_equals("new"),
             seam_is_current=self._seam_is_current(),
-            columns=identifiers(self.columns),
-            new_columns=COMMA.join(prefixed("new", self.columns)),
             duplicate=sql.Literal(f"duplicate key value violates the primary key of {table.name.table}"),
             update_instead=sql.Literal(f"Update the row instead: update {table.name} ..."),
             schema_name=sql.Literal(table.name.schema),
             table_name=sql.Literal(table.name.table),
         )
 
-    def _compute(self) -> sql.Composable:
-        generated = [column.name for column in self.rest if column.generated]
-        if not generated:
-            return sql.SQL("")
-        return template("compute").format(
+    def _mark_row(self, row: str) -> sql.Composed:
+        return template("mark_row").format(
             heap=self.heap,
-            heap_generated=COMMA.join(prefixed("h", generated)),
-            new_generated=COMMA.join(prefixed("new", generated)),
-            heap_key_is_new=AND.join(self._pairs("h", "new")),
+            overlay=names.overlay(self.table),
+            columns=identifiers(self.columns),
+            heap_columns=COMMA.join(prefixed("h", self.columns)),
+            heap_key_is_row=AND.join(self._pairs("h", row)),
+            key=identifiers(self.table.key),
+            replace=replace_image(self.table),
+            marked=identifiers(self.marked),
+            row_marked=COMMA.join(prefixed(row, self.marked)),
+            clear=self._clear(),
+        )
+
+    def _clear(self) -> sql.Composed:
+        cleared = [column.name for column in self.rest if column.name not in self.marked]
+        return sql.Composed([sql.SQL("{} = null, ").format(sql.Identifier(name)) for name in cleared])
+
+    def _truncate(self) -> sql.Composed:
+        """The table's parts are texts here: only the statement knows which partition it is."""
+        return template("truncate").format(
+            tier_key_name=sql.Literal(self.table.tier_key),
+            line=self._line(),
+            relation_name=sql.Literal(str(self.table.name)),
+            overlay_text=sql.Literal(names.overlay(self.table).as_string()),
+            marked_text=sql.Literal(identifiers(self.marked).as_string()),
+            key_text=sql.Literal(identifiers(self.table.key).as_string()),
+            clear_text=sql.Literal(self._clear().as_string()),
         )
 
     def _pairs(self, left: str, right: str) -> list[sql.Composed]:
@@ -356,11 +369,17 @@ class Definition:
 
 
 def mark_trigger(table: Table, partition: sql.Identifier) -> sql.Composed:
-    """Puts the marking trigger on one partition; harmless when it is there already.
+    """Puts the marking triggers on one partition; harmless when they are there already.
 
     Takes SHARE ROW EXCLUSIVE on that partition: waits for its writers, never blocks a reader.
     """
     return template("mark_trigger").format(partition=partition, function=names.function(table, "mark"))
+
+
+def replace_image(table: Table) -> sql.Composed:
+    """The assignments with which a mark takes over a new image of its row."""
+    rest = [column.name for column in table.columns if column.name not in table.key]
+    return sql.Composed([sql.SQL("{0} = excluded.{0}, ").format(sql.Identifier(name)) for name in rest])
 
 
 def line(table: Table) -> sql.Composed:

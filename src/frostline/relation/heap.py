@@ -1,7 +1,7 @@
 """The heap of a managed table: its partitions, their capture, and emptying those that are archived."""
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,14 +11,15 @@ from psycopg import sql
 from frostline import sqlfiles
 from frostline.catalog import facts, tables
 from frostline.catalog.connect import Connection
-from frostline.errors import UnavailableError, UsageError
+from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.model import grid
 from frostline.model.names import Name
 from frostline.model.partitions import Partition, bounds
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind, from_text, to_text
+from frostline.relation import marks as overlay_marks
 from frostline.relation import names
-from frostline.relation.definition import mark_trigger
+from frostline.relation.definition import line, mark_trigger, replace_image
 
 LOCK_TIMEOUT_MS = 50
 """A writer of an old partition never waits longer than this for us."""
@@ -43,6 +44,31 @@ def partitions(connection: Connection, table: Table) -> list[Partition]:
         lower, upper = (None, None) if one.is_default else bounds(table.tier_kind, one.bound)
         result.append(Partition(one.name, lower, upper, one.is_default, one.size_bytes, one.rows_estimate))
     return result
+
+
+def keep(connection: Connection, table: Table, wanted: Iterable[Partition]) -> None:
+    """Inside a transaction: nobody drops or detaches these partitions before it ends. ConflictError if somebody has.
+
+    ACCESS SHARE, as a reader has it.
+    """
+    bounds_of = {one.name: (one.lower, one.upper) for one in wanted}
+    try:
+        connection.execute(sql.SQL("set local lock_timeout = {}").format(LOCK_TIMEOUT_MS))
+        for name in bounds_of:
+            connection.execute(sql.SQL("lock table only {} in access share mode").format(names.identifier(name)))
+        connection.execute(sql.SQL("set local lock_timeout to default"))
+    except (psycopg.errors.UndefinedTable, psycopg.errors.LockNotAvailable):
+        raise _changed(table) from None
+    present = {one.name: (one.lower, one.upper) for one in partitions(connection, table)}
+    if not bounds_of.items() <= present.items():
+        raise _changed(table)
+
+
+def _changed(table: Table) -> ConflictError:
+    return ConflictError(
+        f"a partition of {table.name} was dropped or detached while it was archived",
+        hint=f"frostline archive {table.name}",
+    )
 
 
 def cutoff(connection: Connection, table: Table) -> int:
@@ -75,16 +101,21 @@ def tier_value(connection: Connection, table: Table, option: str, text: str) -> 
 
 
 def capture(connection: Connection, table: Table, partition: Name) -> None:
-    """From now on every change in the partition marks its key. Harmless to repeat.
+    """From now on every change in the partition marks its key, and no mark from before is left. Harmless to repeat.
 
     SHARE ROW EXCLUSIVE on that partition: waits for its writers in short tries, never blocks a reader.
     """
-    target = names.identifier(partition)
+    if _is_captured(connection, partition):
+        return
+    target = next((one for one in partitions(connection, table) if one.name == partition), None)
+    if target is None:
+        raise ConflictError(f"{partition} is no partition of {table.name} any more", hint="run frostline archive again")
     deadline = time.monotonic() + CAPTURE_PATIENCE_S
     while not _is_captured(connection, partition):
         try:
             with connection.transaction(), _brief_locks(connection):
-                mark_changes(connection, table, target)
+                mark_changes(connection, table, names.identifier(partition))
+                _forget_marks(connection, table, target)
         except psycopg.errors.LockNotAvailable:
             if time.monotonic() > deadline:
                 raise UnavailableError(
@@ -95,9 +126,19 @@ def capture(connection: Connection, table: Table, partition: Name) -> None:
 
 
 def mark_changes(connection: Connection, table: Table, target: sql.Identifier) -> None:
-    """Put the marking trigger on a partition, or on a table that is about to become one. SHARE ROW EXCLUSIVE on it."""
+    """Put the marking triggers on a partition, or on a table that is about to become one. SHARE ROW EXCLUSIVE on it."""
     connection.execute(mark_trigger(table, target))
-    connection.execute(_statement("always_mark").format(partition=target))
+
+
+def _forget_marks(connection: Connection, table: Table, partition: Partition) -> None:
+    """Take away the marks of the partition's range that lie above the frost line."""
+    statement = _statement("forget_marks").format(
+        overlay=names.overlay(table),
+        condition=within(table, partition.lower, partition.upper),
+        tier_key=sql.Identifier(table.tier_key),
+        line=line(table),
+    )
+    connection.execute(statement)
 
 
 def _is_captured(connection: Connection, partition: Name) -> bool:
@@ -115,13 +156,22 @@ def adopt(connection: Connection, table: Table, frost_line: int) -> list[Name]:
         if not is_below or _is_captured(connection, partition.name):
             continue
         target = names.identifier(partition.name)
-        columns = sql.SQL(", ").join(sql.Identifier(column.name) for column in table.columns)
         with connection.transaction():
             mark_changes(connection, table, target)
-            marked = _statement("mark_all").format(overlay=names.overlay(table), columns=columns, partition=target)
-            connection.execute(marked)
+            _mark_all(connection, table, target)
         adopted.append(partition.name)
     return adopted
+
+
+def _mark_all(connection: Connection, table: Table, target: sql.Identifier) -> None:
+    statement = _statement("mark_all").format(
+        overlay=names.overlay(table),
+        columns=names.columns(None, [column.name for column in table.columns]),
+        partition=target,
+        key=names.columns(None, table.key),
+        replace=replace_image(table),
+    )
+    connection.execute(statement)
 
 
 @contextmanager
@@ -229,7 +279,8 @@ def empty(connection: Connection, table: Table, partition: Name, lower: int | No
         connection.execute(sql.SQL("lock table only {} in access exclusive mode").format(target))
     if marks(connection, table, lower, upper):
         return False
-    connection.execute(_statement("empty").format(partition=target))
+    with overlay_marks.silence(connection, table):
+        connection.execute(_statement("empty").format(partition=target))
     return True
 
 

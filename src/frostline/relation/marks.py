@@ -1,8 +1,10 @@
 """The marks of a table that a fold carries into the lake: remembered before, taken away when it is published."""
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from typing import LiteralString
 
+import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
@@ -10,8 +12,6 @@ from frostline.catalog.connect import Connection
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
 from frostline.relation import names
-
-AND = sql.SQL(" and ")
 
 
 def _statement(name: str) -> sql.SQL:
@@ -29,7 +29,9 @@ def remember(connection: Connection, table: Table, snapshot: str, frost_line: in
         connection.execute(sql.SQL("set transaction snapshot {}").format(sql.Literal(snapshot)))
         connection.execute(
             _statement("remember").format(
-                key=_list("", table.key), overlay=names.overlay(table), below_line=_below(table, None, frost_line)
+                key=names.columns(None, table.key),
+                overlay=names.overlay(table),
+                below_line=_below(table, None, frost_line),
             )
         )
     _prepare_to_join(connection, table, "frostline_folded")
@@ -43,23 +45,75 @@ def take_away(connection: Connection, table: Table, frost_line: int, in_grace: I
     Inside the publishing transaction. Row locks only, none of them waited for.
     """
     parts = _parts(table, frost_line)
-    connection.execute(_statement("be_silent"))
+    with silence(connection, table):
+        connection.execute(_statement("lock_heap").format(**parts))
+        _prepare_to_join(connection, table, "frostline_locked")
+        connection.execute(_statement("lock_overlay").format(**parts))
+        _prepare_to_join(connection, table, "frostline_done")
+        oids = sql.SQL("array[{}]::regclass[]").format(sql.SQL(", ").join(map(sql.Literal, in_grace)))
+        with _unnoticed(connection):
+            connection.execute(_statement("delete_heap").format(in_grace=oids, **parts))
+        return connection.execute(_statement("delete_overlay").format(**parts)).rowcount
+
+
+@contextmanager
+def silence(connection: Connection, table: Table) -> Generator[None]:
+    """Inside a transaction: its own changes of this table's heap leave no mark until this ends."""
+    table_id = sql.Literal(table.id)
+    connection.execute(_statement("be_silent").format(table_id=table_id))
     connection.execute(_statement("be_silent_setting"))
-    connection.execute(_statement("lock_heap").format(**parts))
-    _prepare_to_join(connection, table, "frostline_locked")
-    connection.execute(_statement("lock_overlay").format(**parts))
-    _prepare_to_join(connection, table, "frostline_done")
-    oids = sql.SQL("array[{}]::regclass[]").format(sql.SQL(", ").join(map(sql.Literal, in_grace)))
-    connection.execute(_statement("delete_heap").format(in_grace=oids, **parts))
-    taken = connection.execute(_statement("delete_overlay").format(**parts)).rowcount
-    connection.execute(_statement("speak_again"))
-    return taken
+    yield
+    connection.execute(_statement("speak_again").format(table_id=table_id))
+
+
+@contextmanager
+def _unnoticed(connection: Connection) -> Generator[None]:
+    """Inside a transaction, and where the role may: ordinary triggers of the user do not fire until this ends."""
+    (before,) = connection.execute(_statement("replication_role")).fetchone() or ("origin",)
+    try:
+        with connection.transaction():
+            _set_replication_role(connection, "replica")
+    except psycopg.errors.InsufficientPrivilege:
+        before = None
+    yield
+    if before is not None:
+        _set_replication_role(connection, before)
+
+
+def _set_replication_role(connection: Connection, role: str) -> None:
+    connection.execute(_statement("set_replication_role").format(role=sql.Literal(role)))
+
+
+def forget_lost(connection: Connection, table: Table, lower: int, upper: int) -> int:
+    """Delete the live marks in [lower, upper) whose heap row is gone without a trace; returns how many.
+
+    DROP and DETACH of a partition take its rows and leave their marks. Inside the publishing transaction, before the
+    line rises over them. Row locks on the overlay only, none of them waited for: whoever holds a mark is writing it.
+    """
+    parts: dict[str, sql.Composable] = {
+        "heap": names.identifier(table.name.heap),
+        "overlay": names.overlay(table),
+        "overlay_key": names.columns("o", table.key),
+        "overlay_is_lost": names.equal("o", "l", table.key),
+        "heap_is_overlay": names.equal("h", "o", table.key),
+        "overlay_in_range": _between(table, "o", lower, upper),
+        "heap_in_range": _between(table, "h", lower, upper),
+    }
+    connection.execute(_statement("lock_lost").format(**parts))
+    lost = connection.execute(_statement("delete_lost").format(**parts)).rowcount
+    connection.execute(_statement("done_with_lost"))
+    return lost
+
+
+def _between(table: Table, alias: LiteralString, lower: int, upper: int) -> sql.Composed:
+    first = sql.Literal(to_text(table.tier_kind, lower))
+    return sql.SQL("{} >= {} and {}").format(names.column(alias, table.tier_key), first, _below(table, alias, upper))
 
 
 def _prepare_to_join(connection: Connection, table: Table, note: str) -> None:
     """Index and analyze one of the temporary tables."""
     name = sql.Identifier(note)
-    connection.execute(_statement("index").format(note=name, key=_list("", table.key)))
+    connection.execute(_statement("index").format(note=name, key=names.columns(None, table.key)))
     connection.execute(_statement("analyze").format(note=name))
 
 
@@ -67,37 +121,20 @@ def _parts(table: Table, frost_line: int) -> dict[str, sql.Composable]:
     return {
         "heap": names.identifier(table.name.heap),
         "overlay": names.overlay(table),
-        "heap_key": _list("h", table.key),
-        "overlay_key": _list("o", table.key),
-        "heap_is_folded": _equal("h", "f", table.key),
-        "heap_is_overlay": _equal("h", "o", table.key),
-        "heap_is_done": _equal("h", "d", table.key),
-        "overlay_is_folded": _equal("o", "f", table.key),
-        "overlay_is_locked": _equal("o", "l", table.key),
-        "overlay_is_done": _equal("o", "d", table.key),
-        "done_is_locked": _equal("d", "l", table.key),
+        "heap_key": names.columns("h", table.key),
+        "overlay_key": names.columns("o", table.key),
+        "heap_is_folded": names.equal("h", "f", table.key),
+        "heap_is_overlay": names.equal("h", "o", table.key),
+        "heap_is_done": names.equal("h", "d", table.key),
+        "overlay_is_folded": names.equal("o", "f", table.key),
+        "overlay_is_locked": names.equal("o", "l", table.key),
+        "overlay_is_done": names.equal("o", "d", table.key),
+        "done_is_locked": names.equal("d", "l", table.key),
         "heap_below_line": _below(table, "h", frost_line),
     }
 
 
-_Alias = LiteralString
-
-
-def _column(alias: _Alias | None, column: str) -> sql.Composable:
-    name = sql.Identifier(column)
-    return sql.SQL("{}.{}").format(sql.SQL(alias), name) if alias else name
-
-
-def _list(alias: _Alias, columns: Iterable[str]) -> sql.Composed:
-    return sql.SQL(", ").join(_column(alias, column) for column in columns)
-
-
-def _equal(left: _Alias, right: _Alias, columns: Iterable[str]) -> sql.Composed:
-    pairs = [(_column(left, column), _column(right, column)) for column in columns]
-    return AND.join(sql.SQL("{} = {}").format(one, other) for one, other in pairs)
-
-
-def _below(table: Table, alias: _Alias | None, line: int) -> sql.Composed:
+def _below(table: Table, alias: LiteralString | None, line: int) -> sql.Composed:
     """A constant, so that Postgres leaves the hot partitions out of the plan."""
     value = sql.Literal(to_text(table.tier_kind, line))
-    return sql.SQL("{} < {}").format(_column(alias, table.tier_key), value)
+    return sql.SQL("{} < {}").format(names.column(alias, table.tier_key), value)

@@ -1,6 +1,6 @@
 """SQL identifiers of the objects that make up one managed table."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import LiteralString, cast
 
@@ -39,6 +39,22 @@ def nothing(table: Table) -> sql.Identifier:
 def function(table: Table, verb: str) -> sql.Identifier:
     """The table's trigger function for that verb: mark, update, delete, copy, policy."""
     return sql.Identifier("frostline_relation", f"{verb}_{table.id}")
+
+
+def column(alias: LiteralString | None, name: str) -> sql.Composable:
+    """A column, behind the alias of its table if there is one."""
+    return sql.SQL("{}.{}").format(sql.SQL(alias), sql.Identifier(name)) if alias else sql.Identifier(name)
+
+
+def columns(alias: LiteralString | None, listed: Iterable[str]) -> sql.Composed:
+    """A comma list of columns."""
+    return sql.SQL(", ").join(column(alias, name) for name in listed)
+
+
+def equal(left: LiteralString, right: LiteralString, listed: Iterable[str]) -> sql.Composed:
+    """The condition that two tables agree in these columns."""
+    pairs = (sql.SQL("{} = {}").format(column(left, name), column(right, name)) for name in listed)
+    return sql.SQL(" and ").join(pairs)
 
 
 def trusted(text: str) -> sql.SQL:

@@ -4,7 +4,7 @@ docs/design/thaw.md has the steps and why they are safe.
 """
 
 import re
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import LiteralString
 
@@ -19,9 +19,8 @@ from frostline.model.names import MAX_BYTES, Name, cut
 from frostline.model.tables import Table
 from frostline.model.thaw import Stretch
 from frostline.model.tiers import to_text
-from frostline.relation import heap, names
+from frostline.relation import heap, marks, names
 
-_Alias = LiteralString
 _JOB = re.compile(r"_thaw_\d+_\d+")
 
 
@@ -97,7 +96,7 @@ def analyze(connection: Connection, name: Name) -> None:
 
 def begin_notes(connection: Connection, table: Table) -> None:
     """Start with no mark applied to any refill table of this session."""
-    key = identifiers(table.key)
+    key = names.columns(None, table.key)
     connection.execute(_statement("forget"))
     connection.execute(_statement("note").format(key=key, overlay=names.overlay(table)))
     connection.execute(_statement("index_note").format(key=key))
@@ -118,15 +117,17 @@ def catch_up(connection: Connection, table: Table, stretch: Stretch, refill: Nam
 def attach(connection: Connection, table: Table, stretch: Stretch, refill: Name) -> Name:
     """Make the refill table a partition of the heap that marks its changes; returns the name it has then.
 
-    Inside the caller's transaction. ACCESS EXCLUSIVE on the DEFAULT partition, and on the whole heap if an emptied
-    partition of the range is still there; SHARE on the overlay. Each is tried for a moment: LockNotAvailable.
+    Inside the caller's transaction. ACCESS EXCLUSIVE on the DEFAULT partition, and on the whole heap if there is none
+    or an emptied partition of the range is still there; SHARE on the overlay. Each is tried for a moment:
+    LockNotAvailable.
     """
     default = _default_partition(connection, table)
     _lock(connection, table, stretch, default)
     catch_up(connection, table, stretch, refill)
-    with _silence(connection):
+    with marks.silence(connection, table):
         for partition in filter(None, (default, stretch.partition)):
-            _take_rows_from(connection, table, stretch, partition)
+            with _unnoticed(connection, partition):
+                _take_rows_from(connection, table, stretch, partition)
     if stretch.partition is not None:
         _drop_partition(connection, stretch.partition)
     name = _rename(connection, refill, _wanted_name(table, stretch))
@@ -148,21 +149,13 @@ def _default_partition(connection: Connection, table: Table) -> Name | None:
 def _lock(connection: Connection, table: Table, stretch: Stretch, default: Name | None) -> None:
     """In the order in which writers take them: heap, partition, overlay."""
     connection.execute(sql.SQL("set local lock_timeout = {}").format(heap.LOCK_TIMEOUT_MS))
-    mode = sql.SQL("share update exclusive" if stretch.partition is None else "access exclusive")
+    # A writer that has looked for its row and not yet marked it holds DEFAULT. Without one, it holds only the heap.
+    is_shared = stretch.partition is None and default is not None
+    mode = sql.SQL("share update exclusive" if is_shared else "access exclusive")
     connection.execute(sql.SQL("lock table only {} in {} mode").format(names.identifier(table.name.heap), mode))
     if default is not None:
         connection.execute(sql.SQL("lock table only {} in access exclusive mode").format(names.identifier(default)))
     connection.execute(sql.SQL("lock table {} in share mode").format(names.overlay(table)))
-
-
-@contextmanager
-def _silence(connection: Connection) -> Generator[None]:
-    """The marking trigger is silent for this transaction, as while a fold is published."""
-    statements = sqlfiles.load(__package__ or "", "marks")
-    connection.execute(statements["be_silent"])
-    connection.execute(statements["be_silent_setting"])
-    yield
-    connection.execute(statements["speak_again"])
 
 
 def _take_rows_from(connection: Connection, table: Table, stretch: Stretch, partition: Name) -> None:
@@ -176,6 +169,29 @@ def _take_rows_from(connection: Connection, table: Table, stretch: Stretch, part
             f"{partition} has rows below the frost line of {table.name} that are not in the overlay",
             hint=f"frostline archive {table.name} adopts partitions that were made there; then try again",
         )
+
+
+@contextmanager
+def _unnoticed(connection: Connection, partition: Name) -> Generator[None]:
+    """Under ACCESS EXCLUSIVE on the partition: no trigger of the user fires there until this ends."""
+    target = names.identifier(partition)
+    query = _statement("triggers").format(partition=sql.Literal(target.as_string(connection)))
+    found: list[tuple[str, str]] = connection.execute(query).fetchall()
+    for trigger, _ in found:
+        _set_trigger(connection, target, trigger, "disable")
+    yield
+    for trigger, state in found:
+        _set_trigger(connection, target, trigger, _ENABLE[state])
+
+
+_ENABLE: dict[str, LiteralString] = {"O": "enable", "A": "enable always", "R": "enable replica"}
+
+
+def _set_trigger(connection: Connection, partition: sql.Identifier, trigger: str, state: LiteralString) -> None:
+    statement = _statement("set_trigger").format(
+        partition=partition, state=sql.SQL(state), trigger=sql.Identifier(trigger)
+    )
+    connection.execute(statement)
 
 
 def _drop_partition(connection: Connection, partition: Name) -> None:
@@ -213,7 +229,7 @@ def _rename_indexes(connection: Connection, name: Name) -> None:
 def holders(connection: Connection, table: Table) -> list[int]:
     """Who holds what an attach needs: process ids."""
     default = _default_partition(connection, table)
-    relations = [Name("frostline_overlay", table.internal), *([default] if default else [])]
+    relations = [Name("frostline_overlay", table.internal), default or table.name.heap]
     listed = sql.SQL(", ").join(sql.Literal(names.identifier(name).as_string(connection)) for name in relations)
     return [pid for (pid,) in connection.execute(_statement("holders").format(relations=listed)).fetchall()]
 
@@ -223,36 +239,21 @@ def _parts(table: Table, stretch: Stretch, refill: Name) -> dict[str, sql.Compos
     return {
         "refill": names.identifier(refill),
         "overlay": names.overlay(table),
-        "written": identifiers(written),
-        "overlay_written": sql.SQL(", ").join(_column("o", name) for name in written),
-        "overlay_key": sql.SQL(", ").join(_column("o", name) for name in table.key),
+        "written": names.columns(None, written),
+        "overlay_written": names.columns("o", written),
+        "overlay_key": names.columns("o", table.key),
         "in_range": _in_range(table, "o", stretch),
         "heap_in_range": _in_range(table, "h", stretch),
-        "applied_is_overlay": _equal("a", "o", table.key),
-        "refill_is_fresh": _equal("r", "f", table.key),
-        "overlay_is_fresh": _equal("o", "f", table.key),
-        "overlay_is_heap": _equal("o", "h", table.key),
+        "applied_is_overlay": names.equal("a", "o", table.key),
+        "refill_is_fresh": names.equal("r", "f", table.key),
+        "overlay_is_fresh": names.equal("o", "f", table.key),
+        "overlay_is_heap": names.equal("o", "h", table.key),
     }
 
 
-def identifiers(columns: Iterable[str]) -> sql.Composed:
-    """A comma list of column names."""
-    return sql.SQL(", ").join(map(sql.Identifier, columns))
-
-
-def _column(alias: _Alias | None, column: str) -> sql.Composable:
-    name = sql.Identifier(column)
-    return sql.SQL("{}.{}").format(sql.SQL(alias), name) if alias else name
-
-
-def _equal(left: _Alias, right: _Alias, columns: Iterable[str]) -> sql.Composed:
-    pairs = [(_column(left, column), _column(right, column)) for column in columns]
-    return sql.SQL(" and ").join(sql.SQL("{} = {}").format(one, other) for one, other in pairs)
-
-
-def _in_range(table: Table, alias: _Alias | None, stretch: Stretch) -> sql.Composed:
+def _in_range(table: Table, alias: LiteralString | None, stretch: Stretch) -> sql.Composed:
     """A constant condition, so that ATTACH can prove its own from it."""
-    key, kind = _column(alias, table.tier_key), table.tier_kind
+    key, kind = names.column(alias, table.tier_key), table.tier_kind
     parts = [sql.SQL("{} < {}").format(key, sql.Literal(to_text(kind, stretch.upper)))]
     if stretch.lower != kind.lowest:
         parts.append(sql.SQL("{} >= {}").format(key, sql.Literal(to_text(kind, stretch.lower))))

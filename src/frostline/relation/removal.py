@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psycopg
 from psycopg import sql
 
-from frostline.catalog import facts, jobs, tables
+from frostline.catalog import facts, jobs, leases, tables
 from frostline.catalog.connect import Connection
 from frostline.errors import UnavailableError, UsageError
 from frostline.model.names import Name
@@ -18,22 +18,29 @@ from frostline.relation.registration import grants, limit_waiting
 def remove(connection: Connection, name: Name, *, keep_lake: bool = False, dry_run: bool = False) -> tuple[str, ...]:
     """Put the heap back under its own name and forget the table; returns the statements.
 
-    Refuses while rows are only reachable through the relation, unless `keep_lake` says to leave them behind in
-    the lake. ACCESS EXCLUSIVE on the view and then on the heap, the order in which readers take them, after a
-    wait of at most 5 s for each.
+    Refuses while a job runs, and while rows are only reachable through the relation, unless `keep_lake` says to leave
+    them behind in the lake. ACCESS EXCLUSIVE on the view and then on the heap, the order in which readers take them,
+    after a wait of at most 5 s for each.
     """
     table = tables.get(connection, name)
-    if not keep_lake:
-        _refuse_cold_rows(connection, table)
-    try:
-        with connection.transaction(force_rollback=dry_run):
-            limit_waiting(connection)
-            refill.drop_leftovers(connection, table)
-            done = [_run(connection, statement) for statement in _statements(connection, table)]
-            tables.delete(connection, table)
-    except psycopg.errors.LockNotAvailable:
-        raise UnavailableError(f"{name} is busy", hint="end the transactions that use it, then try again") from None
-    return tuple(done)
+    with jobs.exclusive(connection, table):
+        if not keep_lake:
+            _refuse_cold_rows(connection, table)
+        try:
+            with connection.transaction(force_rollback=dry_run):
+                return tuple(_remove(connection, table))
+        except psycopg.errors.LockNotAvailable:
+            hint = "end the transactions that use it, then try again"
+            raise UnavailableError(f"{name} is busy", hint=hint) from None
+
+
+def _remove(connection: Connection, table: Table) -> list[str]:
+    leases.require(connection, table)
+    limit_waiting(connection)
+    refill.drop_leftovers(connection, table)
+    done = [_run(connection, statement) for statement in _statements(connection, table)]
+    tables.delete(connection, table)
+    return done
 
 
 def _run(connection: Connection, statement: sql.Composed) -> str:

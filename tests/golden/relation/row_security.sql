@@ -170,19 +170,49 @@ create trigger frostline_delete instead of delete on "frostline_relation"."messa
 create function "frostline_relation"."mark_7"() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 -- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
-set enable_seqscan = off set jit = off as $body$
+set enable_seqscan = off set jit = off
+-- An error, should a policy of the heap hide a row from us: it would be taken for one that is gone.
+set row_security = off as $body$
 #variable_conflict use_column
 declare
     key_is_new boolean := true;
+    has_cold_rows boolean;
 begin
-    if current_setting('frostline.folding', true) = 'on'
-       and exists (select from frostline.folding where xid = pg_current_xact_id()) then
+    -- Silent for the statement of a fold itself, not for what a trigger of the user makes of it.
+    if current_setting('frostline.folding', true) = 'on' and pg_trigger_depth() = 1
+       and exists (select from frostline.folding as f where f.xid = pg_current_xact_id() and f.table_id = 7) then
+        return null;
+    end if;
+    if tg_op = 'TRUNCATE' then
+        -- As if each row were deleted: an archive may have exported them. A detached partition has no say any more.
+        if not (select p.relispartition from pg_class as p where p.oid = tg_relid) then
+            return null;
+        end if;
+        execute format('select exists (select from only %s as h where h.%I < $1)', tg_relid::regclass, 'day')
+           into has_cold_rows using (select s."line_date" from frostline.seam as s where s.table_id = 7);
+        if has_cold_rows then
+            raise object_not_in_prerequisite_state using
+                message = format('%s has rows below the frost line of %s', tg_relid::regclass, 'public.messages'),
+                hint = format('They are part of it. To have them gone: delete from %s ...', 'public.messages');
+        end if;
+        execute format('insert into %s (%s, frostline_live) select %2$s, false from only %3$s on conflict (%4$s) do update '
+                       'set %5$s frostline_live = false, frostline_version = nextval(''frostline.overlay_version'')',
+                       '"frostline_overlay"."messages_7"', '"tenant", "day", "number"', tg_relid::regclass, '"tenant", "day", "number"', '"body" = null, ');
         return null;
     end if;
     if tg_op = 'DELETE' or (tg_op = 'UPDATE' and row(old."tenant", old."day", old."number") is distinct from row(new."tenant", new."day", new."number")) then
-        insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", frostline_live) values (old."tenant", old."day", old."number", false)
-        on conflict ("tenant", "day", "number") do update set "body" = null, 
-            frostline_live = false, frostline_version = nextval('frostline.overlay_version');
+        -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
+        -- statement may have come first. A partition that was detached keeps its triggers, and has no say any more.
+        insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", "body", frostline_live)
+        select h."tenant", h."day", h."number", h."body", true from "public"."_messages" as h where h."tenant" = old."tenant" and h."day" = old."day" and h."number" = old."number"
+        on conflict ("tenant", "day", "number") do update set "body" = excluded."body", 
+            frostline_live = true, frostline_version = nextval('frostline.overlay_version');
+        if not found then
+            insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", frostline_live)
+            select old."tenant", old."day", old."number", false from pg_class as p where p.oid = tg_relid and p.relispartition
+            on conflict ("tenant", "day", "number") do update set "body" = null, 
+                frostline_live = false, frostline_version = nextval('frostline.overlay_version');
+        end if;
     end if;
     if tg_op = 'DELETE' then
         return null;
@@ -210,15 +240,26 @@ begin
                 hint = 'Update the row instead: update public.messages ...', schema = 'public', table = 'messages';
         end if;
     end if;
-    
-    insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", "body", frostline_live) values (new."tenant", new."day", new."number", new."body", true)
-    on conflict ("tenant", "day", "number") do update set "body" = excluded."body", 
-        frostline_live = true, frostline_version = nextval('frostline.overlay_version');
+    -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
+        -- statement may have come first. A partition that was detached keeps its triggers, and has no say any more.
+        insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", "body", frostline_live)
+        select h."tenant", h."day", h."number", h."body", true from "public"."_messages" as h where h."tenant" = new."tenant" and h."day" = new."day" and h."number" = new."number"
+        on conflict ("tenant", "day", "number") do update set "body" = excluded."body", 
+            frostline_live = true, frostline_version = nextval('frostline.overlay_version');
+        if not found then
+            insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", frostline_live)
+            select new."tenant", new."day", new."number", false from pg_class as p where p.oid = tg_relid and p.relispartition
+            on conflict ("tenant", "day", "number") do update set "body" = null, 
+                frostline_live = false, frostline_version = nextval('frostline.overlay_version');
+        end if;
     return null;
 end
 $body$;
 revoke execute on function "frostline_relation"."mark_7"() from public;
 
--- Triggers fire in the order of their names, and this one must be first: another may write the same row again.
+-- Triggers fire in the order of their names. They fire also for what a replication worker writes.
 create or replace trigger "!frostline_mark" after insert or update or delete on "public"."messages_default"
     for each row execute function "frostline_relation"."mark_7"();
+create or replace trigger "!frostline_truncate" before truncate on "public"."messages_default"
+    for each statement execute function "frostline_relation"."mark_7"();
+alter table "public"."messages_default" enable always trigger "!frostline_mark", enable always trigger "!frostline_truncate";

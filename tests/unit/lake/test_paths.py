@@ -1,5 +1,6 @@
 """Locations that every reader understands."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -9,6 +10,13 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from frostline.errors import UsageError
 from frostline.lake import paths
 from frostline.model.names import Name
+from frostline.model.tables import Table
+from frostline.model.tiers import TierKind
+
+
+def named(name: Name) -> Table:
+    """A table of which only the name and the number matter."""
+    return Table(7, name, (), (), "day", TierKind.DATE, "month", "1 month", "0")
 
 
 @pytest.mark.parametrize(
@@ -43,11 +51,17 @@ def test_a_warehouse_with_a_pattern_character_is_refused(character: str):
     ],
 )
 def test_names_become_safe_folders(name: Name, folder: str):
-    assert paths.table_location("/lake", name, 7) == f"file:///lake/{folder}"
+    assert paths.table_location("/lake", named(name)) == f"file:///lake/{folder}"
+
+
+def test_no_two_databases_have_the_same_folder():
+    ours, theirs = (replace(named(Name("public", "events")), token=token) for token in ("0a1b2c3d", "4e5f6a7b"))
+    assert paths.table_location("/lake", ours) == "file:///lake/public/events_7-0a1b2c3d"
+    assert paths.table_location("/lake", ours) != paths.table_location("/lake", theirs)
 
 
 def test_pyiceberg_and_duckdb_find_the_same_file_under_a_hostile_path(tmp_path: Path):
-    table = paths.table_location(str(tmp_path / "my lake é %20+&"), Name("s p", "日本"), 7)
+    table = paths.table_location(str(tmp_path / "my lake é %20+&"), named(Name("s p", "日本")))
     location = paths.data_file(table, 3)
     paths.make_parent(location)
     with duckdb.connect() as connection:

@@ -13,7 +13,7 @@ select distinct l.pid
                     or a.query_start > %(attached_at)s, false)
 
 -- name: written
-select pg_current_wal_insert_lsn()::text
+select pg_current_wal_flush_lsn()::text
 
 -- name: standbys_behind
 -- Standbys that follow and have not replayed so far; how far one is may be hidden from this role.

@@ -13,13 +13,16 @@ select {text}::{kind}::text
 -- name: is_captured
 select exists (select from pg_trigger where tgrelid = {partition}::regclass and tgname = '!frostline_mark' and tgenabled = 'A')
 
--- name: always_mark
--- Also for rows that a replication worker writes.
-alter table {partition} enable always trigger "!frostline_mark"
+-- name: forget_marks
+-- Under the lock of the trigger's creation. Marks from before it, above the frost line, mean nothing: of rows that were moved
+-- here out of another partition, or of one that was here before.
+delete from {overlay} where {condition} and {tier_key} >= {line}
 
 -- name: mark_all
--- Under the lock of the trigger's creation: from here on every change marks itself, and this marks what was there.
-insert into {overlay} ({columns}, frostline_live) select {columns}, true from only {partition} on conflict do nothing
+-- Under the lock of the trigger's creation: from here on every change marks itself, and this marks what was there. A row that
+-- was moved here out of DEFAULT has a mark that says it is gone.
+insert into {overlay} ({columns}, frostline_live) select {columns}, true from only {partition}
+on conflict ({key}) do update set {replace} frostline_live = true, frostline_version = nextval('frostline.overlay_version')
 
 -- name: blocks
 select pg_relation_size({partition}::regclass) / current_setting('block_size')::int

@@ -18,13 +18,19 @@ create index on pg_temp.{note} ({key})
 analyze pg_temp.{note}
 
 -- name: be_silent
-insert into frostline.folding (xid) values (pg_current_xact_id())
+insert into frostline.folding (xid, table_id) values (pg_current_xact_id(), {table_id})
 
 -- name: be_silent_setting
 select set_config('frostline.folding', 'on', true)
 
 -- name: speak_again
-delete from frostline.folding where xid = pg_current_xact_id()
+delete from frostline.folding where xid = pg_current_xact_id() and table_id = {table_id}
+
+-- name: replication_role
+select current_setting('session_replication_role')
+
+-- name: set_replication_role
+select set_config('session_replication_role', {role}, true)
 
 -- name: lock_heap
 -- Heap rows first: the order in which writers lock. Whoever holds one keeps its mark.
@@ -51,3 +57,21 @@ delete from {heap} as h
 
 -- name: delete_overlay
 delete from {overlay} as o using pg_temp.frostline_done as d where {overlay_is_done}
+
+-- name: lock_lost
+-- Each looked up by its key, whatever the statistics say. Once its mark is locked, nobody else can mark that key.
+create temp table frostline_lost on commit drop as
+    select {overlay_key}
+      from {overlay} as o
+     where {overlay_in_range} and o.frostline_live
+       and (select true from {heap} as h where {heap_is_overlay} and {heap_in_range} limit 1) is null
+       for update of o skip locked
+
+-- name: delete_lost
+-- Looked up again, because the row may have come back before the lock was ours.
+delete from {overlay} as o using pg_temp.frostline_lost as l
+ where {overlay_is_lost} and o.frostline_live
+   and (select true from {heap} as h where {heap_is_overlay} and {heap_in_range} limit 1) is null
+
+-- name: done_with_lost
+drop table pg_temp.frostline_lost

@@ -203,19 +203,25 @@ create trigger frostline_delete instead of delete on {inner} for each row execut
 create function {function}() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 -- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
-set enable_seqscan = off set jit = off as {body}
+set enable_seqscan = off set jit = off
+-- An error, should a policy of the heap hide a row from us: it would be taken for one that is gone.
+set row_security = off as {body}
 #variable_conflict use_column
 declare
     key_is_new boolean := true;
+    has_cold_rows boolean;
 begin
-    if current_setting('frostline.folding', true) = 'on'
-       and exists (select from frostline.folding where xid = pg_current_xact_id()) then
+    -- Silent for the statement of a fold itself, not for what a trigger of the user makes of it.
+    if current_setting('frostline.folding', true) = 'on' and pg_trigger_depth() = 1
+       and exists (select from frostline.folding as f where f.xid = pg_current_xact_id() and f.table_id = {table_id}) then
+        return null;
+    end if;
+    if tg_op = 'TRUNCATE' then
+        {truncate}
         return null;
     end if;
     if tg_op = 'DELETE' or (tg_op = 'UPDATE' and row({old_key}) is distinct from row({new_key})) then
-        insert into {overlay} ({marked}, frostline_live) values ({old_marked}, false)
-        on conflict ({key}) do update set {clear}
-            frostline_live = false, frostline_version = nextval('frostline.overlay_version');
+        {mark_old}
     end if;
     if tg_op = 'DELETE' then
         return null;
@@ -234,23 +240,49 @@ begin
                 hint = {update_instead}, schema = {schema_name}, table = {table_name};
         end if;
     end if;
-    {compute}
-    insert into {overlay} ({columns}, frostline_live) values ({new_columns}, true)
-    on conflict ({key}) do update set {replace}
-        frostline_live = true, frostline_version = nextval('frostline.overlay_version');
+    {mark_new}
     return null;
 end
 {body};
 revoke execute on function {function}() from public;
 
--- name: compute
--- A trigger is not told what virtual columns hold.
-    select {heap_generated} into {new_generated} from {heap} as h where {heap_key_is_new};
+-- name: mark_row
+-- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
+        -- statement may have come first. A partition that was detached keeps its triggers, and has no say any more.
+        insert into {overlay} ({columns}, frostline_live)
+        select {heap_columns}, true from {heap} as h where {heap_key_is_row}
+        on conflict ({key}) do update set {replace}
+            frostline_live = true, frostline_version = nextval('frostline.overlay_version');
+        if not found then
+            insert into {overlay} ({marked}, frostline_live)
+            select {row_marked}, false from pg_class as p where p.oid = tg_relid and p.relispartition
+            on conflict ({key}) do update set {clear}
+                frostline_live = false, frostline_version = nextval('frostline.overlay_version');
+        end if;
+
+-- name: truncate
+-- As if each row were deleted: an archive may have exported them. A detached partition has no say any more.
+        if not (select p.relispartition from pg_class as p where p.oid = tg_relid) then
+            return null;
+        end if;
+        execute format('select exists (select from only %s as h where h.%I < $1)', tg_relid::regclass, {tier_key_name})
+           into has_cold_rows using {line};
+        if has_cold_rows then
+            raise object_not_in_prerequisite_state using
+                message = format('%s has rows below the frost line of %s', tg_relid::regclass, {relation_name}),
+                hint = format('They are part of it. To have them gone: delete from %s ...', {relation_name});
+        end if;
+        execute format('insert into %s (%s, frostline_live) select %2$s, false from only %3$s on conflict (%4$s) do update '
+                       'set %5$s frostline_live = false, frostline_version = nextval(''frostline.overlay_version'')',
+                       {overlay_text}, {marked_text}, tg_relid::regclass, {key_text}, {clear_text});
 
 -- name: mark_trigger
--- Triggers fire in the order of their names, and this one must be first: another may write the same row again.
+-- Triggers fire in the order of their names. They fire also for what a replication worker writes.
 create or replace trigger "!frostline_mark" after insert or update or delete on {partition}
     for each row execute function {function}();
+create or replace trigger "!frostline_truncate" before truncate on {partition}
+    for each statement execute function {function}();
+alter table {partition} enable always trigger "!frostline_mark", enable always trigger "!frostline_truncate";
 
 -- name: owner
 alter view {relation} owner to {owner};

@@ -46,6 +46,16 @@ insert into pg_temp.frostline_applied select * from pg_temp.frostline_fresh
 -- name: done_with_fresh
 drop table pg_temp.frostline_fresh
 
+-- name: triggers
+-- The user's that would fire. Ours stay as they are, and are silent.
+select tgname, tgenabled::text
+  from pg_trigger
+ where tgrelid = {partition}::regclass and not tgisinternal and tgenabled <> 'D' and tgname !~ '^!frostline_'
+ order by 1
+
+-- name: set_trigger
+alter table {partition} {state} trigger {trigger}
+
 -- name: leave_default
 -- These rows are in the overlay, and so in the refilled table.
 delete from only {partition} as h using {overlay} as o where {heap_in_range} and {overlay_is_heap} and o.frostline_live

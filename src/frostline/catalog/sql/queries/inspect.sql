@@ -47,6 +47,30 @@ select array_agg(a.attname::text order by k.position)
   join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
  where i.indrelid = %(oid)s and i.indisprimary
 
+-- name: key_types
+-- What the primary key's columns are made of: domains and arrays are followed to the type inside, with its modifier.
+with recursive inside as (
+    select k.position, a.attname::text as name, format_type(a.atttypid, a.atttypmod) as formatted,
+           a.atttypid as type, a.atttypmod as modifier, 0 as depth
+      from pg_index i
+      cross join lateral unnest(i.indkey) with ordinality as k(attnum, position)
+      join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+     where i.indrelid = %(oid)s and i.indisprimary
+     union all
+    select f.position, f.name, f.formatted,
+           case when t.typtype = 'd' then t.typbasetype else e.oid end,
+           case when t.typtype = 'd' then t.typtypmod else f.modifier end, f.depth + 1
+      from inside f
+      join pg_type t on t.oid = f.type
+      left join pg_type e on e.typarray = t.oid
+     where t.typtype = 'd' or e.oid is not null
+)
+select distinct on (f.position) f.name, f.formatted, t.typname::text,
+       t.oid < 16384 and t.typnamespace = 'pg_catalog'::regnamespace, t.typtype = 'e', f.modifier >= 0
+  from inside f
+  join pg_type t on t.oid = f.type
+ order by f.position, f.depth desc
+
 -- name: partitions
 -- Bounds come as Postgres prints them; `model.partitions` reads them.
 select n.nspname, c.relname, c.relkind::text, pg_get_expr(c.relpartbound, c.oid), c.oid,

@@ -4,10 +4,11 @@ values (%(table_id)s, %(kind)s, 'planned', %(from_line)s, %(to_line)s)
 returning job_id
 
 -- name: advance
+-- Somebody may have called the job failed while its worker was paused. Then it stays so, and its files go.
 update frostline.job
    set state = %(state)s, rows = coalesce(%(rows)s, rows), size_bytes = coalesce(%(size_bytes)s, size_bytes),
        changed_at = clock_timestamp()
- where job_id = %(job_id)s
+ where job_id = %(job_id)s and state <> 'failed'
 
 -- name: fail
 -- What is published stays so, whatever went wrong afterwards: a failed job has nothing in the lake that is read.
@@ -24,8 +25,11 @@ returning job_id
 -- name: leave_other_histories
 -- In a restored database the next number has been given to a job of the other history too, and files are named by it: the
 -- leftovers of one would be the lake of the other. So the first job of a history jumps to where nobody else is.
-select setval('frostline.job_job_id_seq', max(job_id) + 1000000 + (random() * 1000000000)::bigint)
-  from frostline.job having bool_and(server is distinct from frostline.this_server())
+with moved as (
+    update frostline.history set server = frostline.this_server() where server <> frostline.this_server() returning server
+)
+select setval('frostline.job_job_id_seq', s.last_value + 1000000 + (random() * 1000000000)::bigint)
+  from moved, frostline.job_job_id_seq s
 
 -- name: untidied
 select job_id from frostline.job
@@ -84,20 +88,25 @@ update frostline.archived_partition set published_xid = pg_current_xact_id()
 -- name: older_snapshots
 -- Backends of this database, walsenders and slots whose snapshot may be older than the transaction that published, and
 -- transactions that have been writing since before it: they keep `settle_standbys` from working.
--- A backend whose horizon is hidden from this role counts as old.
+-- A backend whose horizon is hidden from this role counts as old. Nobody can be older than a transaction which is
+-- so long ago that Postgres would not let anybody be.
+with published as (
+    select %(xid)s::xid8::xid as xid
+     where pg_snapshot_xmax(pg_current_snapshot())::text::numeric - %(xid)s::xid8::text::numeric < 2000000000
+)
 select a.pid::text
-  from pg_stat_activity a
+  from pg_stat_activity a, published
  where a.pid <> pg_backend_pid()
    and (a.datname = current_database() or a.datname is null)
-   and (age(a.backend_xmin) >= age(%(xid)s::xid8::xid)
-        or age(a.backend_xid) >= age(%(xid)s::xid8::xid)
+   and (age(a.backend_xmin) >= age(published.xid)
+        or age(a.backend_xid) >= age(published.xid)
         or a.backend_xmin is null and a.state is null and a.backend_type = 'client backend')
 union all
-select s.slot_name from pg_replication_slots s
- where s.xmin is not null and age(s.xmin) >= age(%(xid)s::xid8::xid)
+select s.slot_name from pg_replication_slots s, published
+ where s.xmin is not null and age(s.xmin) >= age(published.xid)
 union all
-select p.gid from pg_prepared_xacts p
- where p.database = current_database() and age(p.transaction) >= age(%(xid)s::xid8::xid)
+select p.gid from pg_prepared_xacts p, published
+ where p.database = current_database() and age(p.transaction) >= age(published.xid)
 
 -- name: settle_standbys
 -- Takes the seam's old versions away. A standby that replays this first ends every query that still sees one of them,

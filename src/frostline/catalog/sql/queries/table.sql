@@ -14,7 +14,7 @@ values (%(table_id)s, %(attnum)s, %(field_id)s, %(lake_type)s, %(as_text)s, %(pu
 -- name: all
 select t.table_id, t.schema_name, t.table_name, t.tier_key, t.tier_kind, t.lake_partition,
        coalesce(t.hot_interval::text, t.hot_span::text), t.grace_period::text, t.fold_rows, t.fold_age::text,
-       t.held_from
+       t.held_from, t.token
   from frostline.managed_table t
  order by t.schema_name, t.table_name
 
