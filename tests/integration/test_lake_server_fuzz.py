@@ -173,31 +173,16 @@ MUTATIONS: list[Callable[[list[bytes], random.Random], None]] = [
 ]  # fmt: skip
 
 
-def exchange(raw: socket.socket, sent: bytes) -> bytes:
-    """Send, and read to the end. The server may hang up in the middle, but must not let us wait."""
-    received = b""
-    try:
-        raw.sendall(sent)
-        raw.shutdown(socket.SHUT_WR)
-        while chunk := raw.recv(65536):
-            received += chunk
-    except TimeoutError:
-        raise
-    except OSError:
-        pass
-    return received
-
-
 def stranger(server: LakeServer, sent: bytes) -> bytes:
     """What somebody gets who does not log in."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
-        return exchange(raw, sent)
+        return lakeserver.exchange(raw, sent)
 
 
 def friend(server: LakeServer, sent: bytes) -> bytes:
     """What a client gets that has logged in."""
     with psycopg.connect(lakeserver.lake_dsn(server)) as connection, _socket_of(connection) as raw:
-        return exchange(raw, sent)
+        return lakeserver.exchange(raw, sent)
 
 
 def _socket_of(connection: psycopg.Connection) -> socket.socket:

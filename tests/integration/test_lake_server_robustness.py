@@ -37,22 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeServer]:
 def answered(server: LakeServer, sent: bytes) -> bytes:
     """Everything that comes back until the server hangs up."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
-        return exchange(raw, sent)
-
-
-def exchange(raw: socket.socket, sent: bytes) -> bytes:
-    """Send, and read to the end. The server may hang up in the middle, but must not let us wait."""
-    received = b""
-    try:
-        raw.sendall(sent)
-        raw.shutdown(socket.SHUT_WR)
-        while chunk := raw.recv(65536):
-            received += chunk
-    except TimeoutError:
-        raise
-    except OSError:
-        pass
-    return received
+        return lakeserver.exchange(raw, sent)
 
 
 def works(server: LakeServer) -> bool:
@@ -97,7 +82,7 @@ def test_a_newer_protocol_is_negotiated_down(server: LakeServer) -> None:
 def test_a_client_that_is_logged_in_cannot_break_it_either(server: LakeServer, bodies: list[tuple[int, bytes]]) -> None:
     messages = [bytes([kind]) + struct.pack("!i", len(body) + 4) + body for kind, body in bodies]
     with psycopg.connect(lakeserver.lake_dsn(server)) as connection, _socket_of(connection) as raw:
-        exchange(raw, b"".join(messages))
+        lakeserver.exchange(raw, b"".join(messages))
 
 
 def _socket_of(connection: psycopg.Connection) -> socket.socket:

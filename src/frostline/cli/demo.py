@@ -17,7 +17,7 @@ from frostline.cli.signals import interrupt_when_stopped
 from frostline.cli.up import PORT
 
 if TYPE_CHECKING:
-    from frostline.pipeline.archive import Report
+    from frostline.pipeline.tasks import Report
 
 
 @click.command()

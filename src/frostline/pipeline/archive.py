@@ -6,26 +6,25 @@ Each job is a row with a state; every step may be repeated. docs/design/archive.
 import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import psycopg
 from pyspark.sql import SparkSession
 
 from frostline import logs
-from frostline.catalog import jobs, leases, seams, snapshots
-from frostline.catalog.connect import Connection, first_line
+from frostline.catalog import jobs, seams, snapshots
+from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
-from frostline.errors import FrostlineError, OutcomeUnknown, UnavailableError
+from frostline.errors import FrostlineError, UnavailableError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import commit, paths
 from frostline.lake.commit import StagedCommit
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import archive
-from frostline.model.tables import Seam, Table
+from frostline.model.tables import Table
 from frostline.pipeline import clean, plan, tasks, turn
 from frostline.pipeline.export import export_shard
 from frostline.pipeline.source import Shard
-from frostline.pipeline.tasks import Progress
+from frostline.pipeline.tasks import Report
 from frostline.relation import bound, heap, marks
 from frostline.settings import Settings
 
@@ -45,9 +44,6 @@ class Result:
     """As the lake holds them."""
     cleaned: clean.Result
     error: FrostlineError | None = None
-
-
-Report = Callable[[Table, Progress], None]
 
 
 def run(
@@ -178,31 +174,19 @@ class Job:
     def _publish(self, files: Sequence[WrittenFile], staged: StagedCommit | None) -> None:
         bound.raise_to(self.connection, self.table, self.batch.to_line, self._say)
         reached(Failpoint.ARCHIVE_RAISED_BOUND)
-        with self._stage_line("publish"):
-            try:
-                with self.connection.transaction():
-                    self._swap(files, staged)
-            except psycopg.OperationalError as error:
-                raise OutcomeUnknown(
-                    f"lost Postgres while publishing {self.table.name}: {first_line(error)}",
-                    hint="frostline status shows whether the frost line moved; then run frostline archive again",
-                ) from error
+        hint = "frostline status shows whether the frost line moved; then run frostline archive again"
+        published = turn.publishing(self.connection, f"publishing {self.table.name}", hint=hint)
+        with self._stage_line("publish"), published:
+            self._swap(files, staged)
         reached(Failpoint.ARCHIVE_PUBLISHED)
 
     def _swap(self, files: Sequence[WrittenFile], staged: StagedCommit | None) -> None:
         """The commit of the lake and of the seam, in one transaction and with no lock that anybody waits for."""
         line = (self.batch.from_line, self.batch.to_line)
-        leases.require(self.connection, self.table)
+        planned = replace(seams.get(self.connection, self.table), frost_line=self.batch.from_line)
+        turn.move_seam(self.connection, self.table, planned, staged, self.batch.to_line)
         heap.keep(self.connection, self.table, self.batch.partitions)
         marks.forget_lost(self.connection, self.table, *line)
-        old = seams.get(self.connection, self.table)
-        snapshot_id, location = old.snapshot_id, old.metadata_location
-        if staged is not None and staged.metadata_location != staged.previous_location:
-            seams.swap_pointer(self.connection, self.table, staged.previous_location, staged.metadata_location)
-            snapshot_id, location = staged.snapshot_id, staged.metadata_location
-        planned = Seam(self.table.id, self.batch.from_line, old.snapshot_id, old.metadata_location)
-        new = Seam(self.table.id, self.batch.to_line, snapshot_id, location)
-        seams.move(self.connection, self.table, planned, new)
         recorded = [file.recorded for file in files]
         jobs.replace_range(self.connection, self.table, self.job_id, *line, recorded)
         for one in self.batch.partitions:

@@ -4,28 +4,26 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import psycopg
 from pyspark.sql import SparkSession
 
 from frostline import logs
 from frostline.catalog import jobs, leases, seams, snapshots
-from frostline.catalog.connect import Connection, first_line
+from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
-from frostline.errors import FrostlineError, OutcomeUnknown
+from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import commit, paths
 from frostline.lake.commit import StagedCommit
 from frostline.model.names import Name
-from frostline.model.tables import RecordedFile, Seam, Table
+from frostline.model.tables import Table
+from frostline.model.thaw import touching
 from frostline.pipeline import tasks, turn
 from frostline.pipeline.rewrite import Rewritten, Slice, rewrite_slice
-from frostline.pipeline.tasks import Progress
+from frostline.pipeline.tasks import Report
 from frostline.relation import heap, marks
 from frostline.settings import Settings
 
 _log = logging.getLogger(__name__)
-
-Report = Callable[[Table, Progress], None]
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,7 @@ class Fold:
                 overlay=overlay,
                 lower=lower,
                 upper=upper,
-                files=tuple(_touching(recorded, lower, upper)),
+                files=tuple(touching(recorded, lower, upper)),
                 location=self.location,
                 job_id=self.job_id,
                 memory_limit=self.settings.export_memory,
@@ -134,33 +132,17 @@ class Fold:
                 self.table, location=self.location, base=base, add=written, replace=frozenset(replaced), summary=summary
             )
         reached(Failpoint.FOLD_STAGED)
-        try:
-            with self.connection.transaction():
+        hint = "frostline status shows whether the snapshot moved; then run frostline fold again"
+        with turn.publishing(self.connection, f"publishing a fold of {self.table.name}", hint=hint):
+            if staged is None:
                 leases.require(self.connection, self.table)
-                self._swap(staged)
-                recorded = [file.recorded for file in written]
-                jobs.replace_files(self.connection, self.table, self.job_id, replaced, recorded)
-                waiting = [str(one.name) for one in jobs.uncleaned(self.connection, self.table)]
-                taken = marks.take_away(self.connection, self.table, self.seam.frost_line, waiting)
-                jobs.advance(self.connection, self.job_id, State.PUBLISHED)
-                reached(Failpoint.FOLD_BEFORE_COMMIT)
-        except psycopg.OperationalError as error:
-            raise OutcomeUnknown(
-                f"lost Postgres while publishing a fold of {self.table.name}: {first_line(error)}",
-                hint="frostline status shows whether the snapshot moved; then run frostline fold again",
-            ) from error
+            else:
+                turn.move_seam(self.connection, self.table, self.seam, staged, self.seam.frost_line)
+            recorded = [file.recorded for file in written]
+            jobs.replace_files(self.connection, self.table, self.job_id, replaced, recorded)
+            waiting = [str(one.name) for one in jobs.uncleaned(self.connection, self.table)]
+            taken = marks.take_away(self.connection, self.table, self.seam.frost_line, waiting)
+            jobs.advance(self.connection, self.job_id, State.PUBLISHED)
+            reached(Failpoint.FOLD_BEFORE_COMMIT)
         reached(Failpoint.FOLD_PUBLISHED)
         return taken
-
-    def _swap(self, staged: StagedCommit | None) -> None:
-        if staged is None:
-            return
-        seams.swap_pointer(self.connection, self.table, staged.previous_location, staged.metadata_location)
-        new = Seam(self.table.id, self.seam.frost_line, staged.snapshot_id, staged.metadata_location)
-        seams.move(self.connection, self.table, self.seam, new)
-
-
-def _touching(files: Sequence[RecordedFile], lower: int, upper: int) -> Iterator[RecordedFile]:
-    for file in files:
-        if file.upper >= lower and file.lower < upper:
-            yield file

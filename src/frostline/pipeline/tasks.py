@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from frostline import errors
 from frostline.lake import store
+from frostline.model.tables import Table
 
 _POLL_S = 0.2
 
@@ -28,6 +29,10 @@ class Progress:
     tasks_total: int
     rows: int
     size_bytes: int
+
+
+Report = Callable[[Table, Progress], None]
+"""What a job calls while its tasks run."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ from frostline.model.thaw import Holds, Stretch
 from frostline.model.tiers import to_text
 from frostline.pipeline import fingerprint, tasks, turn, undo
 from frostline.pipeline.refill import Filled, Piece, fill
-from frostline.pipeline.undo import Lowering, Report, move_seam
+from frostline.pipeline.tasks import Report
+from frostline.pipeline.undo import Lowering
 from frostline.relation import bound, heap, names, refill
 from frostline.settings import Settings
 
@@ -216,7 +217,8 @@ class Thaw:
                 with self.connection.transaction():
                     attached = refill.attach(self.connection, self.table, stretch, name)
                     # The same T and S: a writer with an older snapshot, which cannot see these rows, notices by it.
-                    move_seam(self.connection, self.table)
+                    seam = seams.get(self.connection, self.table)
+                    turn.move_seam(self.connection, self.table, seam, None, seam.frost_line)
                     lower = None if stretch.lower == self.table.tier_kind.lowest else stretch.lower
                     self._record(attached, lower, stretch.upper)
                     failpoints.reached(Failpoint.THAW_BEFORE_ATTACH)

@@ -1,4 +1,4 @@
-"""A job's turn on a table: nobody else runs one, and what failed jobs left is gone."""
+"""A job's turn on a table: nobody else runs one, what failed jobs left is gone, and its publish is one transaction."""
 
 import logging
 from collections.abc import Callable, Generator, Sequence
@@ -8,11 +8,12 @@ from typing import TypeVar
 import psycopg
 
 from frostline import logs
-from frostline.catalog import jobs, tables
-from frostline.catalog.connect import Connection, gives_up
-from frostline.errors import FrostlineError
+from frostline.catalog import jobs, leases, seams, tables
+from frostline.catalog.connect import Connection, first_line, gives_up
+from frostline.errors import FrostlineError, OutcomeUnknown
 from frostline.lake import paths, store
-from frostline.model.tables import Table
+from frostline.lake.commit import StagedCommit
+from frostline.model.tables import Seam, Table
 from frostline.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -57,6 +58,29 @@ def failure_recorded(connection: Connection, job_id: int) -> Generator[None]:
         except psycopg.Error:
             _log.warning("%s", logs.fields(job=job_id, warning="could not record the failure"))
         raise
+
+
+@contextmanager
+def publishing(connection: Connection, what: str, *, hint: str) -> Generator[None]:
+    """The transaction that readers notice. When Postgres is lost in it, nobody knows whether it was committed."""
+    try:
+        with connection.transaction():
+            yield
+    except psycopg.OperationalError as error:
+        raise OutcomeUnknown(f"lost Postgres while {what}: {first_line(error)}", hint=hint) from error
+
+
+def move_seam(connection: Connection, table: Table, old: Seam, staged: StagedCommit | None, line: int) -> None:
+    """Inside a publishing transaction: the staged lake becomes the current one, and this the frost line.
+
+    ConflictError when the job has lost its lease, or the seam is not the old one any more.
+    """
+    leases.require(connection, table)
+    snapshot_id, location = old.snapshot_id, old.metadata_location
+    if staged is not None and staged.changes:
+        seams.swap_pointer(connection, table, staged.previous_location, staged.metadata_location)
+        snapshot_id, location = staged.snapshot_id, staged.metadata_location
+    seams.move(connection, table, old, Seam(table.id, line, snapshot_id, location))
 
 
 def _remove_leftovers(connection: Connection, settings: Settings, table: Table) -> None:

@@ -4,14 +4,13 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import psycopg
 from pyspark.sql import SparkSession
 
 from frostline import failpoints, logs
-from frostline.catalog import jobs, leases, seams, tables
+from frostline.catalog import jobs, seams, tables
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
-from frostline.errors import OutcomeUnknown, UsageError
+from frostline.errors import UsageError
 from frostline.failpoints import Failpoint
 from frostline.lake import commit, paths
 from frostline.lake.commit import StagedCommit
@@ -21,14 +20,12 @@ from frostline.model.tables import RecordedFile, Seam, Table
 from frostline.model.thaw import Archived, Holds, Stretch
 from frostline.model.tiers import to_text
 from frostline.pipeline import tasks, turn, verify
-from frostline.pipeline.tasks import Progress
+from frostline.pipeline.tasks import Report
 from frostline.pipeline.trim import Trim, trim_file
 from frostline.relation import bound, heap
 from frostline.settings import Settings
 
 _log = logging.getLogger(__name__)
-
-Report = Callable[[Table, Progress], None]
 
 
 @dataclass(frozen=True)
@@ -147,20 +144,15 @@ class Lowering:
     def _publish(self, line: int, gone: Sequence[RecordedFile], trimmed: Sequence[WrittenFile]) -> None:
         staged = self._stage(gone, trimmed)
         failpoints.reached(Failpoint.UNDO_STAGED)
-        try:
-            with self.connection.transaction():
-                move_seam(self.connection, self.table, staged, line)
-                recorded = [file.recorded for file in trimmed]
-                jobs.replace_files(self.connection, self.table, self.job_id, [file.path for file in gone], recorded)
-                jobs.forget_archived(self.connection, self.table, line)
-                tables.hold(self.connection, self.table, line)
-                jobs.advance(self.connection, self.job_id, State.PUBLISHED)
-                failpoints.reached(Failpoint.UNDO_BEFORE_COMMIT)
-        except psycopg.OperationalError as error:
-            raise OutcomeUnknown(
-                f"lost Postgres while lowering the frost line of {self.table.name}: {error}",
-                hint="frostline status shows whether the frost line moved",
-            ) from error
+        hint = "frostline status shows whether the frost line moved"
+        with turn.publishing(self.connection, f"lowering the frost line of {self.table.name}", hint=hint):
+            turn.move_seam(self.connection, self.table, seams.get(self.connection, self.table), staged, line)
+            recorded = [file.recorded for file in trimmed]
+            jobs.replace_files(self.connection, self.table, self.job_id, [file.path for file in gone], recorded)
+            jobs.forget_archived(self.connection, self.table, line)
+            tables.hold(self.connection, self.table, line)
+            jobs.advance(self.connection, self.job_id, State.PUBLISHED)
+            failpoints.reached(Failpoint.UNDO_BEFORE_COMMIT)
         failpoints.reached(Failpoint.UNDO_PUBLISHED)
 
     def _stage(self, gone: Sequence[RecordedFile], trimmed: Sequence[WrittenFile]) -> StagedCommit | None:
@@ -173,21 +165,5 @@ class Lowering:
             base=base,
             add=trimmed,
             replace=frozenset(file.path for file in gone),
-            summary={"frostline.job-id": str(self.job_id)},
+            summary={commit.JOB_ID: str(self.job_id)},
         )
-
-
-def move_seam(
-    connection: Connection, table: Table, staged: StagedCommit | None = None, line: int | None = None
-) -> None:
-    """Inside a publishing transaction: the staged lake becomes the current one, and the line is this one, if given.
-
-    ConflictError when the job has lost its lease.
-    """
-    leases.require(connection, table)
-    old = seams.get(connection, table)
-    snapshot_id, location = old.snapshot_id, old.metadata_location
-    if staged is not None:
-        seams.swap_pointer(connection, table, staged.previous_location, staged.metadata_location)
-        snapshot_id, location = staged.snapshot_id, staged.metadata_location
-    seams.move(connection, table, old, Seam(table.id, old.frost_line if line is None else line, snapshot_id, location))

@@ -123,7 +123,7 @@ def _unlike_overlay(connection: Connection, table: Table, lower: int | None, upp
         row_hash=fingerprint.postgres_row_hash(table),
         overlay=names.overlay(table),
         heap=names.identifier(table.name.heap),
-        condition=heap.within(table, lower, upper),
+        condition=names.within(table, lower, upper),
     )
     return int((connection.execute(statement).fetchone() or (0,))[0])
 
@@ -206,7 +206,7 @@ def _marked_keys(connection: Connection, table: Table, partition: ArchivedPartit
     statement = _statement("marked_keys").format(
         key_hash=fingerprint.postgres_key_hash(table),
         overlay=names.overlay(table),
-        condition=heap.within(table, partition.lower, partition.upper),
+        condition=names.within(table, partition.lower, partition.upper),
     )
     return frozenset(key for (key,) in connection.execute(statement).fetchall())
 

@@ -134,7 +134,7 @@ def _forget_marks(connection: Connection, table: Table, partition: Partition) ->
     """Take away the marks of the partition's range that lie above the frost line."""
     statement = _statement("forget_marks").format(
         overlay=names.overlay(table),
-        condition=within(table, partition.lower, partition.upper),
+        condition=names.within(table, partition.lower, partition.upper),
         tier_key=sql.Identifier(table.tier_key),
         line=line(table),
     )
@@ -219,33 +219,26 @@ def _lowest_value(connection: Connection, table: Table, partition: Name, start: 
     return None if text is None else from_text(table.tier_kind, text)
 
 
-def within(table: Table, lower: int | None, upper: int | None) -> sql.Composed:
-    """The condition that a row's tier key lies in [lower, upper); None is no limit."""
-    parts: list[sql.Composable] = [sql.SQL("true")]
-    tier_key = sql.Identifier(table.tier_key)
-    if lower is not None:
-        parts.append(sql.SQL("{} >= {}").format(tier_key, sql.Literal(to_text(table.tier_kind, lower))))
-    if upper is not None:
-        parts.append(sql.SQL("{} < {}").format(tier_key, sql.Literal(to_text(table.tier_kind, upper))))
-    return sql.SQL(" and ").join(parts)
-
-
 def marks(connection: Connection, table: Table, lower: int | None, upper: int | None) -> int:
     """How many keys of the range are in the overlay."""
-    statement = _statement("marks_in_range").format(overlay=names.overlay(table), condition=within(table, lower, upper))
+    statement = _statement("marks_in_range").format(
+        overlay=names.overlay(table), condition=names.within(table, lower, upper)
+    )
     return int(_one(connection, statement))
 
 
 def oldest_mark_s(connection: Connection, table: Table, upper: int) -> int | None:
     """How many seconds the oldest mark below that value has been there; None when there is none."""
-    statement = _statement("oldest_mark").format(overlay=names.overlay(table), condition=within(table, None, upper))
+    statement = _statement("oldest_mark").format(
+        overlay=names.overlay(table), condition=names.within(table, None, upper)
+    )
     row = connection.execute(statement).fetchone()
     return None if row is None else row[0]
 
 
 def has_older_mark(connection: Connection, table: Table, upper: int, age: str) -> bool:
     """Whether a mark below that value has been there for that interval."""
-    condition = within(table, None, upper)
+    condition = names.within(table, None, upper)
     statement = _statement("has_older_mark").format(
         overlay=names.overlay(table), condition=condition, age=sql.Literal(age)
     )

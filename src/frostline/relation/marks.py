@@ -2,7 +2,6 @@
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from typing import LiteralString
 
 import psycopg
 from psycopg import sql
@@ -10,7 +9,6 @@ from psycopg import sql
 from frostline import sqlfiles
 from frostline.catalog.connect import Connection
 from frostline.model.tables import Table
-from frostline.model.tiers import to_text
 from frostline.relation import names
 
 
@@ -31,7 +29,7 @@ def remember(connection: Connection, table: Table, snapshot: str, frost_line: in
             _statement("remember").format(
                 key=names.columns(None, table.key),
                 overlay=names.overlay(table),
-                below_line=_below(table, None, frost_line),
+                below_line=names.within(table, None, frost_line),
             )
         )
     _prepare_to_join(connection, table, "frostline_folded")
@@ -96,18 +94,13 @@ def forget_lost(connection: Connection, table: Table, lower: int, upper: int) ->
         "overlay_key": names.columns("o", table.key),
         "overlay_is_lost": names.equal("o", "l", table.key),
         "heap_is_overlay": names.equal("h", "o", table.key),
-        "overlay_in_range": _between(table, "o", lower, upper),
-        "heap_in_range": _between(table, "h", lower, upper),
+        "overlay_in_range": names.within(table, lower, upper, "o"),
+        "heap_in_range": names.within(table, lower, upper, "h"),
     }
     connection.execute(_statement("lock_lost").format(**parts))
     lost = connection.execute(_statement("delete_lost").format(**parts)).rowcount
     connection.execute(_statement("done_with_lost"))
     return lost
-
-
-def _between(table: Table, alias: LiteralString, lower: int, upper: int) -> sql.Composed:
-    first = sql.Literal(to_text(table.tier_kind, lower))
-    return sql.SQL("{} >= {} and {}").format(names.column(alias, table.tier_key), first, _below(table, alias, upper))
 
 
 def _prepare_to_join(connection: Connection, table: Table, note: str) -> None:
@@ -130,11 +123,5 @@ def _parts(table: Table, frost_line: int) -> dict[str, sql.Composable]:
         "overlay_is_locked": names.equal("o", "l", table.key),
         "overlay_is_done": names.equal("o", "d", table.key),
         "done_is_locked": names.equal("d", "l", table.key),
-        "heap_below_line": _below(table, "h", frost_line),
+        "heap_below_line": names.within(table, None, frost_line, "h"),
     }
-
-
-def _below(table: Table, alias: LiteralString | None, line: int) -> sql.Composed:
-    """A constant, so that Postgres leaves the hot partitions out of the plan."""
-    value = sql.Literal(to_text(table.tier_kind, line))
-    return sql.SQL("{} < {}").format(names.column(alias, table.tier_key), value)

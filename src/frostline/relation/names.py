@@ -8,6 +8,7 @@ from psycopg import sql
 
 from frostline.model.names import MAX_BYTES, Name, cut
 from frostline.model.tables import Table
+from frostline.model.tiers import to_text
 
 
 def identifier(name: Name) -> sql.Identifier:
@@ -55,6 +56,20 @@ def equal(left: LiteralString, right: LiteralString, listed: Iterable[str]) -> s
     """The condition that two tables agree in these columns."""
     pairs = (sql.SQL("{} = {}").format(column(left, name), column(right, name)) for name in listed)
     return sql.SQL(" and ").join(pairs)
+
+
+def within(table: Table, lower: int | None, upper: int | None, alias: LiteralString | None = None) -> sql.Composed:
+    """The condition that a row's tier key lies in [lower, upper); None is no limit.
+
+    In constants, from which Postgres can tell which partitions it concerns.
+    """
+    key = column(alias, table.tier_key)
+    parts: list[sql.Composable] = []
+    if lower is not None:
+        parts.append(sql.SQL("{} >= {}").format(key, sql.Literal(to_text(table.tier_kind, lower))))
+    if upper is not None:
+        parts.append(sql.SQL("{} < {}").format(key, sql.Literal(to_text(table.tier_kind, upper))))
+    return sql.SQL(" and ").join(parts or [sql.SQL("true")])
 
 
 def trusted(text: str) -> sql.SQL:

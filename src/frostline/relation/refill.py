@@ -252,9 +252,5 @@ def _parts(table: Table, stretch: Stretch, refill: Name) -> dict[str, sql.Compos
 
 
 def _in_range(table: Table, alias: LiteralString | None, stretch: Stretch) -> sql.Composed:
-    """A constant condition, so that ATTACH can prove its own from it."""
-    key, kind = names.column(alias, table.tier_key), table.tier_kind
-    parts = [sql.SQL("{} < {}").format(key, sql.Literal(to_text(kind, stretch.upper)))]
-    if stretch.lower != kind.lowest:
-        parts.append(sql.SQL("{} >= {}").format(key, sql.Literal(to_text(kind, stretch.lower))))
-    return sql.SQL(" and ").join(parts)
+    lower = None if stretch.lower == table.tier_kind.lowest else stretch.lower
+    return names.within(table, lower, stretch.upper, alias)
