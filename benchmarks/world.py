@@ -12,6 +12,7 @@ from frostline.catalog import migrations, tables
 from frostline.catalog.connect import Connection, connect
 from frostline.embedded.postgres import Postgres, free_port, new_password
 from frostline.model.names import Name
+from frostline.model.policy import Policy
 from frostline.model.tables import Table
 from frostline.pipeline import spark as pipeline_spark
 from frostline.relation import foreign_server, registration
@@ -36,7 +37,7 @@ class World:
 
     def add(self, name: str, hot: str, grace: str = "0", lake_partition: str | None = None) -> Table:
         """Register a table."""
-        return registration.add(self.connection, Wish(Name.parse(name), hot, grace, lake_partition)).table
+        return registration.add(self.connection, Wish(Name.parse(name), Policy(hot, grace), lake_partition)).table
 
     def table(self, name: str) -> Table:
         """The managed table of that name."""

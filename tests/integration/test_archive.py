@@ -412,13 +412,13 @@ def test_a_partition_that_goes_away_meanwhile_is_not_published(
 
 def test_marks_of_a_dropped_partition_do_not_come_back(events: Lake) -> None:
     """Undo leaves marks above the line; whoever then drops the partition means its rows, too."""
-    policy.change(events.catalog, events.table(), grace="1 day")
+    policy.change(events.catalog, events.table(), grace_period="1 day")
     events.archive()
     with events.connect() as connection:
         run(connection, "update public.events set status = 'marked' where ts >= '2024-06-01' and ts < '2024-06-03'")
     events.undo()
     run(events.catalog, "drop table public.events_6")
-    policy.change(events.catalog, events.table(), grace="0", release=True)
+    policy.change(events.catalog, events.table(), grace_period="0", release=True)
     july = "for values from ('2024-07-01 00:00+00') to ('2024-08-01 00:00+00')"
     run(events.catalog, f"create table public.events_7 partition of public._events {july}")
     (result,) = events.archive()

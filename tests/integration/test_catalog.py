@@ -21,6 +21,7 @@ from frostline.catalog.migrations import Migration
 from frostline.embedded.postgres import Postgres
 from frostline.errors import UsageError
 from frostline.model.names import Name
+from frostline.model.policy import Policy
 from frostline.relation import registration
 from frostline.relation.registration import Wish
 
@@ -169,7 +170,7 @@ def test_two_installers_at_once_do_the_work_once(empty_database: str) -> None:
 def many_tables(catalog: Connection) -> Connection:
     """A catalog in which a look-up by number pays off."""
     make_events(catalog, "public.events")
-    registration.add(catalog, Wish(Name("public", "events"), "1 month"))
+    registration.add(catalog, Wish(Name("public", "events"), Policy("1 month")))
     run(
         catalog,
         """insert into frostline.managed_table
@@ -215,7 +216,7 @@ def test_the_relation_finds_its_seam_by_the_primary_key(many_tables: Connection)
 
 def test_a_heap_that_was_dropped_by_hand_is_told_apart_from_an_unknown_table(catalog: Connection) -> None:
     make_events(catalog, "public.events")
-    registration.add(catalog, Wish(Name("public", "events"), "1 month"))
+    registration.add(catalog, Wish(Name("public", "events"), Policy("1 month")))
     with pytest.raises(UsageError, match="not managed"):
         tables.get(catalog, Name("public", "nosuch"))
     with pytest.raises(psycopg.errors.DependentObjectsStillExist):

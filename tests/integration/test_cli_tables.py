@@ -70,15 +70,24 @@ def assert_refused(said: Said, *words: str) -> None:
 
 def test_add_says_what_it_registered(events: Lake, parsed: Parsed) -> None:
     fold = ("--fold-rows", 500, "--fold-age", "2 hours")
-    added = parsed("table", "add", "events", "--hot", "2 months", "--grace", "3 days", "--lake-partition", "day", *fold)
+    upkeep = ("--retention", "2 years", "--premake", 2, "--snapshot-retention", "1 day", "--target-file-size", "64MB")
+    periods = ("--hot", "2 months", "--grace", "3 days", "--lake-partition", "day")
+    added = parsed("table", "add", "events", *periods, *fold, *upkeep)
     assert added == {
         "table": "public.events",
         "tier_key": "ts timestamp with time zone",
+        "mode": "tiered",
         "hot": "2 months",
         "grace": "3 days",
-        "lake_partition": "day",
+        "retention": "2 years",
+        "premake": 2,
+        "every": None,
+        "expire_by": "drop",
         "fold_rows": 500,
         "fold_age": "2 hours",
+        "snapshot_retention": "1 day",
+        "target_file_size_bytes": 64 << 20,
+        "lake_partition": "day",
         "held_from": None,
         "id": added["id"],
         "changed": True,
@@ -230,7 +239,7 @@ def test_text_output_is_one_table(managed: Lake, command: Command) -> None:
     ("words", "complaint"),
     [
         (("table", "add"), "missing argument"),
-        (("table", "add", "events"), "missing option '--hot'"),
+        (("table", "add", "events"), "no hot period is given"),
         (("table", "add", "events", "--hot", "soon"), "--hot 'soon' is not an interval"),
         (("table", "add", "events", "--hot", "-1 day"), "--hot '-1 day' is not positive"),
         (("table", "add", "events", "--hot", ""), "--hot '' is not an interval"),
@@ -280,6 +289,15 @@ def test_a_wrong_request_changes_nothing(
         (("--hot", "1 day", "--fold-age", "0"), "--fold-age '0' is not positive"),
         (("--fold-age", "soon"), "--fold-age 'soon' is not an interval"),
         (("--lake-partition", "day"), "--lake-partition"),
+        (("--retention", "1 month"), "--retention '1 month' is not longer than the hot period '1 mon'"),
+        (("--retention", "0"), "--retention '0' is not positive"),
+        (("--hot", "3 years", "--retention", "2 years"), "is not longer than the hot period '3 years'"),
+        (("--every", "soon"), "--every 'soon' is not an interval"),
+        (("--premake", "-1"), "-1 is not in the range"),
+        (("--expire-by", "burning"), "'burning'"),
+        (("--snapshot-retention", "-1 s"), "--snapshot-retention '-1 s' is not positive"),
+        (("--target-file-size", "5"), "'5' is less than 1MB"),
+        (("--target-file-size", "big"), "'big' is not a size such as 256MB"),
     ],
 )
 def test_a_wrong_policy_changes_nothing(

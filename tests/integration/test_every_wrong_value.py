@@ -19,6 +19,7 @@ from frostline.catalog.connect import Connection, connect
 from frostline.cli.invocation import shared_options
 from frostline.cli.main import COMMANDS, program
 from frostline.model.names import Name
+from frostline.model.policy import Policy
 from frostline.model.tables import Table
 from frostline.model.tiers import from_text
 from frostline.relation import bound, foreign_server, guard, registration
@@ -35,20 +36,32 @@ WRONG: dict[tuple[str, str], list[str]] = {
     ("init", "dsn"): ["init --dsn nonsense --warehouse new", "init --dsn color=red --warehouse new"],
     ("init", "warehouse"): ["init --warehouse what*"],
     ("table add", "name"): [f"table add {name} --hot '1 month'" for name in NAMES],
-    ("table add", "hot"): ["table add plain --hot much", "table add plain --hot '-1 day'", "table add plain --hot 0"],
-    ("table add", "grace"): ["table add plain --hot '1 month' --grace much"],
+    ("table add", "hot_period"): ["table add plain --hot much", "table add plain --hot '-1 day'", "table add plain --hot 0"],
+    ("table add", "grace_period"): ["table add plain --hot '1 month' --grace much"],
     ("table add", "lake_partition"): [
         "table add plain --hot '1 month' --lake-partition week",
         "table add plain --hot '1 month' --lake-partition truncate[5]",
     ],
     ("table add", "fold_rows"): ["table add plain --hot '1 month' --fold-rows 0"],
     ("table add", "fold_age"): ["table add plain --hot '1 month' --fold-age 0"],
+    ("table add", "retention_period"): ["table add plain --hot '1 month' --retention '1 day'"],
+    ("table add", "premake"): ["table add plain --hot '1 month' --premake 1001"],
+    ("table add", "every"): ["table add plain --hot '1 month' --every often"],
+    ("table add", "expire_by"): ["table add plain --hot '1 month' --expire-by fire"],
+    ("table add", "snapshot_retention"): ["table add plain --hot '1 month' --snapshot-retention x"],
+    ("table add", "target_file_size"): ["table add plain --hot '1 month' --target-file-size 1kB"],
     ("table show", "name"): [f"table show {name}" for name in NAMES],
     ("table set", "name"): [f"table set {name} --hot '1 day'" for name in NAMES],
-    ("table set", "hot"): ["table set events --hot much", "table set events --hot '-1 day'"],
-    ("table set", "grace"): ["table set events --grace much", "table set events --grace '-1 day'"],
+    ("table set", "hot_period"): ["table set events --hot much", "table set events --hot '-1 day'"],
+    ("table set", "grace_period"): ["table set events --grace much", "table set events --grace '-1 day'"],
     ("table set", "fold_rows"): ["table set events --fold-rows -1", "table set events --fold-rows many"],
     ("table set", "fold_age"): ["table set events --fold-age '0 s'", "table set events --hot '9 days' --fold-age old"],
+    ("table set", "retention_period"): ["table set events --retention '1 day'", "table set events --retention x"],
+    ("table set", "premake"): ["table set events --premake -1"],
+    ("table set", "every"): ["table set events --every 0"],
+    ("table set", "expire_by"): ["table set events --expire-by fire"],
+    ("table set", "snapshot_retention"): ["table set events --snapshot-retention '-1 day'"],
+    ("table set", "target_file_size"): ["table set events --target-file-size 10XB"],
     ("table remove", "name"): [f"table remove {name}" for name in NAMES],
     ("grant", "role"): ["grant nobody", 'grant "a.b', "grant public", "grant a.b"],
     ("grant", "names"): [f"grant postgres events {name}" for name in NAMES],
@@ -152,7 +165,7 @@ def installed(shared_database: str) -> Iterator[Connection]:
         guard.ensure(connection)
         for name in ("events", "plain"):
             make_events(connection, f"public.{name}", months=2)
-        registration.add(connection, registration.Wish(Name.parse("events"), "1 month"))
+        registration.add(connection, registration.Wish(Name.parse("events"), Policy("1 month")))
         yield connection
 
 

@@ -13,6 +13,7 @@ from frostline.catalog import tables
 from frostline.catalog.connect import Connection
 from frostline.errors import UnavailableError, UsageError
 from frostline.model.names import Name
+from frostline.model.policy import Policy
 from frostline.model.tables import Table
 from frostline.relation import registration, removal
 from frostline.relation.registration import Wish
@@ -31,12 +32,12 @@ def test_the_relation_takes_the_name_and_shows_the_rows(catalog: Connection, eve
 
 def test_registering_again_is_a_no_op_that_says_so(catalog: Connection, events: str, add: Add) -> None:
     add(events)
-    assert not registration.add(catalog, Wish(Name.parse(events), "2 months")).changed
-    assert tables.get(catalog, Name.parse(events)).hot_period == "1 mon"
+    assert not registration.add(catalog, Wish(Name.parse(events), Policy("2 months"))).changed
+    assert tables.get(catalog, Name.parse(events)).policy.hot_period == "1 mon"
 
 
 def test_a_dry_run_prints_the_statements_and_changes_nothing(catalog: Connection, events: str) -> None:
-    done = registration.add(catalog, Wish(Name.parse(events), "1 month"), dry_run=True)
+    done = registration.add(catalog, Wish(Name.parse(events), Policy("1 month")), dry_run=True)
     assert any('rename to "_events"' in statement for statement in done.statements)
     assert value(catalog, "select relkind from pg_class where oid = 'public.events'::regclass") == "p"
     assert tables.every(catalog) == []
@@ -205,7 +206,7 @@ def test_every_integer_type_can_be_the_tier_key(catalog: Connection, add: Add, k
     table = add("t", hot="50")
     catalog.execute("insert into public.t values (5), (-32768)")
     assert value(catalog, "select count(*) from public.t") == 2
-    assert (table.hot_period, table.lake_partition) == ("50", "truncate[1000000]")
+    assert (table.policy.hot_period, table.lake_partition) == ("50", "truncate[1000000]")
 
 
 def test_all_reasons_to_refuse_come_at_once_with_a_hint_each(catalog: Connection, add: Add) -> None:
@@ -334,8 +335,8 @@ def test_what_cannot_be_managed_is_refused(catalog: Connection, add: Add, setup:
         ({"hot": "nonsense"}, "--hot 'nonsense' is not an interval"),
         ({"hot": "-1 month"}, "--hot '-1 month' is not positive"),
         ({"hot": "0"}, "is not positive"),
-        ({"grace": "soon"}, "--grace 'soon' is not an interval"),
-        ({"grace": "-1 day"}, "--grace '-1 day' is not positive"),
+        ({"grace_period": "soon"}, "--grace 'soon' is not an interval"),
+        ({"grace_period": "-1 day"}, "--grace '-1 day' is not positive"),
         ({"lake_partition": "fortnight"}, "'fortnight' is not one of year, month, day, hour"),
         ({"lake_partition": "truncate[5]"}, "is not one of"),
     ],
@@ -357,8 +358,8 @@ def test_a_busy_table_is_left_alone(
     with other.transaction():
         other.execute("insert into public.events (ts) values ('2024-01-05')")
         with pytest.raises(UnavailableError, match="busy"):
-            registration.add(catalog, Wish(Name.parse(events), "1 month"))
-    assert registration.add(catalog, Wish(Name.parse(events), "1 month")).changed
+            registration.add(catalog, Wish(Name.parse(events), Policy("1 month")))
+    assert registration.add(catalog, Wish(Name.parse(events), Policy("1 month"))).changed
 
 
 def test_there_is_no_moment_without_the_table(catalog: Connection, events: str, add: Add, connect: Connect) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from frostline.catalog import leases, queries
@@ -67,7 +67,9 @@ def exclusive(connection: Connection, table: Table, lease_s: float = leases.SECO
         yield
 
 
-def start(connection: Connection, table: Table, kind: str, from_line: int, to_line: int) -> int:
+def start(
+    connection: Connection, table: Table, kind: str, from_line: int | None = None, to_line: int | None = None
+) -> int:
     """Write down a planned job and give it its number."""
     values = {"table_id": table.id, "kind": kind, "from_line": from_line, "to_line": to_line}
     row = connection.execute(queries.get("job", "insert"), values).fetchone()
@@ -82,6 +84,11 @@ def advance(
     values = {"job_id": job_id, "state": state.value, "rows": rows, "size_bytes": size_bytes}
     if connection.execute(queries.get("job", "advance"), values).rowcount != 1:
         raise ConflictError(f"job {job_id} was abandoned by another worker", hint="frostline status")
+
+
+def describe(connection: Connection, job_id: int, detail: str) -> None:
+    """Write down what the job did, in words."""
+    connection.execute(queries.get("job", "describe"), {"job_id": job_id, "detail": detail})
 
 
 def fail(connection: Connection, job_id: int, error: str) -> None:
@@ -210,3 +217,27 @@ def lake_totals(connection: Connection, table: Table) -> tuple[int, int, int]:
     assert row is not None
     files, rows, size_bytes = row
     return files, rows, size_bytes
+
+
+@dataclass(frozen=True)
+class PastJob:
+    """One job of the history, of whatever table."""
+
+    job_id: int
+    table: Name
+    kind: str
+    state: State
+    rows: int
+    size_bytes: int
+    error: str | None
+    detail: str | None
+    started_at: datetime
+    duration: timedelta | None
+    """How long it ran, or has been running; None when nobody wrote down when it ended."""
+
+
+def history(connection: Connection, table: Table | None, *, limit: int, failed: bool = False) -> list[PastJob]:
+    """The newest jobs, newest first: of one table or of all, the failed ones only if asked for."""
+    values = {"table_id": table.id if table else None, "limit": limit, "failed": failed}
+    rows = connection.execute(queries.get("job", "history"), values).fetchall()
+    return [PastJob(row[0], Name(row[1], row[2]), row[3], State(row[4]), *row[5:]) for row in rows]

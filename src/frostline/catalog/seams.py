@@ -40,8 +40,11 @@ def get(connection: Connection, table: Table) -> Seam:
     return Seam(table_id, from_text(table.tier_kind, line), snapshot_id, metadata_location)
 
 
-def move(connection: Connection, table: Table, old: Seam, new: Seam) -> None:
-    """Set T, S and the location together if T and S still are what they were; else ConflictError."""
+def move(connection: Connection, table: Table, old: Seam, new: Seam, manifests: int | None = None) -> None:
+    """Set T, S and the location together if T and S still are what they were; else ConflictError.
+
+    The state that the lake had before is kept in `frostline.lake_state`, for those who still read it.
+    """
     values = {
         "table_id": table.id,
         **_line(table, new.frost_line),
@@ -52,6 +55,21 @@ def move(connection: Connection, table: Table, old: Seam, new: Seam) -> None:
     }
     if connection.execute(queries.get("seam", "move"), values).rowcount != 1:
         raise ConflictError(f"the seam of {table.name} moved meanwhile", hint=f"frostline archive {table.name}")
+    if new.metadata_location != old.metadata_location:
+        state = {"table_id": table.id, "metadata_location": new.metadata_location, "snapshot_id": new.snapshot_id}
+        connection.execute(queries.get("seam", "replace_state"), state)
+        connection.execute(queries.get("seam", "insert_state"), {**state, "manifests": manifests})
+
+
+def retained(connection: Connection, table: Table) -> int | None:
+    """R: rows below it were removed for good. None while none were."""
+    row = connection.execute(queries.get("seam", "retained"), {"table_id": table.id}).fetchone()
+    return None if row is None or row[0] is None else from_text(table.tier_kind, row[0])
+
+
+def retain(connection: Connection, table: Table, line: int) -> None:
+    """Set R, in the transaction that removes the rows below it."""
+    connection.execute(queries.get("seam", "retain"), {"table_id": table.id, **_line(table, line)})
 
 
 def pointer(connection: Connection, table: Table) -> str | None:

@@ -8,6 +8,7 @@ from frostline.catalog import facts, queries
 from frostline.catalog.connect import Connection
 from frostline.errors import CorruptionError, UsageError
 from frostline.model.names import Name
+from frostline.model.policy import ExpireBy, Mode, Policy
 from frostline.model.registration import HeapColumn
 from frostline.model.tables import Column, Table
 from frostline.model.tiers import TierKind
@@ -17,6 +18,11 @@ from frostline.model.types import Carriage
 def every(connection: Connection) -> list[Table]:
     """All managed tables, by name."""
     return [_table(connection, row) for row in connection.execute(queries.get("table", "all")).fetchall()]
+
+
+def tiered(connection: Connection) -> list[Table]:
+    """The managed tables that have a lake, by name."""
+    return [table for table in every(connection) if table.mode is Mode.TIERED]
 
 
 def find(connection: Connection, name: Name) -> Table | None:
@@ -44,9 +50,9 @@ def by_id(connection: Connection, table_id: int) -> Table:
 
 
 def _table(connection: Connection, row: tuple[Any, ...]) -> Table:
-    table_id, schema, table, tier_key, tier_kind, lake_partition, hot, grace, fold_rows, fold_age, held, token = row
+    table_id, schema, table, tier_key, tier_kind, lake_partition, mode, held, token, *policy = row
     name = Name(schema, table)
-    oid = heap_oid(connection, name)
+    oid = heap_oid(connection, name, Mode(mode))
     found = connection.execute(queries.get("table", "columns"), {"table_id": table_id, "oid": oid}).fetchall()
     carried = {attnum: (field_id, Carriage(*carriage)) for attnum, field_id, *carriage in found}
     ((key,),) = facts.rows(connection, "primary_key", oid=oid)
@@ -60,22 +66,26 @@ def _table(connection: Connection, row: tuple[Any, ...]) -> Table:
         tier_key=tier_key,
         tier_kind=TierKind(tier_kind),
         lake_partition=lake_partition,
-        hot_period=hot,
-        grace_period=grace,
-        fold_rows=fold_rows,
-        fold_age=fold_age,
+        policy=_policy(*policy),
+        mode=Mode(mode),
         held_from=held,
         token=token,
     )
 
 
-def heap_oid(connection: Connection, name: Name) -> int:
+def _policy(
+    hot: str | None, grace: str, retention: str | None, every: str | None, premake: int, expire_by: str, *rest: Any
+) -> Policy:
+    return Policy(hot, grace, retention, every, premake, ExpireBy(expire_by), *rest)
+
+
+def heap_oid(connection: Connection, name: Name, mode: Mode = Mode.TIERED) -> int:
     """The heap of the managed table of that name."""
-    values = {"schema": name.heap.schema, "table": name.heap.table}
-    row = connection.execute(queries.get("table", "heap_oid"), values).fetchone()
+    heap = name.heap if mode is Mode.TIERED else name
+    row = connection.execute(queries.get("table", "heap_oid"), {"schema": heap.schema, "table": heap.table}).fetchone()
     if row is None:
         raise CorruptionError(
-            f"the heap {name.heap} of managed table {name} is gone",
+            f"the heap {heap} of managed table {name} is gone",
             hint=f"restore it, or give the table up: frostline table remove {name} --keep-lake",
         )
     return row[0]
@@ -106,11 +116,8 @@ def insert(connection: Connection, table: Table) -> int:
             "tier_key": table.tier_key,
             "tier_kind": table.tier_kind.value,
             "lake_partition": table.lake_partition,
-            "is_time": table.tier_kind.is_time,
-            "hot": table.hot_period,
-            "grace": table.grace_period,
-            "fold_rows": table.fold_rows,
-            "fold_age": table.fold_age,
+            "mode": table.mode.value,
+            **_policy_values(table.tier_kind, table.policy),
         },
     ).fetchone()
     assert row is not None
@@ -133,29 +140,32 @@ def _insert_column(connection: Connection, table_id: int, one: Column) -> None:
 
 def delete(connection: Connection, table: Table) -> None:
     """Forget the table; its seam, jobs and records go with it."""
+    connection.execute(queries.get("table", "delete_pins"), {"table_id": table.id})
     connection.execute(queries.get("table", "delete"), {"table_id": table.id})
 
 
-def set_hot(connection: Connection, table: Table, hot: str) -> None:
-    """Change the hot period."""
-    is_time = table.tier_kind.is_time
-    values = {"hot_interval": hot if is_time else None, "hot_span": None if is_time else hot}
-    connection.execute(queries.get("table", "set_hot"), {"table_id": table.id, **values})
+def _policy_values(kind: TierKind, policy: Policy) -> dict[str, Any]:
+    """The policy as the catalog keeps it: periods of times as intervals, of integers as numbers."""
+    periods = {"hot": policy.hot_period, "retention": policy.retention_period, "every": policy.every}
+    unit, other = ("interval", "span") if kind.is_time else ("span", "interval")
+    return {
+        **{f"{name}_{unit}": value for name, value in periods.items()},
+        **{f"{name}_{other}": None for name in periods},
+        "grace": policy.grace_period,
+        "premake": policy.premake,
+        "expire_by": policy.expire_by.value,
+        "fold_rows": policy.fold_rows,
+        "fold_age": policy.fold_age,
+        "snapshot_retention": policy.snapshot_retention,
+        "target_file_size": policy.target_file_size,
+    }
 
 
-def set_grace(connection: Connection, table: Table, grace: str) -> None:
-    """Change the grace period."""
-    connection.execute(queries.get("table", "set_grace"), {"table_id": table.id, "grace": grace})
-
-
-def set_fold_rows(connection: Connection, table: Table, fold_rows: int) -> None:
-    """Change how many marks make a fold due."""
-    connection.execute(queries.get("table", "set_fold_rows"), {"table_id": table.id, "fold_rows": fold_rows})
-
-
-def set_fold_age(connection: Connection, table: Table, fold_age: str) -> None:
-    """Change how old a mark makes a fold due."""
-    connection.execute(queries.get("table", "set_fold_age"), {"table_id": table.id, "fold_age": fold_age})
+def set_policy(connection: Connection, table: Table, policy: Policy) -> None:
+    """Change the table's policy; it is a valid one."""
+    connection.execute(
+        queries.get("table", "set_policy"), {"table_id": table.id, **_policy_values(table.tier_kind, policy)}
+    )
 
 
 def hold(connection: Connection, table: Table, line: int) -> None:
@@ -174,13 +184,21 @@ def lowered_xid(connection: Connection, table: Table) -> str | None:
     return None if row is None else row[0]
 
 
-def check_hot(connection: Connection, kind: TierKind, hot: str) -> None:
-    """Refuse a hot period that is not a positive interval, or for integer tier keys a positive number."""
+def check_period(connection: Connection, kind: TierKind, option: str, text: str) -> None:
+    """Refuse a period that is not a positive interval, or for integer tier keys a positive number."""
     if kind.is_time:
-        check_interval(connection, "hot", hot, positive=True)
-    elif not (hot.isascii() and hot.isdecimal() and 0 < int(hot) <= TierKind.BIGINT.highest):
+        check_interval(connection, option, text, positive=True)
+    elif not (text.isascii() and text.isdecimal() and 0 < int(text) <= TierKind.BIGINT.highest):
         hint = f"a tier key of type {kind.value} counts in its own units"
-        raise UsageError(f"--hot {hot!r} is not a positive number", hint=hint)
+        raise UsageError(f"--{option} {text!r} is not a positive number", hint=hint)
+
+
+def is_longer(connection: Connection, kind: TierKind, one: str, other: str) -> bool:
+    """Whether one period is longer than another; both are valid."""
+    if not kind.is_time:
+        return int(one) > int(other)
+    row = connection.execute(queries.get("table", "longer"), {"one": one, "other": other}).fetchone()
+    return row is not None and row[0]
 
 
 def check_interval(connection: Connection, option: str, text: str, *, positive: bool = False) -> None:

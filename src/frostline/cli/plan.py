@@ -45,7 +45,7 @@ def described(one: "TablePlan") -> dict[str, Any]:
 
 def _because(one: "TablePlan") -> str:
     table, kind = one.table, one.table.tier_kind
-    reason = f"{table.tier_key} before {to_text(kind, one.cutoff)} is older than {table.hot_period}"
+    reason = f"{table.tier_key} before {to_text(kind, one.cutoff)} is older than {table.policy.hot_period}"
     if table.held_from is None:
         return reason
     return f"{reason}; held from {to_text(kind, table.held_from)} until: frostline table set {table.name} --release"

@@ -6,16 +6,15 @@ import click
 
 from frostline.catalog import seams, tables
 from frostline.catalog.connect import Connection
+from frostline.cli import policy
 from frostline.cli.invocation import Invocation
 from frostline.cli.names import TABLE
 from frostline.cli.progress import exporting
 from frostline.errors import UsageError
 from frostline.model.names import Name
+from frostline.model.policy import Policy
 from frostline.model.tables import Column, Table
 from frostline.model.tiers import to_text
-
-MARKS = click.IntRange(1, 10**12)
-_FOLD_ROWS = "So many changed cold rows are to be folded."
 
 
 @click.group()
@@ -25,27 +24,15 @@ def table() -> None:
 
 @table.command()
 @click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
-@click.option("--hot", required=True, help="How long rows stay hot: an interval; for integer tier keys a number.")
-@click.option("--grace", default="1 day", show_default=True, help="How long archived rows also stay in the heap.")
 @click.option("--lake-partition", help="Lake partitions: year, month, day, hour or truncate[N].  [default: month]")
-@click.option("--fold-rows", type=MARKS, default=100_000, show_default=True, help=_FOLD_ROWS, metavar="N")
-@click.option("--fold-age", default="1 day", show_default=True, help="Changed cold rows this old are to be folded.")
+@policy.options
 @click.option("--dry-run", is_flag=True, help="Print the SQL and change nothing.")
 @click.pass_obj
-def add(
-    invocation: Invocation,
-    name: Name,
-    hot: str,
-    grace: str,
-    lake_partition: str | None,
-    fold_rows: int,
-    fold_age: str,
-    dry_run: bool,  # noqa: FBT001
-) -> None:
+def add(invocation: Invocation, name: Name, lake_partition: str | None, dry_run: bool, **said: Any) -> None:  # noqa: FBT001
     """Make a RANGE-partitioned table a tiered one. Running it again changes nothing."""
     from frostline.relation import registration  # noqa: PLC0415
 
-    wish = registration.Wish(name, hot, grace, lake_partition, fold_rows, fold_age)
+    wish = registration.Wish(name, Policy(**policy.given(said)), lake_partition)
     with invocation.catalog() as connection:
         added = registration.add(connection, wish, dry_run=dry_run)
     for statement in added.statements if dry_run else ():
@@ -74,19 +61,16 @@ def show(invocation: Invocation, name: Name) -> None:
 
 @table.command(name="set")
 @click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
-@click.option("--hot", help="How long rows stay hot.")
-@click.option("--grace", help="How long archived rows also stay in the heap.")
-@click.option("--fold-rows", type=MARKS, help=_FOLD_ROWS, metavar="N")
-@click.option("--fold-age", help="Changed cold rows this old are to be folded.")
+@policy.options
 @click.option("--release", is_flag=True, help="Archive again what undo or thaw made hot.")
 @click.pass_obj
-def set_(invocation: Invocation, name: Name, **wishes: Any) -> None:
+def set_(invocation: Invocation, name: Name, release: bool, **said: Any) -> None:  # noqa: FBT001
     """Change a table's policy. What is archived already stays archived."""
-    from frostline.relation import policy  # noqa: PLC0415
+    from frostline.relation.policy import change  # noqa: PLC0415
 
     with invocation.catalog() as connection:
         before = tables.get(connection, name)
-        after = policy.change(connection, before, **wishes)
+        after = change(connection, before, release=release, **policy.given(said))
     invocation.output.record(_described(after) | {"changed": before != after})
 
 
@@ -127,11 +111,9 @@ def _described(one: Table) -> dict[str, Any]:
     return {
         "table": str(one.name),
         "tier_key": f"{one.tier_key} {one.tier_kind.value}",
-        "hot": one.hot_period,
-        "grace": one.grace_period,
+        "mode": one.mode.value,
+        **policy.described(one.policy),
         "lake_partition": one.lake_partition,
-        "fold_rows": one.fold_rows,
-        "fold_age": one.fold_age,
         "held_from": None if one.held_from is None else to_text(one.tier_kind, one.held_from),
         "id": one.id,
     }

@@ -18,6 +18,7 @@ from frostline.embedded.home import Home, prepare
 from frostline.embedded.up import started
 from frostline.errors import CorruptionError, UsageError
 from frostline.model.names import Name
+from frostline.model.policy import Policy
 from frostline.model.tables import Table
 from frostline.pipeline import archive, clean, command, plan, verify
 from frostline.relation import names, policy, registration
@@ -134,7 +135,7 @@ def _tell(demo: Demo) -> None:
     show_hot_query(demo)
     show_cold_query(demo)
     clean_table(demo, table)
-    show_sizes(demo, sizes, _sizes(demo, table.name.heap))
+    show_sizes(demo, sizes, _sizes(demo, table.heap))
     verify_table(demo, table)
     compare(demo, table, answers, "The same questions once more, now that the old rows are in the lake only")
 
@@ -162,7 +163,7 @@ def show_answers(demo: Demo, answers: Answers) -> None:
 def add_table(demo: Demo) -> Table:
     """Make it a tiered table."""
     demo.story.chapter(f"frostline table add events --hot '{HOT}'")
-    added, seconds = _timed(lambda: registration.add(demo.connection, Wish(EVENTS, HOT)))
+    added, seconds = _timed(lambda: registration.add(demo.connection, Wish(EVENTS, Policy(HOT))))
     demo.story.say(
         f"`events` is a view over both tiers now, `_events` is the heap. {1000 * seconds:.0f} ms, no row moved."
     )
@@ -227,7 +228,7 @@ def clean_table(demo: Demo, table: Table) -> None:
     """End the grace period at once and give the space back."""
     demo.story.chapter("frostline table set events --grace 0; frostline clean")
     demo.story.say("Archived rows stay in Postgres for a grace period too (1 day, so far). This ends it.")
-    policy.change(demo.connection, table, hot=None, grace="0")
+    policy.change(demo.connection, table, grace_period="0")
     result, seconds = _timed(lambda: clean.run(demo.connection, table))
     for waiting in result.waiting:
         demo.story.say(f"{waiting.partition} waits: {waiting.reason}")

@@ -53,6 +53,8 @@ class StagedCommit:
     metadata_location: str
     snapshot_id: int | None
     """None for a table that has never had a row."""
+    manifests: int = 0
+    """How many the snapshot has."""
 
     @property
     def changes(self) -> bool:
@@ -89,6 +91,7 @@ def stage(
         previous_location=base,
         metadata_location=current.metadata_location,
         snapshot_id=snapshot.snapshot_id if snapshot else None,
+        manifests=len(snapshots.manifests(snapshot, current.io)) if snapshot else 0,
     )
 
 

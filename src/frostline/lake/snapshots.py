@@ -32,7 +32,7 @@ def files(metadata_location: str, snapshot_id: int, tier_key_field_id: int) -> t
     """The files of a snapshot, by their smallest tier value. Reads only manifests that no earlier call has read."""
     snapshot = find(metadata_location, snapshot_id)
     io = paths.file_io(metadata_location)
-    found = [file for manifest in _manifests(snapshot, io) for file in _manifest_files(manifest, tier_key_field_id)]
+    found = [file for manifest in manifests(snapshot, io) for file in _manifest_files(manifest, tier_key_field_id)]
     return tuple(sorted(found, key=lambda file: (file.lower, file.upper, file.path)))
 
 
@@ -64,7 +64,8 @@ def read_metadata(metadata_location: str) -> TableMetadata:
         raise store.unreadable(f"metadata {metadata_location}", error) from error
 
 
-def _manifests(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
+def manifests(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
+    """The manifests of a snapshot."""
     try:
         return snapshot.manifests(io)
     except OSError as error:
@@ -83,7 +84,7 @@ def data_files(
     snapshot: Snapshot | None, io: FileIO, wanted: Callable[[ManifestFile], bool] = lambda _: True
 ) -> Iterator[DataFile]:
     """The data files of a snapshot as Iceberg describes them, in the wanted manifests; nothing for no snapshot."""
-    for manifest in filter(wanted, _manifests(snapshot, io)) if snapshot else ():
+    for manifest in filter(wanted, manifests(snapshot, io)) if snapshot else ():
         yield from _entries(manifest, io)
 
 

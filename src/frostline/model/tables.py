@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from frostline.model.names import Name, internal
+from frostline.model.policy import Mode, Policy
 from frostline.model.tiers import TierKind
 from frostline.model.types import Carriage, Collation, PgType
 
@@ -39,17 +40,17 @@ class Table:
     tier_kind: TierKind
     lake_partition: str
     """The Iceberg transform of the tier key, as Iceberg writes it: `month`, `day`, `truncate[1000]`, ..."""
-    hot_period: str
-    """An interval, or for integer tier keys a number, as text."""
-    grace_period: str
-    fold_rows: int = 100_000
-    """So many marks make a fold due."""
-    fold_age: str = "1 day"
-    """An interval: a mark this old makes a fold due."""
+    policy: Policy
+    mode: Mode = Mode.TIERED
     held_from: int | None = None
     """Archive does not go past this tier value, on the axis: an undo or a thaw brought the rows above it back."""
     token: str = ""
     """Random, so that no other table of any database has the same folder in the lake."""
+
+    @property
+    def heap(self) -> Name:
+        """The user's own table. Where there is a lake, the relation has taken its name."""
+        return self.name.heap if self.mode is Mode.TIERED else self.name
 
     @property
     def internal(self) -> str:

@@ -73,6 +73,6 @@ def of_table(connection: Connection, table: Table) -> TableStatus:
 
 
 def _fold_due(connection: Connection, table: Table, marks: int, line: int) -> str | None:
-    if marks >= table.fold_rows:
-        return f"{table.fold_rows} rows or more"
-    return f"older than {table.fold_age}" if heap.has_older_mark(connection, table, line, table.fold_age) else None
+    if marks >= table.policy.fold_rows:
+        return f"{table.policy.fold_rows} rows or more"
+    return f"older than {table.policy.fold_age}" if heap.has_older_mark(connection, table, line, table.policy.fold_age) else None

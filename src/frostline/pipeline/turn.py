@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TypeVar
 
 import psycopg
@@ -76,11 +77,12 @@ def move_seam(connection: Connection, table: Table, old: Seam, staged: StagedCom
     ConflictError when the job has lost its lease, or the seam is not the old one any more.
     """
     leases.require(connection, table)
-    snapshot_id, location = old.snapshot_id, old.metadata_location
+    new, manifests = replace(old, frost_line=line), None
     if staged is not None and staged.changes:
         seams.swap_pointer(connection, table, staged.previous_location, staged.metadata_location)
-        snapshot_id, location = staged.snapshot_id, staged.metadata_location
-    seams.move(connection, table, old, Seam(table.id, line, snapshot_id, location))
+        new = Seam(table.id, line, staged.snapshot_id, staged.metadata_location)
+        manifests = staged.manifests
+    seams.move(connection, table, old, new, manifests)
 
 
 def _remove_leftovers(connection: Connection, settings: Settings, table: Table) -> None:

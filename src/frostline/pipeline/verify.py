@@ -113,7 +113,7 @@ def _lacking(
         count = _unlike_overlay(connection, table, partition.lower, partition.upper)
         if count:
             yield Fault(str(partition.name), f"lacks {count} changes that the overlay has")
-    yield Fault(str(table.name.heap), "lacks changes that the overlay has")
+    yield Fault(str(table.heap), "lacks changes that the overlay has")
 
 
 def _unlike_overlay(connection: Connection, table: Table, lower: int | None, upper: int) -> int:
@@ -122,7 +122,7 @@ def _unlike_overlay(connection: Connection, table: Table, lower: int | None, upp
         key=names.columns(None, table.key),
         row_hash=fingerprint.postgres_row_hash(table),
         overlay=names.overlay(table),
-        heap=names.identifier(table.name.heap),
+        heap=names.identifier(table.heap),
         condition=names.within(table, lower, upper),
     )
     return int((connection.execute(statement).fetchone() or (0,))[0])

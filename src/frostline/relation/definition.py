@@ -55,13 +55,13 @@ class Definition:
         self.marked = [*table.key, *(column.name for column in self.rest if not column.pg_type.builtin)]
         self.written = [column.name for column in table.columns if not column.generated]
         self.relation = names.identifier(table.name)
-        self.heap = names.identifier(table.name.heap)
-        self.heap_name = sql.Literal(str(table.name.heap))
+        self.heap = names.identifier(table.heap)
+        self.heap_name = sql.Literal(str(table.heap))
         self.body = names.dollar_quote([str(table.name), *self.columns, *_expressions(facts)])
 
     def statements(self) -> Iterator[sql.Composed]:
         """Everything registration creates, from the renaming of the heap to the last comment."""
-        heap_table = sql.Identifier(self.table.name.heap.table)
+        heap_table = sql.Identifier(self.table.heap.table)
         yield template("rename_heap").format(relation=self.relation, heap_table=heap_table)
         if not any(partition.is_default for partition in self.facts.partitions):
             yield self._default_partition()

@@ -38,7 +38,7 @@ def _one(connection: Connection, statement: sql.Composed) -> Any:
 
 def partitions(connection: Connection, table: Table) -> list[Partition]:
     """All partitions of the heap with their bounds on the axis."""
-    found = facts.read_partitions(connection, tables.heap_oid(connection, table.name))
+    found = facts.read_partitions(connection, tables.heap_oid(connection, table.name, table.mode))
     result: list[Partition] = []
     for one in found:
         lower, upper = (None, None) if one.is_default else bounds(table.tier_kind, one.bound)
@@ -74,7 +74,7 @@ def _changed(table: Table) -> ConflictError:
 def cutoff(connection: Connection, table: Table) -> int:
     """The tier value below which a row is older than the hot period, now."""
     kind = table.tier_kind
-    hot = sql.Literal(table.hot_period)
+    hot = sql.Literal(table.policy.hot_period)
     if kind is TierKind.TIMESTAMPTZ:
         return from_text(kind, _one(connection, _statement("cutoff_timestamptz").format(hot=hot)))
     if kind.is_time:
@@ -84,7 +84,7 @@ def cutoff(connection: Connection, table: Table) -> int:
         hot=hot,
         tier_key=sql.Identifier(table.tier_key),
         lowest=sql.Literal(kind.lowest),
-        heap=names.identifier(table.name.heap),
+        heap=names.identifier(table.heap),
     )
     return max(int(_one(connection, statement)), kind.lowest)
 
@@ -282,7 +282,7 @@ def drop(connection: Connection, table: Table, partition: Name) -> bool:
 
     One that got rows since it was emptied stays: they are the heap's half of what the overlay shows.
     """
-    heap, target = names.identifier(table.name.heap), names.identifier(partition)
+    heap, target = names.identifier(table.heap), names.identifier(partition)
     try:
         with connection.transaction():
             connection.execute(sql.SQL("lock table only {} in access exclusive mode nowait").format(heap))

@@ -89,7 +89,7 @@ def forget_lost(connection: Connection, table: Table, lower: int, upper: int) ->
     line rises over them. Row locks on the overlay only, none of them waited for: whoever holds a mark is writing it.
     """
     parts: dict[str, sql.Composable] = {
-        "heap": names.identifier(table.name.heap),
+        "heap": names.identifier(table.heap),
         "overlay": names.overlay(table),
         "overlay_key": names.columns("o", table.key),
         "overlay_is_lost": names.equal("o", "l", table.key),
@@ -112,7 +112,7 @@ def _prepare_to_join(connection: Connection, table: Table, note: str) -> None:
 
 def _parts(table: Table, frost_line: int) -> dict[str, sql.Composable]:
     return {
-        "heap": names.identifier(table.name.heap),
+        "heap": names.identifier(table.heap),
         "overlay": names.overlay(table),
         "heap_key": names.columns("h", table.key),
         "overlay_key": names.columns("o", table.key),

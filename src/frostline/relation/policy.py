@@ -1,43 +1,60 @@
-"""The policy of a managed table: how long rows stay hot and then in the heap too, and when a fold is due."""
+"""Changes the policy of a managed table, and refuses one that cannot be."""
+
+from dataclasses import replace
+from typing import Any
 
 from frostline.catalog import tables
 from frostline.catalog.connect import Connection
 from frostline.errors import UsageError
+from frostline.model.policy import MIN_FILE_SIZE, Mode, Policy
 from frostline.model.tables import Table
+from frostline.model.tiers import TierKind
+
+MAX_PREMAKE = 1000
 
 
-def change(
-    connection: Connection,
-    table: Table,
-    *,
-    hot: str | None = None,
-    grace: str | None = None,
-    fold_rows: int | None = None,
-    fold_age: str | None = None,
-    release: bool = False,
-) -> Table:
-    """Set what is given, all or nothing, and return the table as it is then."""
-    if hot is None and grace is None and fold_rows is None and fold_age is None and not release:
-        raise UsageError("nothing to set", hint="say --hot, --grace, --fold-rows, --fold-age or --release")
-    _check(connection, table, hot, grace, fold_age)
+def change(connection: Connection, table: Table, *, release: bool = False, **wishes: Any) -> Table:
+    """Set what is given (the names are the policy's), all or nothing, and return the table as it is then."""
+    if not wishes and not release:
+        raise UsageError("nothing to set", hint="see: frostline table set --help")
+    return put(connection, table, replace(table.policy, **wishes), release=release)
+
+
+def put(connection: Connection, table: Table, policy: Policy, *, release: bool = False) -> Table:
+    """Make this the table's policy, if it can be one."""
+    check(connection, table.tier_kind, table.mode, policy)
     with connection.transaction():
-        if hot is not None:
-            tables.set_hot(connection, table, hot)
-        if grace is not None:
-            tables.set_grace(connection, table, grace)
-        if fold_rows is not None:
-            tables.set_fold_rows(connection, table, fold_rows)
-        if fold_age is not None:
-            tables.set_fold_age(connection, table, fold_age)
+        tables.set_policy(connection, table, policy)
         if release:
             tables.release(connection, table)
         return tables.get(connection, table.name)
 
 
-def _check(connection: Connection, table: Table, hot: str | None, grace: str | None, fold_age: str | None) -> None:
-    if hot is not None:
-        tables.check_hot(connection, table.tier_kind, hot)
-    if grace is not None:
-        tables.check_interval(connection, "grace", grace)
-    if fold_age is not None:
-        tables.check_interval(connection, "fold-age", fold_age, positive=True)
+def check(connection: Connection, kind: TierKind, mode: Mode, policy: Policy) -> None:
+    """Raise UsageError for the first thing in it that cannot be."""
+    _check_periods(connection, kind, mode, policy)
+    tables.check_interval(connection, "grace", policy.grace_period)
+    tables.check_interval(connection, "fold-age", policy.fold_age, positive=True)
+    tables.check_interval(connection, "snapshot-retention", policy.snapshot_retention)
+    if not 0 <= policy.premake <= MAX_PREMAKE:
+        raise UsageError(f"--premake {policy.premake} is not between 0 and {MAX_PREMAKE}", hint="for example 4")
+    if policy.fold_rows < 1:
+        raise UsageError(f"--fold-rows {policy.fold_rows} is not positive", hint="for example 100000")
+    if policy.target_file_size < MIN_FILE_SIZE:
+        raise UsageError(f"--target-file-size {policy.target_file_size} is less than 1 MB", hint="for example 256MB")
+
+
+def _check_periods(connection: Connection, kind: TierKind, mode: Mode, policy: Policy) -> None:
+    hot, retention = policy.hot_period, policy.retention_period
+    if mode is Mode.TIERED and hot is None:
+        raise UsageError("no hot period is given", hint="say how long rows stay hot, for example --hot '90 days'")
+    if mode is Mode.PARTITION and hot is not None:
+        raise UsageError("a table in partition mode has no hot period", hint="leave --hot out, or --mode partition")
+    for option, period in (("hot", hot), ("retention", retention), ("every", policy.every)):
+        if period is not None:
+            tables.check_period(connection, kind, option, period)
+    if hot is not None and retention is not None and not tables.is_longer(connection, kind, retention, hot):
+        raise UsageError(
+            f"--retention {retention!r} is not longer than the hot period {hot!r}",
+            hint="rows are removed from the lake only, so they must have time to get there",
+        )

@@ -45,7 +45,7 @@ def create(connection: Connection, table: Table, stretch: Stretch, job: str) -> 
         connection.execute(
             _statement("create").format(
                 refill=names.identifier(name),
-                heap=names.identifier(table.name.heap),
+                heap=names.identifier(table.heap),
                 tier_key=sql.Identifier(table.tier_key),
                 in_range=_in_range(table, None, stretch),
                 made_by=_made_by(table),
@@ -56,7 +56,7 @@ def create(connection: Connection, table: Table, stretch: Stretch, job: str) -> 
 
 
 def _heap(table: Table) -> str:
-    return table.name.heap.table
+    return table.heap.table
 
 
 def _wanted_name(table: Table, stretch: Stretch) -> Name:
@@ -136,7 +136,7 @@ def attach(connection: Connection, table: Table, stretch: Stretch, refill: Name)
     lower, upper = (sql.Literal(to_text(table.tier_kind, value)) for value in (stretch.lower, stretch.upper))
     lower = sql.SQL("minvalue") if stretch.lower == table.tier_kind.lowest else lower
     connection.execute(
-        _statement("attach").format(heap=names.identifier(table.name.heap), refill=target, lower=lower, upper=upper)
+        _statement("attach").format(heap=names.identifier(table.heap), refill=target, lower=lower, upper=upper)
     )
     return name
 
@@ -152,7 +152,7 @@ def _lock(connection: Connection, table: Table, stretch: Stretch, default: Name 
     # A writer that has looked for its row and not yet marked it holds DEFAULT. Without one, it holds only the heap.
     is_shared = stretch.partition is None and default is not None
     mode = sql.SQL("share update exclusive" if is_shared else "access exclusive")
-    connection.execute(sql.SQL("lock table only {} in {} mode").format(names.identifier(table.name.heap), mode))
+    connection.execute(sql.SQL("lock table only {} in {} mode").format(names.identifier(table.heap), mode))
     if default is not None:
         connection.execute(sql.SQL("lock table only {} in access exclusive mode").format(names.identifier(default)))
     connection.execute(sql.SQL("lock table {} in share mode").format(names.overlay(table)))
@@ -229,7 +229,7 @@ def _rename_indexes(connection: Connection, name: Name) -> None:
 def holders(connection: Connection, table: Table) -> list[int]:
     """Who holds what an attach needs: process ids."""
     default = _default_partition(connection, table)
-    relations = [Name("frostline_overlay", table.internal), default or table.name.heap]
+    relations = [Name("frostline_overlay", table.internal), default or table.heap]
     listed = sql.SQL(", ").join(sql.Literal(names.identifier(name).as_string(connection)) for name in relations)
     return [pid for (pid,) in connection.execute(_statement("holders").format(relations=listed)).fetchall()]
 

@@ -13,11 +13,12 @@ from frostline.errors import UnavailableError, UsageError
 from frostline.model import registration as rules
 from frostline.model.names import Name
 from frostline.model.partitions import bounds
+from frostline.model.policy import Mode, Policy
 from frostline.model.registration import HeapFacts
 from frostline.model.tables import Column, Table
 from frostline.model.tiers import TierKind
 from frostline.model.types import carriage
-from frostline.relation import dependents, foreign_server, names
+from frostline.relation import dependents, foreign_server, names, policy
 from frostline.relation.definition import Definition, template
 from frostline.relation.lakecolumns import domain_name, needs_domain
 
@@ -39,11 +40,8 @@ class Wish:
     """What the user asked for."""
 
     name: Name
-    hot: str
-    grace: str = "1 day"
+    policy: Policy
     lake_partition: str | None = None
-    fold_rows: int = 100_000
-    fold_age: str = "1 day"
 
 
 def add(connection: Connection, wish: Wish, *, dry_run: bool = False) -> Added:
@@ -85,9 +83,7 @@ def _check(connection: Connection, wish: Wish) -> TierKind:
         reason = "; ".join(one.reason for one in reasons)
         raise UsageError(f"cannot manage {wish.name}: {reason}", hint="\n".join(one.hint for one in reasons))
     assert kind is not None
-    tables.check_hot(connection, kind, wish.hot)
-    tables.check_interval(connection, "grace", wish.grace)
-    tables.check_interval(connection, "fold-age", wish.fold_age, positive=True)
+    policy.check(connection, kind, Mode.TIERED, wish.policy)
     return kind
 
 
@@ -118,10 +114,7 @@ def _table(found: HeapFacts, wish: Wish, kind: TierKind) -> Table:
         tier_key=tier.name,
         tier_kind=kind,
         lake_partition=wish.lake_partition or rules.default_lake_partition(kind, _widths(found, kind)),
-        hot_period=wish.hot,
-        grace_period=wish.grace,
-        fold_rows=wish.fold_rows,
-        fold_age=wish.fold_age,
+        policy=wish.policy,
     )
 
 

@@ -72,9 +72,7 @@ def _statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
     oid = tables.heap_oid(connection, table.name)
     aside = f"frostline_{table.id}"
     yield template("step_aside").format(relation=names.identifier(table.name), aside=sql.Identifier(aside))
-    yield template("rename_heap_back").format(
-        heap=names.identifier(table.name.heap), table=sql.Identifier(table.name.table)
-    )
+    yield template("rename_heap_back").format(heap=names.identifier(table.heap), table=sql.Identifier(table.name.table))
     yield from dependents.statements(before)
     yield template("drop_all").format(
         aside=sql.Identifier(table.name.schema, aside),

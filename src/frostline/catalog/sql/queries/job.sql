@@ -10,6 +10,9 @@ update frostline.job
        changed_at = clock_timestamp()
  where job_id = %(job_id)s and state <> 'failed'
 
+-- name: describe
+update frostline.job set detail = %(detail)s where job_id = %(job_id)s
+
 -- name: fail
 -- What is published stays so, whatever went wrong afterwards: a failed job has nothing in the lake that is read.
 update frostline.job set state = 'failed', error = %(error)s, tidied = false, changed_at = clock_timestamp()
@@ -132,3 +135,15 @@ select path, rows, size_bytes, lower, upper, hash_sum
 -- name: lake_totals
 select count(*), coalesce(sum(rows), 0)::bigint, coalesce(sum(size_bytes), 0)::bigint
   from frostline.lake_file where table_id = %(table_id)s
+
+-- name: history
+-- Newest first; locks nothing. A job that was cleaned later had ended when its partitions were published; where no
+-- partition says when that was, nobody knows.
+select j.job_id, t.schema_name, t.table_name, j.kind, j.state, j.rows, j.size_bytes, j.error, j.detail, j.started_at,
+       case when j.state = 'cleaned' then
+                (select max(a.published_at) from frostline.archived_partition a where a.job_id = j.job_id)
+            when j.state in ('planned', 'captured', 'exported') then clock_timestamp()
+            else j.changed_at end - j.started_at
+  from frostline.job j join frostline.managed_table t using (table_id)
+ where (%(table_id)s::integer is null or j.table_id = %(table_id)s) and (j.state = 'failed' or not %(failed)s)
+ order by j.job_id desc limit %(limit)s

@@ -19,6 +19,27 @@ update frostline.seam
    and coalesce(line_timestamptz::text, line_timestamp::text, line_date::text, line_integer::text) = %(old_line)s
    and snapshot_id is not distinct from %(old_snapshot_id)s
 
+-- name: replace_state
+-- In the transaction that moves the seam: who has an older snapshot goes on reading the state that was.
+update frostline.lake_state set replaced_at = now(), replaced_xid = pg_current_xact_id()
+ where table_id = %(table_id)s and replaced_at is null and metadata_location is distinct from %(metadata_location)s
+
+-- name: insert_state
+insert into frostline.lake_state (table_id, metadata_location, snapshot_id, manifests)
+select %(table_id)s, %(metadata_location)s, %(snapshot_id)s, %(manifests)s where %(metadata_location)s::text is not null
+on conflict (table_id, metadata_location) do nothing
+
+-- name: retained
+select coalesce(retained_timestamptz::text, retained_timestamp::text, retained_date::text, retained_integer::text)
+  from frostline.seam where table_id = %(table_id)s
+
+-- name: retain
+-- R only rises.
+update frostline.seam
+   set retained_timestamptz = %(line_timestamptz)s::timestamptz, retained_timestamp = %(line_timestamp)s::timestamp,
+       retained_date = %(line_date)s::date, retained_integer = %(line_integer)s::bigint
+ where table_id = %(table_id)s
+
 -- name: pointer
 select metadata_location from frostline.iceberg_tables
  where catalog_name = 'frostline' and table_namespace = %(namespace)s and table_name = %(table)s

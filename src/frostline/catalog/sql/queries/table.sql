@@ -1,10 +1,13 @@
 -- name: insert
 insert into frostline.managed_table
-       (schema_name, table_name, tier_key, tier_kind, lake_partition, hot_interval, hot_span, grace_period,
-        fold_rows, fold_age)
-values (%(schema)s, %(table)s, %(tier_key)s, %(tier_kind)s, %(lake_partition)s,
-        case when %(is_time)s then %(hot)s::text::interval end, case when not %(is_time)s then %(hot)s::text::bigint end,
-        %(grace)s::interval, %(fold_rows)s, %(fold_age)s::interval)
+       (schema_name, table_name, tier_key, tier_kind, lake_partition, mode, hot_interval, hot_span, grace_period,
+        retention_interval, retention_span, every_interval, every_span, premake, expire_by, fold_rows, fold_age,
+        snapshot_retention, target_file_size)
+values (%(schema)s, %(table)s, %(tier_key)s, %(tier_kind)s, %(lake_partition)s, %(mode)s,
+        %(hot_interval)s::text::interval, %(hot_span)s::text::bigint, %(grace)s::text::interval,
+        %(retention_interval)s::text::interval, %(retention_span)s::text::bigint,
+        %(every_interval)s::text::interval, %(every_span)s::text::bigint, %(premake)s, %(expire_by)s,
+        %(fold_rows)s, %(fold_age)s::text::interval, %(snapshot_retention)s::text::interval, %(target_file_size)s)
 returning table_id
 
 -- name: insert_column
@@ -12,9 +15,11 @@ insert into frostline.managed_column (table_id, attnum, field_id, lake_type, as_
 values (%(table_id)s, %(attnum)s, %(field_id)s, %(lake_type)s, %(as_text)s, %(pushable)s)
 
 -- name: all
-select t.table_id, t.schema_name, t.table_name, t.tier_key, t.tier_kind, t.lake_partition,
-       coalesce(t.hot_interval::text, t.hot_span::text), t.grace_period::text, t.fold_rows, t.fold_age::text,
-       t.held_from, t.token
+select t.table_id, t.schema_name, t.table_name, t.tier_key, t.tier_kind, t.lake_partition, t.mode, t.held_from, t.token,
+       coalesce(t.hot_interval::text, t.hot_span::text), t.grace_period::text,
+       coalesce(t.retention_interval::text, t.retention_span::text),
+       coalesce(t.every_interval::text, t.every_span::text), t.premake, t.expire_by,
+       t.fold_rows, t.fold_age::text, t.snapshot_retention::text, t.target_file_size
   from frostline.managed_table t
  order by t.schema_name, t.table_name
 
@@ -37,22 +42,22 @@ with managed as (
 select case when restored.is_true then heap.attnum else managed.attnum end, field_id, lake_type, as_text, pushable
   from managed left join heap using (position) cross join restored
 
+-- name: delete_pins
+delete from frostline.pin where table_id = %(table_id)s
+
 -- name: delete
 delete from frostline.managed_table where table_id = %(table_id)s
 
--- name: set_hot
+-- name: set_policy
 update frostline.managed_table
-   set hot_interval = %(hot_interval)s::text::interval, hot_span = %(hot_span)s::text::bigint
+   set hot_interval = %(hot_interval)s::text::interval, hot_span = %(hot_span)s::text::bigint,
+       grace_period = %(grace)s::text::interval,
+       retention_interval = %(retention_interval)s::text::interval, retention_span = %(retention_span)s::text::bigint,
+       every_interval = %(every_interval)s::text::interval, every_span = %(every_span)s::text::bigint,
+       premake = %(premake)s, expire_by = %(expire_by)s, fold_rows = %(fold_rows)s,
+       fold_age = %(fold_age)s::text::interval, snapshot_retention = %(snapshot_retention)s::text::interval,
+       target_file_size = %(target_file_size)s
  where table_id = %(table_id)s
-
--- name: set_grace
-update frostline.managed_table set grace_period = %(grace)s::interval where table_id = %(table_id)s
-
--- name: set_fold_rows
-update frostline.managed_table set fold_rows = %(fold_rows)s where table_id = %(table_id)s
-
--- name: set_fold_age
-update frostline.managed_table set fold_age = %(fold_age)s::interval where table_id = %(table_id)s
 
 -- name: hold
 -- In the transaction that lowers the line.
@@ -69,6 +74,9 @@ select case when lowered_xid < pg_snapshot_xmax(pg_current_snapshot()) then lowe
 -- name: heap_oid
 select c.oid from pg_class c join pg_namespace n on n.oid = c.relnamespace
  where n.nspname = %(schema)s and c.relname = %(table)s
+
+-- name: longer
+select %(one)s::interval > %(other)s::interval
 
 -- name: valid_interval
 select %(text)s::interval > interval '0', %(text)s::interval >= interval '0'

@@ -1,0 +1,93 @@
+"""A table's policy on the command line: one option for each part of it, and how to print it."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from frostline.model.policy import MIN_FILE_SIZE, ExpireBy, Policy
+
+_UNITS = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
+_SIZE = re.compile(r"([1-9]\d{0,14}) *([kmg]?b?)", re.IGNORECASE)
+_CLEARED = "none"
+
+
+class Size(click.ParamType[int]):
+    """A number of bytes, with or without a unit: 268435456, 256MB, 1GB."""
+
+    name = "size"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read it; a kilobyte is 1024 bytes, as Postgres counts."""
+        found = _SIZE.fullmatch(str(value).strip())
+        if not found or found[2].lower() not in _UNITS:
+            self.fail(f"{value!r} is not a size such as 256MB", param, ctx)
+        size = int(found[1]) * _UNITS[found[2].lower()]
+        if size < MIN_FILE_SIZE:
+            self.fail(f"{value!r} is less than 1MB", param, ctx)
+        return size
+
+
+SIZE = Size()
+_MARKS = click.IntRange(1, 10**12)
+
+OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("--hot", "hot_period", {"help": "How long rows stay hot: an interval; for integer tier keys a number."}),
+    ("--grace", "grace_period", {"help": "How long archived rows also stay in the heap.  [default: 1 day]"}),
+    ("--retention", "retention_period", {"help": "Rows older than this are removed for good; none keeps them."}),
+    ("--premake", "premake", {"type": click.IntRange(0, 1000), "help": "Partitions made ahead.  [default: 4]"}),
+    ("--every", "every", {"help": "Width of new partitions; none: as wide as the last.  [default: none]"}),
+    (
+        "--expire-by",
+        "expire_by",
+        {"type": click.Choice(list(ExpireBy)), "help": "Of a table without a lake.  [default: drop]"},
+    ),
+    (
+        "--fold-rows",
+        "fold_rows",
+        {"type": _MARKS, "metavar": "N", "help": "So many changed cold rows are to be folded."},
+    ),
+    ("--fold-age", "fold_age", {"help": "Changed cold rows this old are to be folded.  [default: 1 day]"}),
+    (
+        "--snapshot-retention",
+        "snapshot_retention",
+        {"help": "How long replaced lake snapshots can be read.  [default: 7 days]"},
+    ),
+    (
+        "--target-file-size",
+        "target_file_size",
+        {"type": SIZE, "help": "Compaction makes lake files of about this size.  [default: 256MB]"},
+    ),
+)
+
+
+def options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of a policy."""
+    for flag, name, settings in reversed(OPTIONS):
+        command = click.option(flag, name, **settings)(command)
+    return command
+
+
+def given(values: dict[str, Any]) -> dict[str, Any]:
+    """What was said on the command line; `none` clears a part that need not be there."""
+    said = {name: value for name, value in values.items() if value is not None}
+    cleared = {name: None for name in ("retention_period", "every") if said.get(name) == _CLEARED}
+    expire = {"expire_by": ExpireBy(said["expire_by"])} if "expire_by" in said else {}
+    return said | cleared | expire
+
+
+def described(policy: Policy) -> dict[str, Any]:
+    """The policy for printing, by the names of its options."""
+    return {
+        "hot": policy.hot_period,
+        "grace": policy.grace_period,
+        "retention": policy.retention_period,
+        "premake": policy.premake,
+        "every": policy.every,
+        "expire_by": policy.expire_by.value,
+        "fold_rows": policy.fold_rows,
+        "fold_age": policy.fold_age,
+        "snapshot_retention": policy.snapshot_retention,
+        "target_file_size_bytes": policy.target_file_size,
+    }
