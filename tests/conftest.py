@@ -3,6 +3,7 @@
 pytest_plugins = [
     "tests.fixtures.lakeserver",
     "tests.fixtures.command",
+    "tests.fixtures.conversion",
     "tests.fixtures.golden",
     "tests.fixtures.postgres",
     "tests.fixtures.spark",

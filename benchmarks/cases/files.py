@@ -98,7 +98,7 @@ def _questions(world: World, name: str, files: int, turn: int) -> Iterator[Sampl
         assert world.run(_READ.format(name=name, n=n)) == 1
         yield Sample(f"{name}: point read", time.perf_counter() - start, 1)
     yield _asked(f"{when}: read of all rows", lambda: world.run(f"select id from public.{name}") == rows + 1, rows)
-    yield _asked(f"{name}: status", lambda: status.of_table(world.connection, table).cold_rows == rows)
+    yield _asked(f"{name}: status", lambda: status.of_table(world.connection, table).lake.rows == rows)
     _one_more(world, name, files + turn)
     yield _asked(f"{name}: archive of one more", lambda: _archived(world, table) == WIDTH, WIDTH)
     yield _asked(f"{name}: clean of one", lambda: len(clean.run(world.connection, table).emptied) == 1, WIDTH)

@@ -39,7 +39,7 @@ def _steps(world: World, table: Table, partitions: int) -> Iterator[Sample]:
     connection = world.connection
     yield _done(table, "plan", partitions, lambda: len(plan.of_table(connection, table).plan.partitions))
     yield _done(table, "archive", partitions, lambda: _archived(world, table))
-    yield _done(table, "status", partitions, lambda: status.of_table(connection, table).uncleaned_partitions)
+    yield _done(table, "status", partitions, lambda: status.of_table(connection, table).lake.uncleaned_partitions)
     yield _done(table, "verify", partitions, lambda: verify.run(connection, table).partitions)
     yield _done(table, "clean", partitions, lambda: len(clean.run(connection, table).emptied))
 

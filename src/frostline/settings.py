@@ -70,6 +70,10 @@ class Settings(BaseSettings):
     lake_threads: Annotated[int, Field(ge=1)] = Field(default_factory=lambda: os.cpu_count() or 1)
     lake_watchdog_s: Annotated[int, Field(ge=0)] = 30
     """After how many seconds without an answer `frostline serve` is killed, so that queries fail; 0 is never."""
+    lake_metrics_port: Port | None = None
+    """Where the lake server serves its metrics; not at all when it is not set."""
+    metrics_listen: Text = "127.0.0.1"
+    """The address that ports for metrics bind. Whoever reaches it reads them: they ask for no password."""
 
     spark_master: SparkMaster = "local[*]"
     spark_memory: SparkMemory = "1g"
@@ -80,6 +84,13 @@ class Settings(BaseSettings):
     """How much of the heap one archive job moves; a longer backlog is published piece by piece."""
     export_memory: DuckMemory = "512MB"
     """What one export task may use."""
+
+    worker_interval_s: Annotated[float, Field(ge=0.1, le=3600)] = 15
+    """How often `frostline run` looks whether anything is due."""
+    spark_idle_s: Annotated[float, Field(ge=0)] = 300
+    """How long `frostline run` keeps Spark after the last job that needed it."""
+    metrics_port: Port | None = None
+    """Where `frostline run` serves metrics of the tables and jobs; nowhere when unset."""
 
     lease_seconds: Annotated[int, Field(ge=2)] = 60
     """How long a worker that does not answer keeps others from its table; a job that runs renews its lease."""

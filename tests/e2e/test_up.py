@@ -4,9 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 
@@ -14,17 +16,18 @@ from frostline.embedded.home import prepare
 from frostline.embedded.postgres import free_port, running_pid
 from frostline.settings import load
 
-Start = Callable[[Path], subprocess.Popen[str]]
+Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
 def start() -> Iterator[Start]:
     started: list[tuple[Path, subprocess.Popen[str]]] = []
 
-    def start_one(home: Path) -> subprocess.Popen[str]:
+    def start_one(home: Path, *, worker: bool = False) -> subprocess.Popen[str]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FROSTLINE_")}
         ports = [] if home.exists() else ["--pg-port", str(free_port()), "--lake-port", str(free_port())]
         command = [str(Path(sys.executable).with_name("frostline")), "up", "--home", str(home), *ports]
+        command += [] if worker else ["--no-worker"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         started.append((home, process))
         return process
@@ -104,3 +107,44 @@ def test_psql_gets_the_connection_and_no_password_on_its_command_line(start: Sta
     shown = subprocess.run([*command, r"\! ps -ww -o args= -p $PPID"], capture_output=True, text=True, check=True)
     assert "psql" in shown.stdout
     assert password not in shown.stdout
+
+
+def worker_pid(home: Path) -> int | None:
+    """The process that works for this home."""
+    wanted = ["frostline.cli.main", "run", "--home", str(home)]
+    processes = psutil.process_iter(["cmdline"])
+    return next((one.pid for one in processes if set(wanted) <= set(one.info["cmdline"] or [])), None)
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def leader(dsn: str) -> tuple[object, ...] | None:
+    with psycopg.connect(dsn) as connection:
+        return connection.execute("select epoch from frostline.leader where holder is not null").fetchone()
+
+
+def test_a_worker_belongs_to_it_is_started_again_and_dies_with_it(start: Start, tmp_path: Path) -> None:
+    process = start(tmp_path / "home", worker=True)
+    dsn = ready(process)
+    wait_until(lambda: leader(dsn) == (1,))
+    first = worker_pid(tmp_path / "home")
+    assert first
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: leader(dsn) == (2,))
+    process.kill()
+    process.wait()
+    wait_until(lambda: worker_pid(tmp_path / "home") is None)
+
+
+def test_a_signal_stops_the_worker_too(start: Start, tmp_path: Path) -> None:
+    process = start(tmp_path / "home", worker=True)
+    dsn = ready(process)
+    wait_until(lambda: leader(dsn) == (1,))
+    process.terminate()
+    assert process.wait() == 0
+    assert worker_pid(tmp_path / "home") is None

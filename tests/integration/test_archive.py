@@ -105,8 +105,8 @@ def test_an_empty_partition_moves_the_line_and_writes_no_file(lake: Lake) -> Non
     (result,) = lake.archive()
     assert (result.partitions, result.rows) == (2, 0)
     assert lake.data_files() == []
-    (state,) = status.every(lake.catalog)
-    assert (state.frost_line, state.snapshot_id) == ("2024-03-01 00:00:00+00", None)
+    (state,) = status.read(lake.catalog).tables
+    assert (state.lake.frost_line, state.lake.snapshot_id) == ("2024-03-01 00:00:00+00", None)
     assert lake.value("select count(*) from public.events") == 0
 
 
@@ -228,8 +228,8 @@ def test_a_row_changed_during_the_export_is_right_afterwards(events: Lake, monke
     events.archive()
     with events.connect() as connection:
         assert [answers(connection)] == reference
-    (state,) = status.every(events.catalog)
-    assert state.overlay_rows == 8
+    (state,) = status.read(events.catalog).tables
+    assert state.lake.overlay_rows == 8
 
 
 def test_a_writer_before_capture_and_a_writer_of_a_lake_row_are_both_right(events: Lake) -> None:
@@ -382,8 +382,8 @@ def test_while_the_lake_is_down_hot_work_goes_on_and_cold_queries_fail_clearly(e
         assert hot == [("hot",)]
         with pytest.raises(psycopg.OperationalError, match="frostline_lake"):
             connection.execute("select count(*) from public.events")
-    (state,) = status.every(events.catalog)
-    assert state.cold_rows == 3000
+    (state,) = status.read(events.catalog).tables
+    assert state.lake.rows == 3000
 
 
 @pytest.mark.parametrize(

@@ -86,13 +86,33 @@ def test_add_says_what_it_registered(events: Lake, parsed: Parsed) -> None:
         "fold_rows": 500,
         "fold_age": "2 hours",
         "snapshot_retention": "1 day",
-        "target_file_size_bytes": 64 << 20,
+        "target_file_size_bytes": 64_000_000,
         "lake_partition": "day",
         "held_from": None,
         "id": added["id"],
         "changed": True,
     }
     assert value(events.catalog, "select relkind from pg_class where oid = 'public.events'::regclass") == "v"
+
+
+def test_an_unpartitioned_table_is_partitioned_first(events: Lake, command: Command, parsed: Parsed) -> None:
+    run(
+        events.catalog,
+        "create table public.flat as select n as id, timestamptz '2024-01-01' + n * interval '1 day' as ts, n::text as note"
+        "  from generate_series(1, 400) n;"
+        "alter table public.flat add primary key (id)",
+    )
+    words = ("table", "add", "flat", "--partition-by", "ts", "--every", "month", "--hot", "1 month")
+    assert_refused(command(*words, "--retention", "1 day"), "--retention '1 day' is not longer")
+    before = rows(events.catalog, STATE)
+    assert "partition by range" in command(*words, "--dry-run").stdout
+    assert rows(events.catalog, STATE) == before
+    added = parsed(*words)
+    assert (added["tier_key"], added["every"], added["changed"]) == ("ts timestamp with time zone", "1 month", True)
+    assert parsed(*words)["changed"] is False
+    assert value(events.catalog, "select count(*) from public.flat") == 400
+    months = "select count(*) from pg_inherits where inhparent = 'public._flat'::regclass"
+    assert int(str(value(events.catalog, months))) > 13
 
 
 def test_adding_again_changes_nothing_and_says_so(events: Lake, parsed: Parsed) -> None:
@@ -193,12 +213,12 @@ def test_archive_as_a_dry_run_is_the_plan(managed: Lake, command: Command) -> No
 
 @pytest.mark.usefixtures("shared_spark")
 def test_archive_and_status_tell_where_the_rows_are(managed: Lake, parsed: Parsed) -> None:
-    (before,) = parsed("status")
+    (before,) = parsed("status")["tables"]
     assert (before["frost_line"], before["cold_rows"], before["last_job"]) == (None, 0, None)
     (done,) = parsed("archive", "events")
     assert (done["table"], done["archived_partitions"], done["rows"]) == ("public.events", 2, 200)
     assert (done["cleaned_partitions"], done["waiting_partitions"], done["error"]) == (0, 2, None)
-    (after,) = parsed("status")
+    (after,) = parsed("status")["tables"]
     assert (after["frost_line"], after["cold_rows"], after["cold_files"]) == ("2024-03-01 00:00:00+00", 200, 2)
     assert after["cold_bytes"] == done["lake_bytes"] == sum(file.stat().st_size for file in managed.data_files())
     assert (after["uncleaned_partitions"], after["overlay_rows"], after["error"]) == (2, 0, None)
@@ -216,12 +236,12 @@ def test_a_failed_table_is_in_the_output_and_in_the_exit_code(managed: Lake, com
     broken, sound = json.loads(said.stdout)
     assert "'amount' has 1 values" in broken["error"]
     assert (sound["rows"], sound["error"]) == (200, None)
-    states = {one["table"]: one for one in json.loads(command("status", "--output", "json").stdout)}
+    states = {one["table"]: one for one in json.loads(command("status", "--output", "json").stdout)["tables"]}
     assert "'amount' has 1 values" in states["public.broken"]["error"]
     assert states["public.broken"]["frost_line"] is None
 
 
-@pytest.mark.parametrize("command_name", ["plan", "status", "verify", "clean", "archive"])
+@pytest.mark.parametrize("command_name", ["plan", "verify", "clean", "archive"])
 def test_without_tables_there_is_nothing_to_do(events: Lake, parsed: Parsed, command_name: str) -> None:
     assert parsed(command_name) == []
 
@@ -340,5 +360,5 @@ def test_a_database_without_the_catalog_is_told_to_install_it(
 def test_a_table_of_a_missing_heap_is_reported_and_does_not_hide_the_hint(managed: Lake, command: Command) -> None:
     run(managed.catalog, "alter table public._events rename to lost")
     said = command("status")
-    assert said.exit_code == 1
-    assert "the heap public._events of managed table public.events is gone" in said.stderr
+    assert said.exit_code == 0
+    assert "the heap public._events of managed table public.events is gone" in said.stdout

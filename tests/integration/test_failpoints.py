@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.fixtures import killed
+from tests.fixtures import killed, states
 from tests.fixtures.lake import Lake
 from tests.fixtures.months import World
 from tests.fixtures.statements import value
 
+from frostline.catalog import jobs
 from frostline.failpoints import Failpoint
+from frostline.model import grid
+from frostline.relation import policy
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -52,10 +55,21 @@ FOLD = _of("fold", "rewrite")
 VERIFY = _of("verify")
 UNDO = _of("undo", "trim")
 THAW = _of("thaw")
+CONVERT = _of("convert")
+"""Tried in test_conversion.py: they need no lake."""
+PARTITIONS = _of("premake", "partition")
+"""Tried in test_partition_mode.py, for the same reason."""
+COMPACT = _of("compact")
+RETAIN = [*_of("retain"), *_of("trim")]
+EXPIRE = _of("expire")
+SWEEP = _of("sweep")
+WORKER = _of("worker")
+"""Tried in test_worker.py."""
 
 
 def test_every_failpoint_is_tried() -> None:
-    assert set(ARCHIVE + FOLD + VERIFY + UNDO + THAW) == set(Failpoint)
+    here = ARCHIVE + FOLD + VERIFY + UNDO + THAW + COMPACT + RETAIN + EXPIRE + SWEEP
+    assert set(here + CONVERT + PARTITIONS + WORKER) == set(Failpoint)
 
 
 @pytest.mark.parametrize("failpoint", ARCHIVE)
@@ -145,3 +159,90 @@ def test_killed_in_thaw(world: World, failpoint: Failpoint) -> None:
     world.archive()
     world.compare()
     world.nothing_is_left()
+
+
+def _archive_two_months(world: World) -> None:
+    """Of one year: a lake partition is a year, and so one file can have rows of both."""
+    world.fill()
+    if world.first[5:7] == "12":
+        world.fill()
+    world.fill()
+    world.archive()
+
+
+@pytest.mark.parametrize("failpoint", COMPACT)
+def test_killed_in_compact(world: World, failpoint: Failpoint) -> None:
+    _archive_two_months(world)
+    _kill(world, "compact", failpoint)
+    (result,) = world.lake.compact()
+    assert result.error is None
+    world.compare()
+    table = world.lake.table()
+    files = jobs.recorded_files(world.lake.catalog, table)
+    assert len({grid.cell_end("year", table.tier_kind, file.lower) for file in files}) == len(files)
+    world.nothing_is_left()
+    before = world.state()
+    world.lake.compact()
+    assert world.state() == before
+
+
+@pytest.mark.parametrize("failpoint", RETAIN)
+def test_killed_in_retain(world: World, failpoint: Failpoint) -> None:
+    _archive_two_months(world)
+    world.lake.compact()
+    world.both(*OF_TWO_MONTHS, *CORRECTIONS)
+    world.keep_from(world.first)
+    try:
+        _kill(world, "retain", failpoint)
+        world.both("update public.{t} set amount = -2 where ts >= '{month}' and id = 4")
+        (result,) = world.lake.retain()
+        assert (result.error, result.line) == (None, world.first.replace("00:00+00", "00:00:00+00"))
+        world.compare()
+        world.nothing_is_left()
+        before = world.state()
+        world.lake.retain()
+        assert world.state() == before
+    finally:
+        policy.change(world.lake.catalog, world.lake.table(), retention_period=None)
+    world.lake.fold()
+    world.compare()
+
+
+@pytest.fixture
+def old_states(world: World) -> Iterator[World]:
+    """The lake has states that nobody needs, and need not be kept."""
+    world.fill()
+    world.archive()
+    world.both(*CORRECTIONS)
+    world.lake.fold()
+    world.keep_states("0")
+    yield world
+    world.keep_states("7 days")
+
+
+def _only_what_is_needed_is_left(world: World) -> None:
+    states.age(world.lake)
+    states.swept(world.lake)
+    assert states.files(world.lake) == states.needed(world.lake)
+    world.compare()
+    world.nothing_is_left()
+    before = world.state(), states.files(world.lake)
+    assert (states.expired(world.lake).snapshots, states.swept(world.lake).orphans) == (0, ())
+    assert (world.state(), states.files(world.lake)) == before
+
+
+@pytest.mark.parametrize("failpoint", EXPIRE)
+def test_killed_in_expire(old_states: World, failpoint: Failpoint) -> None:
+    _kill(old_states, "expire", failpoint)
+    states.expired(old_states.lake)
+    assert len(states.snapshot_ids(old_states.lake)) == 1
+    _only_what_is_needed_is_left(old_states)
+
+
+@pytest.mark.parametrize("failpoint", SWEEP)
+def test_killed_in_sweep(old_states: World, failpoint: Failpoint) -> None:
+    """There is something to sweep because an expiry died before it could delete."""
+    _kill(old_states, "expire", Failpoint.EXPIRE_PUBLISHED)
+    states.age(old_states.lake)
+    _kill(old_states, "sweep", failpoint)
+    _only_what_is_needed_is_left(old_states)

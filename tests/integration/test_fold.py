@@ -12,7 +12,7 @@ from frostline.catalog import jobs, seams, snapshots
 from frostline.errors import CorruptionError
 from frostline.lake import commit, paths
 from frostline.model.names import Name
-from frostline.pipeline import fold, rewrite, status, verify
+from frostline.pipeline import rewrite, status, verify
 from frostline.relation import marks
 
 EVERYTHING = "select count(*), sum(amount), md5(string_agg(e::text, '|' order by id)) from public.events e"
@@ -58,8 +58,8 @@ def test_a_fold_carries_every_change_into_the_lake(cold: Lake) -> None:
     assert (result.error, result.marks - result.taken) == (None, 0)
     with cold.connect() as connection:
         assert everything(connection) == before
-    (state,) = status.every(cold.catalog)
-    assert state.overlay_rows == 0
+    (state,) = status.read(cold.catalog).tables
+    assert state.lake.overlay_rows == 0
     assert cold.value("select count(*) from only public.events_default where ts < '2024-07-01'") == 0
     assert verify.run(cold.catalog, cold.table()).faults == ()
 
@@ -94,8 +94,8 @@ def test_rows_changed_while_the_fold_runs_stay_marked(cold: Lake, monkeypatch: p
     assert result.marks - result.taken == 1
     with cold.connect() as connection:
         assert [everything(connection)] == reference
-    (state,) = status.every(cold.catalog)
-    assert state.overlay_rows == 2
+    (state,) = status.read(cold.catalog).tables
+    assert state.lake.overlay_rows == 2
     cold.fold()
     with cold.connect() as connection:
         assert [everything(connection)] == reference
@@ -121,7 +121,7 @@ def _while_staging(lake: Lake, monkeypatch: pytest.MonkeyPatch, statement: str) 
                 reference.append(everything(connection))
         return real(*arguments, **options)
 
-    monkeypatch.setattr(fold.commit, "stage", stage)
+    monkeypatch.setattr(commit, "stage", stage)
     return reference
 
 
@@ -225,8 +225,8 @@ def test_a_damaged_file_is_not_carried_on(cold: Lake) -> None:
     cold.catalog.execute("update frostline.lake_file set hash_sum = hash_sum + 1")
     (result,) = cold.fold()
     assert isinstance(result.error, CorruptionError)
-    (state,) = status.every(cold.catalog)
-    assert state.overlay_rows > 0
+    (state,) = status.read(cold.catalog).tables
+    assert state.lake.overlay_rows > 0
 
 
 def test_a_file_that_holds_a_marked_key_and_was_not_found_to_is_not_left_as_it_is(

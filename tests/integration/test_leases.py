@@ -118,7 +118,7 @@ def test_a_worker_that_lost_its_lease_at_once_leaves_the_next_ones_job_alone(
     late, other = connect(events.dsn, purpose="late"), connect(events.dsn, purpose="other")
     take = leases._take  # pyright: ignore[reportPrivateUsage]
 
-    def paused(connection: leases.Connection, *rest: Any) -> int:
+    def paused(connection: leases.Connection, *rest: Any) -> int | None:
         epoch = take(connection, *rest)
         if connection is late:
             run(other, "update frostline.lease set expires_at = clock_timestamp()")

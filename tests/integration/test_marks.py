@@ -11,8 +11,8 @@ from tests.fixtures.twins import make_twins
 
 from frostline.errors import UnavailableError
 from frostline.failpoints import Failpoint
-from frostline.pipeline import archive, thaw, verify
-from frostline.relation import marks
+from frostline.pipeline import archive, verify
+from frostline.relation import marks, patience
 
 MOVE = """
 begin;
@@ -274,7 +274,7 @@ def test_a_thaw_without_a_default_partition_waits_for_those_who_use_the_heap(
 ) -> None:
     """One of them may have looked for its row there, and be about to mark it as gone."""
     run(cold.catalog, "drop table public.events_default")
-    monkeypatch.setattr(thaw, "ATTACH_PATIENCE_S", 0.2)
+    monkeypatch.setattr(patience, "PATIENCE_S", 0.2)
     other.execute("begin")
     other.execute("lock table only public._events in row exclusive mode")
     with pytest.raises(UnavailableError, match=f"pids {other.info.backend_pid} hold"):

@@ -35,7 +35,7 @@ from frostline.errors import CorruptionError, UnavailableError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.pipeline import command as command_jobs
 from frostline.pipeline import plan, thaw, verify
-from frostline.relation import guard
+from frostline.relation import guard, patience
 
 HEAP = "select tableoid::regclass::text, count(*) from public._events group by 1 order by 1"
 LEFTOVERS = "select count(*) from pg_class where obj_description(oid, 'pg_class') like 'made by Frostline: rows on%'"
@@ -174,7 +174,7 @@ def test_it_gives_up_on_a_reader_that_stays_and_then_begins_again(
     cold: Lake, other: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change(cold)
-    monkeypatch.setattr(thaw, "ATTACH_PATIENCE_S", 0.2)
+    monkeypatch.setattr(patience, "PATIENCE_S", 0.2)
     other.execute("begin isolation level repeatable read")
     before = shown(other)
     with pytest.raises(UnavailableError, match=f"pids {other.info.backend_pid} hold"):

@@ -105,7 +105,7 @@ def test_archive_keeps_away_until_it_is_released(
     assert plan.of_table(archived.catalog, archived.table()).plan.is_empty
     (planned,) = json.loads(command("plan", "--output", "json").stdout)
     assert f"; held from {MARCH} until: frostline table set public.events --release" in planned["because"]
-    (state,) = json.loads(command("status", "--output", "json").stdout)
+    (state,) = json.loads(command("status", "--output", "json").stdout)["tables"]
     assert state["held_from"] == MARCH
     (result,) = archived.archive("events")
     assert result.partitions == 0

@@ -286,20 +286,20 @@ def test_serializable_refuses_what_no_order_explains(written: Lake, pair: tuple[
 
 def test_status_says_when_a_fold_is_due(written: Lake) -> None:
     def due() -> tuple[int, bool, str | None]:
-        (state,) = status.every(written.catalog)
-        return state.overlay_rows, state.overlay_age_s is not None, state.fold_due
+        (state,) = status.read(written.catalog).tables
+        return state.lake.overlay_rows, state.lake.overlay_age_s is not None, state.fold_due
 
     assert due() == (0, False, None)
     with committed(written) as twins:
         twins.both(f"update {{t}} set status = 'x' where {WHERE['cold']} and id <= 10")
     assert due() == (10, True, None)
     policy.change(written.catalog, written.table(), fold_rows=10)
-    assert due() == (10, True, "10 rows or more")
+    assert due() == (10, True, "10 changed cold rows, at least 10")
     policy.change(written.catalog, written.table(), fold_rows=11, fold_age="1 hour")
     assert due() == (10, True, None)
     overlay = f"frostline_overlay.events_{written.table().id}"
     run(written.catalog, f"update {overlay} set frostline_marked_at = now() - interval '2 hours' where id = 1")
-    assert due() == (10, True, "older than 01:00:00")
+    assert due() == (10, True, "a changed cold row older than fold_age")
     written.fold("events")
     assert due() == (0, False, None)
 

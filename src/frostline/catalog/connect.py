@@ -20,6 +20,14 @@ TYPE_SETTINGS = {
 
 _TRANSACTIONS = {"default_transaction_isolation": "read committed", "default_transaction_read_only": "off"}
 """What is looked at under a lock must be newer than the lock, whatever the role's or the database's defaults are."""
+_LIMITS: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+"""A Postgres whose machine is gone is noticed within a minute or so, not after hours."""
 _SPACE = "\\ "
 """As libpq wants it in its options."""
 
@@ -32,7 +40,7 @@ def connect(dsn: str, *, purpose: str) -> Connection:
     options = " ".join(f"-c {key}={value.replace(' ', _SPACE)}" for key, value in chosen.items())
     try:
         return psycopg.connect(
-            dsn, autocommit=True, connect_timeout=10, options=options, application_name=f"frostline {purpose}"
+            dsn, autocommit=True, options=options, application_name=f"frostline {purpose}", **_LIMITS
         )
     except psycopg.ProgrammingError as error:
         raise UsageError(f"not a connection string: {error}", hint="use postgresql://user@host/database") from None

@@ -76,11 +76,12 @@ def _column(row: tuple[Any, ...]) -> HeapColumn:
     )
 
 
-def read_partitions(connection: Connection, oid: int) -> tuple[HeapPartition, ...]:
-    """The partitions of a partitioned table, DEFAULT included."""
+def read_partitions(connection: Connection, oid: int, *, sizes: bool = True) -> tuple[HeapPartition, ...]:
+    """The partitions of a partitioned table, DEFAULT included. Without `sizes` it takes no lock on any of them."""
     return tuple(
         HeapPartition(Name(schema, table), relkind, bound, child, size, estimate)
-        for schema, table, relkind, bound, child, size, estimate in rows(connection, "partitions", oid=oid)
+        for schema, table, relkind, bound, child, size, estimate in rows(connection, "partitions", oid=oid, sizes=sizes)
+        if bound is not None  # a child by inheritance has none
     )
 
 

@@ -6,12 +6,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+import psycopg
+
 from frostline.catalog import leases, queries
 from frostline.catalog.connect import Connection
 from frostline.errors import ConflictError
 from frostline.logs import without_passwords
 from frostline.model.names import Name
 from frostline.model.tables import Fingerprint, RecordedFile, Table
+from frostline.model.work import Failures, Kind
+
+_SETTLING_S = 10
 
 
 class State(StrEnum):
@@ -112,6 +117,37 @@ def last(connection: Connection, table: Table) -> Job | None:
     return None if row is None else Job(row[0], row[1], State(row[2]), *row[3:])
 
 
+def failures(connection: Connection, table: Table) -> dict[Kind, Failures]:
+    """Each kind of job that failed when it was run last."""
+    rows = connection.execute(queries.get("job", "failures"), {"table_id": table.id}).fetchall()
+    return {Kind(kind): Failures(*found) for kind, *found in rows if kind in list(Kind)}
+
+
+@dataclass(frozen=True)
+class JobTotals:
+    """All jobs of one kind on one table, ever."""
+
+    table: Name
+    kind: str
+    done: int
+    failed: int
+    seconds: float
+    rows: int
+    size_bytes: int
+
+
+def totals(connection: Connection) -> list[JobTotals]:
+    """What was done, by table and kind."""
+    rows = connection.execute(queries.get("job", "totals")).fetchall()
+    return [JobTotals(Name(schema, table), *numbers) for schema, table, *numbers in rows]
+
+
+def record_done(connection: Connection, table: Table, kind: str, detail: str) -> None:
+    """Write down something that was done in one step."""
+    values = {"table_id": table.id, "kind": kind, "detail": detail}
+    connection.execute(queries.get("job", "insert_done"), values)
+
+
 def record_partition(
     connection: Connection, table: Table, job_id: int, name: Name, lower: int | None, upper: int
 ) -> None:
@@ -154,12 +190,20 @@ def adopt_xids(connection: Connection, table: Table) -> None:
     connection.execute(queries.get("job", "adopt_xids"), {"table_id": table.id})
 
 
-def settle_standbys(connection: Connection) -> None:
+def settle_standbys(connection: Connection) -> bool:
     """End, on every standby, queries that see a frost line which nobody on this server sees any more.
 
-    Outside a transaction. They end when the standby replays it, so whatever is done next finds them gone.
+    Outside a transaction. They end when the standby replays it, so whatever is done next finds them gone. It waits for
+    those who have the seam's page in use, as an open cursor on a relation can; False if that takes too long.
     """
-    connection.execute(queries.get("job", "settle_standbys"))
+    connection.execute(queries.get("job", "limit_settling"), {"limit": f"{_SETTLING_S}s"})
+    try:
+        connection.execute(queries.get("job", "settle_standbys"))
+    except psycopg.errors.QueryCanceled:
+        return False
+    finally:
+        connection.execute(queries.get("job", "end_limit"))
+    return True
 
 
 def older_snapshots(connection: Connection, xid: str) -> list[str]:
@@ -232,8 +276,8 @@ class PastJob:
     error: str | None
     detail: str | None
     started_at: datetime
-    duration: timedelta | None
-    """How long it ran, or has been running; None when nobody wrote down when it ended."""
+    duration: timedelta
+    """How long it ran, or has been running."""
 
 
 def history(connection: Connection, table: Table | None, *, limit: int, failed: bool = False) -> list[PastJob]:

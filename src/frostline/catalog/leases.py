@@ -10,6 +10,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from typing import Any
 
 import psycopg
 from psycopg import conninfo, sql
@@ -28,36 +29,74 @@ _TAKE_TIMEOUT_MS = 2000
 @contextmanager
 def held(connection: Connection, table: Table, seconds: float = SECONDS) -> Generator[int]:
     """Hold the table's lease, and renew it meanwhile; ConflictError when somebody else has it. Yields the epoch."""
-    epoch = _take(connection, table, seconds)
+    epoch = _take(connection, "take", {"table_id": table.id, "seconds": seconds})
+    if epoch is None:
+        holder = _holder(connection, "holder", {"table_id": table.id})
+        raise ConflictError(f"another job is running on {table.name}: {holder}", hint="frostline status")
+    values = {"table_id": table.id, "epoch": epoch, "seconds": seconds}
+    with _kept(connection, "renew", "release", values):
+        yield epoch
+
+
+@contextmanager
+def leading(connection: Connection, seconds: float = SECONDS) -> Generator[dict[str, Any]]:
+    """Be the one worker that acts, and stay so meanwhile; ConflictError when another is. For `still_leads`."""
+    epoch = _take(connection, "take_lead", {"seconds": seconds})
+    if epoch is None:
+        raise ConflictError(f"another worker leads: {leader(connection)}", hint="frostline status")
+    values = {"epoch": epoch, "seconds": seconds}
+    with _kept(connection, "renew_lead", "release_lead", values):
+        yield values
+
+
+def still_leads(connection: Connection, leadership: dict[str, Any]) -> bool:
+    """Whether nobody else has taken over; renews the lease."""
+    return connection.execute(queries.get("lease", "renew_lead"), leadership).rowcount == 1
+
+
+def leader(connection: Connection) -> str | None:
+    """The worker that leads now."""
+    return _holder(connection, "leader", {})
+
+
+def current_holder(connection: Connection, table: Table) -> str | None:
+    """Who runs a job on the table now."""
+    return _holder(connection, "current_holder", {"table_id": table.id})
+
+
+def _holder(connection: Connection, query: str, values: dict[str, Any]) -> str | None:
+    row = connection.execute(queries.get("lease", query), values).fetchone()
+    return None if row is None else row[0]
+
+
+@contextmanager
+def _kept(connection: Connection, renew: str, release: str, values: dict[str, Any]) -> Generator[None]:
+    """Renew a lease that was taken until the block ends, then give it back."""
     done = threading.Event()
-    beat = threading.Thread(target=_renew_until, args=(done, _dsn(connection), table.id, epoch, seconds), daemon=True)
+    beat = threading.Thread(target=_renew_until, args=(done, _dsn(connection), renew, values), daemon=True)
     beat.start()
     try:
-        yield epoch
+        yield
     finally:
         done.set()
         beat.join()
         with suppress(psycopg.OperationalError):  # whose session is gone has lost the lease with it
-            connection.execute(queries.get("lease", "release"), {"table_id": table.id, "epoch": epoch})
+            connection.execute(queries.get("lease", release), values)
 
 
-def _take(connection: Connection, table: Table, seconds: float) -> int:
-    values = {
-        "table_id": table.id,
+def _take(connection: Connection, query: str, values: dict[str, Any]) -> int | None:
+    """The epoch; None when somebody else has it."""
+    values = values | {
         "holder": f"process {os.getpid()} on {socket.gethostname()}",
         "backend_start": _backend_start(connection),
-        "seconds": seconds,
     }
     try:
         with connection.transaction():
             connection.execute(sql.SQL("set local lock_timeout = {}").format(_TAKE_TIMEOUT_MS))
-            row = connection.execute(queries.get("lease", "take"), values).fetchone()
+            row = connection.execute(queries.get("lease", query), values).fetchone()
     except psycopg.errors.LockNotAvailable:
-        row = None
-    if row is None:
-        (holder,) = connection.execute(queries.get("lease", "holder"), values).fetchone() or (None,)
-        raise ConflictError(f"another job is running on {table.name}: {holder}", hint="frostline status")
-    return row[0]
+        return None
+    return None if row is None else row[0]
 
 
 def _backend_start(connection: Connection) -> datetime:
@@ -71,12 +110,12 @@ def _dsn(connection: Connection) -> str:
     return conninfo.make_conninfo(info.dsn, **({"password": info.password} if info.password else {}))
 
 
-def _renew_until(done: threading.Event, dsn: str, table_id: int, epoch: int, seconds: float) -> None:
+def _renew_until(done: threading.Event, dsn: str, renew: str, values: dict[str, Any]) -> None:
     """In a thread with a session of its own. What cannot be renewed runs out, and the next check says so."""
-    values = {"table_id": table_id, "epoch": epoch, "seconds": seconds}
+    seconds = values["seconds"]
     while not done.wait(seconds / 3):
         with suppress(psycopg.Error, UnavailableError), connect(dsn, purpose="lease") as connection:
-            while connection.execute(queries.get("lease", "renew"), values).rowcount == 1:
+            while connection.execute(queries.get("lease", renew), values).rowcount == 1:
                 if done.wait(seconds / 3):
                     return
 

@@ -17,6 +17,15 @@ LINE_COLUMNS: dict[TierKind, LiteralString] = {
     TierKind.BIGINT: "line_integer",
 }
 """T is kept in the tier key's own type, so that the view compares like with like."""
+RETAINED_COLUMNS: dict[TierKind, LiteralString] = {
+    TierKind.TIMESTAMPTZ: "retained_timestamptz",
+    TierKind.TIMESTAMP: "retained_timestamp",
+    TierKind.DATE: "retained_date",
+    TierKind.SMALLINT: "retained_integer",
+    TierKind.INTEGER: "retained_integer",
+    TierKind.BIGINT: "retained_integer",
+}
+"""And so is R."""
 
 
 def insert(connection: Connection, table: Table) -> None:

@@ -1,5 +1,6 @@
 """Managed tables: reading, adding and removing their rows in the catalog."""
 
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -7,6 +8,8 @@ import psycopg
 from frostline.catalog import facts, queries
 from frostline.catalog.connect import Connection
 from frostline.errors import CorruptionError, UsageError
+from frostline.model import ladder
+from frostline.model.ladder import Step
 from frostline.model.names import Name
 from frostline.model.policy import ExpireBy, Mode, Policy
 from frostline.model.registration import HeapColumn
@@ -18,6 +21,11 @@ from frostline.model.types import Carriage
 def every(connection: Connection) -> list[Table]:
     """All managed tables, by name."""
     return [_table(connection, row) for row in connection.execute(queries.get("table", "all")).fetchall()]
+
+
+def names(connection: Connection) -> list[Name]:
+    """The names of all managed tables, whatever state their heaps are in."""
+    return [Name(row[1], row[2]) for row in connection.execute(queries.get("table", "all")).fetchall()]
 
 
 def tiered(connection: Connection) -> list[Table]:
@@ -41,6 +49,22 @@ def get(connection: Connection, name: Name) -> Table:
     return table
 
 
+def with_lake(connection: Connection, name: Name) -> Table:
+    """The managed table of that name; UsageError when it is not managed, or has no lake."""
+    table = get(connection, name)
+    if table.mode is not Mode.TIERED:
+        hint = "only its partitions are managed: frostline premake, frostline retain"
+        raise UsageError(f"{name} is in partition mode and has no lake", hint=hint)
+    return table
+
+
+def require_mode(table: Table, mode: Mode) -> None:
+    """UsageError when the table is managed in another mode."""
+    if table.mode is not mode:
+        hint = f"frostline table remove {table.name}, then add it again"
+        raise UsageError(f"{table.name} is managed already, in mode {table.mode}", hint=hint)
+
+
 def by_id(connection: Connection, table_id: int) -> Table:
     """The managed table with that number; UsageError when there is none."""
     for row in connection.execute(queries.get("table", "all")).fetchall():
@@ -52,17 +76,12 @@ def by_id(connection: Connection, table_id: int) -> Table:
 def _table(connection: Connection, row: tuple[Any, ...]) -> Table:
     table_id, schema, table, tier_key, tier_kind, lake_partition, mode, held, token, *policy = row
     name = Name(schema, table)
-    oid = heap_oid(connection, name, Mode(mode))
-    found = connection.execute(queries.get("table", "columns"), {"table_id": table_id, "oid": oid}).fetchall()
-    carried = {attnum: (field_id, Carriage(*carriage)) for attnum, field_id, *carriage in found}
-    ((key,),) = facts.rows(connection, "primary_key", oid=oid)
+    described = _described(connection, table_id, name) if Mode(mode) is Mode.TIERED else ((), ())
     return Table(
         id=table_id,
         name=name,
-        columns=tuple(
-            column(one, *carried[one.attnum]) for one in facts.read_columns(connection, oid) if one.attnum in carried
-        ),
-        key=tuple(key or ()),
+        columns=described[0],
+        key=described[1],
         tier_key=tier_key,
         tier_kind=TierKind(tier_kind),
         lake_partition=lake_partition,
@@ -71,6 +90,16 @@ def _table(connection: Connection, row: tuple[Any, ...]) -> Table:
         held_from=held,
         token=token,
     )
+
+
+def _described(connection: Connection, table_id: int, name: Name) -> tuple[tuple[Column, ...], tuple[str, ...]]:
+    """The columns and the key of a table with a lake. Without one nobody asks, and the table may be gone."""
+    oid = heap_oid(connection, name)
+    found = connection.execute(queries.get("table", "columns"), {"table_id": table_id, "oid": oid}).fetchall()
+    carried = {attnum: (field_id, Carriage(*carriage)) for attnum, field_id, *carriage in found}
+    ((key,),) = facts.rows(connection, "primary_key", oid=oid)
+    present = (one for one in facts.read_columns(connection, oid) if one.attnum in carried)
+    return tuple(column(one, *carried[one.attnum]) for one in present), tuple(key or ())
 
 
 def _policy(
@@ -84,9 +113,10 @@ def heap_oid(connection: Connection, name: Name, mode: Mode = Mode.TIERED) -> in
     heap = name.heap if mode is Mode.TIERED else name
     row = connection.execute(queries.get("table", "heap_oid"), {"schema": heap.schema, "table": heap.table}).fetchone()
     if row is None:
+        given_up = "" if mode is Mode.PARTITION else " --keep-lake"
         raise CorruptionError(
             f"the heap {heap} of managed table {name} is gone",
-            hint=f"restore it, or give the table up: frostline table remove {name} --keep-lake",
+            hint=f"restore it, or give the table up: frostline table remove {name}{given_up}",
         )
     return row[0]
 
@@ -168,6 +198,18 @@ def set_policy(connection: Connection, table: Table, policy: Policy) -> None:
     )
 
 
+def swept_at(connection: Connection, table: Table) -> tuple[datetime, datetime]:
+    """What time it is in Postgres, and when the table's folder was last swept, or the table added."""
+    row = connection.execute(queries.get("table", "swept_at"), {"table_id": table.id}).fetchone()
+    assert row is not None
+    return row[0], row[1]
+
+
+def set_swept(connection: Connection, table: Table) -> None:
+    """Write down that the table's folder was swept now."""
+    connection.execute(queries.get("table", "set_swept"), {"table_id": table.id})
+
+
 def hold(connection: Connection, table: Table, line: int) -> None:
     """Write down, in the transaction that lowers the frost line, that archive must not raise it again by itself."""
     connection.execute(queries.get("table", "hold"), {"table_id": table.id, "line": line})
@@ -193,6 +235,22 @@ def check_period(connection: Connection, kind: TierKind, option: str, text: str)
         raise UsageError(f"--{option} {text!r} is not a positive number", hint=hint)
 
 
+def step(connection: Connection, kind: TierKind, every: str) -> Step | None:
+    """What `--every` says; None when it is no width of this kind, UsageError when it is no interval at all."""
+    return ladder.parse(kind, printed_width(connection, every) if kind.is_time else every)
+
+
+def printed_width(connection: Connection, every: str) -> str:
+    """An interval that `--every` says, as the catalog would give it back."""
+    try:
+        row = connection.execute(queries.get("table", "printed"), {"text": ladder.spelled(every)}).fetchone()
+    except psycopg.DataError:
+        hint = "for example month, day, '3 months' or '12 hours'"
+        raise UsageError(f"--every {every!r} is not an interval", hint=hint) from None
+    assert row is not None
+    return row[0]
+
+
 def is_longer(connection: Connection, kind: TierKind, one: str, other: str) -> bool:
     """Whether one period is longer than another; both are valid."""
     if not kind.is_time:
@@ -209,3 +267,10 @@ def check_interval(connection: Connection, option: str, text: str, *, positive: 
         raise UsageError(f"--{option} {text!r} is not an interval", hint="for example '1 month' or '90 days'") from None
     if row is None or not row[0 if positive else 1]:
         raise UsageError(f"--{option} {text!r} is not positive", hint="for example '1 month' or '90 days'")
+
+
+def seconds(connection: Connection, interval: str) -> float:
+    """How long a valid interval is; a month counts as 30 days."""
+    row = connection.execute(queries.get("table", "seconds"), {"text": interval}).fetchone()
+    assert row is not None
+    return row[0]

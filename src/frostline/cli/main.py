@@ -16,7 +16,9 @@ COMMANDS = {
     "serve": "frostline.cli.serve:serve",
     "psql": "frostline.cli.psql:psql",
     "table": "frostline.cli.table:table",
+    "run": "frostline.cli.run:run",
     "grant": "frostline.cli.grant:grant",
+    "premake": "frostline.cli.premake:premake",
     "plan": "frostline.cli.plan:plan",
     "archive": "frostline.cli.archive:archive",
     "fold": "frostline.cli.fold:fold",
@@ -24,7 +26,14 @@ COMMANDS = {
     "undo": "frostline.cli.undo:undo",
     "thaw": "frostline.cli.thaw:thaw",
     "verify": "frostline.cli.verify:verify",
+    "retain": "frostline.cli.retain:retain",
+    "compact": "frostline.cli.compact:compact",
+    "expire": "frostline.cli.expire:expire",
+    "sweep": "frostline.cli.sweep:sweep",
+    "pin": "frostline.cli.pin:pin",
     "status": "frostline.cli.status:status",
+    "jobs": "frostline.cli.jobs:jobs",
+    "doctor": "frostline.cli.doctor:doctor",
     "demo": "frostline.cli.demo:demo",
 }
 """Where each command is. Loaded when it is used: what one command needs must not slow the others down."""
@@ -76,3 +85,7 @@ def run(arguments: Sequence[str]) -> int:
 def main() -> NoReturn:
     """Run the program for this process's command line."""
     sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

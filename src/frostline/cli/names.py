@@ -43,5 +43,10 @@ ROLE = RoleName()
 
 
 def chosen(connection: Connection, names: Sequence[Name]) -> list[Table]:
-    """The managed tables of these names, or all of them when none is named."""
+    """The managed tables of these names, or when none is named all that have a lake. A named one must have one."""
+    return [tables.with_lake(connection, name) for name in names] if names else tables.tiered(connection)
+
+
+def managed(connection: Connection, names: Sequence[Name]) -> list[Table]:
+    """The managed tables of these names, or all of them when none is named, whatever their mode."""
     return [tables.get(connection, name) for name in names] if names else tables.every(connection)

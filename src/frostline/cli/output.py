@@ -3,7 +3,7 @@
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from rich.console import Console
@@ -27,8 +27,16 @@ class Output(ABC):
         """Print one record."""
 
     @abstractmethod
+    def screen(self, everything: Record, brief: Sequence[Record], lines: Sequence[str]) -> None:
+        """Print one screen: to programs everything, to people what is brief and then the lines."""
+
+    @abstractmethod
     def line(self, text: str) -> None:
         """Print one line that is itself the result."""
+
+    @abstractmethod
+    def each(self, records: Iterable[Record], written: Callable[[Record], str]) -> list[Record]:
+        """Print records that come one by one, for people as soon as they come and as `written`; gives them back."""
 
     def say(self, text: str) -> None:
         """Tell the person at the terminal something that is not a result."""
@@ -58,6 +66,20 @@ class TextOutput(Output):
             table.add_row(Text(title(key), style="bold"), Text(shown(key, value)))
         _stdout().print(table)
 
+    def each(self, records: Iterable[Record], written: Callable[[Record], str]) -> list[Record]:
+        """Print each record as it comes."""
+        printed: list[Record] = []
+        for record in records:
+            self.line(written(record))
+            printed.append(record)
+        return printed
+
+    def screen(self, everything: Record, brief: Sequence[Record], lines: Sequence[str]) -> None:  # noqa: ARG002
+        """Print a table and lines below it."""
+        self.records(brief)
+        for line in lines:
+            self.line(line)
+
     def line(self, text: str) -> None:
         """Print the line as it is."""
         print(text, flush=True)  # noqa: T201
@@ -73,6 +95,16 @@ class JsonOutput(Output):
     def record(self, record: Record) -> None:
         """Print an object."""
         self._print(dict(record))
+
+    def each(self, records: Iterable[Record], written: Callable[[Record], str]) -> list[Record]:  # noqa: ARG002
+        """Print an array of objects, when all are there."""
+        collected = list(records)
+        self.records(collected)
+        return collected
+
+    def screen(self, everything: Record, brief: Sequence[Record], lines: Sequence[str]) -> None:  # noqa: ARG002
+        """Print an object."""
+        self.record(everything)
 
     def line(self, text: str) -> None:
         """Print a string."""

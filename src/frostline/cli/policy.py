@@ -6,20 +6,21 @@ from typing import Any
 
 import click
 
+from frostline.model.ladder import spelled
 from frostline.model.policy import MIN_FILE_SIZE, ExpireBy, Policy
 
-_UNITS = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
-_SIZE = re.compile(r"([1-9]\d{0,14}) *([kmg]?b?)", re.IGNORECASE)
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+_SIZE = re.compile(r"([1-9]\d{0,14}) *([a-z]*)", re.IGNORECASE)
 _CLEARED = "none"
 
 
 class Size(click.ParamType[int]):
-    """A number of bytes, with or without a unit: 268435456, 256MB, 1GB."""
+    """A number of bytes, with or without a unit: 256000000, 256MB, 256MiB."""
 
     name = "size"
 
     def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read it; a kilobyte is 1024 bytes, as Postgres counts."""
+        """Read it; a megabyte is a million bytes, a mebibyte 2 to the 20th."""
         found = _SIZE.fullmatch(str(value).strip())
         if not found or found[2].lower() not in _UNITS:
             self.fail(f"{value!r} is not a size such as 256MB", param, ctx)
@@ -37,11 +38,15 @@ OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("--grace", "grace_period", {"help": "How long archived rows also stay in the heap.  [default: 1 day]"}),
     ("--retention", "retention_period", {"help": "Rows older than this are removed for good; none keeps them."}),
     ("--premake", "premake", {"type": click.IntRange(0, 1000), "help": "Partitions made ahead.  [default: 4]"}),
-    ("--every", "every", {"help": "Width of new partitions; none: as wide as the last.  [default: none]"}),
+    (
+        "--every",
+        "every",
+        {"help": "Width of new partitions: month, '3 days', 1000; none: as the last.  [default: none]"},
+    ),
     (
         "--expire-by",
         "expire_by",
-        {"type": click.Choice(list(ExpireBy)), "help": "Of a table without a lake.  [default: drop]"},
+        {"type": click.Choice([one.value for one in ExpireBy]), "help": "Of a table without a lake.  [default: drop]"},
     ),
     (
         "--fold-rows",
@@ -73,8 +78,9 @@ def given(values: dict[str, Any]) -> dict[str, Any]:
     """What was said on the command line; `none` clears a part that need not be there."""
     said = {name: value for name, value in values.items() if value is not None}
     cleared = {name: None for name in ("retention_period", "every") if said.get(name) == _CLEARED}
+    width = {"every": spelled(said["every"])} if "every" in said else {}
     expire = {"expire_by": ExpireBy(said["expire_by"])} if "expire_by" in said else {}
-    return said | cleared | expire
+    return said | width | cleared | expire
 
 
 def described(policy: Policy) -> dict[str, Any]:

@@ -1,18 +1,37 @@
 """Running in the foreground until somebody says stop."""
 
+import os
 import signal
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from types import FrameType
 
+from frostline.cli.errors import INTERRUPTED
 
-def stop_requested() -> threading.Event:
-    """An event that SIGTERM, SIGINT and SIGHUP set, from now on instead of ending the process."""
-    requested = threading.Event()
+FINISH_S = 20
+"""How long the current step may go on after the first signal."""
+ABANDON_S = 8
+"""How long it may take to abandon it."""
+_STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class Stop(threading.Event):
+    """Set by SIGTERM, SIGINT and SIGHUP. `again` is set by a second one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.again = threading.Event()
+
+
+def stop_requested() -> Stop:
+    """An event that the signals set, from now on instead of ending the process."""
+    requested = Stop()
 
     def request(_number: int, _frame: FrameType | None) -> None:
-        requested.set()
+        (requested.again if requested.is_set() else requested).set()
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in _STOPPING:
         signal.signal(number, request)
     return requested
 
@@ -21,3 +40,50 @@ def interrupt_when_stopped() -> None:
     """Treat SIGTERM and SIGHUP as Ctrl-C from now on: the work is broken off and cleans up after itself."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
+
+
+@contextmanager
+def stopped_in_time() -> Generator[threading.Event]:
+    """Yield an event that the first signal sets. The block then has 20 s to end, and is interrupted after that.
+
+    If the interrupted block does not end within 8 s either, or a second signal comes, the process exits at once: every
+    step may be killed anywhere.
+    """
+    requested = threading.Event()
+
+    def request(_number: int, _frame: FrameType | None) -> None:
+        if requested.is_set():
+            leave(_number, _frame)
+        requested.set()
+        signal.setitimer(signal.ITIMER_REAL, FINISH_S)
+
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        os._exit(INTERRUPTED)
+
+    def abandon(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGALRM, leave)
+        signal.setitimer(signal.ITIMER_REAL, ABANDON_S)
+        raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in (*_STOPPING, signal.SIGALRM)}
+    for number in _STOPPING:
+        signal.signal(number, request)
+    signal.signal(signal.SIGALRM, abandon)
+    try:
+        yield requested
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def stop_with_parent() -> None:
+    """Send this process SIGTERM when its standard input closes: whoever started it is gone."""
+
+    def wait() -> None:
+        while os.read(0, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
+

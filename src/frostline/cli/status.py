@@ -1,42 +1,123 @@
-"""`frostline status`: where every table stands."""
+"""`frostline status`: where every table stands, what comes next, and what is wrong."""
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from frostline.cli.invocation import Invocation
+from frostline.cli.output import size
+from frostline.model.health import Problem
 
 if TYPE_CHECKING:
-    from frostline.pipeline.status import TableStatus
+    from frostline.catalog.jobs import Job
+    from frostline.pipeline.status import Next, TableStatus
 
 
 @click.command()
 @click.pass_obj
 def status(invocation: Invocation) -> None:
-    """Show every managed table: frost line, hot and cold rows, overlay, last job. Works while the lake is down."""
-    from frostline.pipeline.status import every  # noqa: PLC0415
+    """Show every managed table, what comes next, and what is wrong. Works while the lake is down."""
+    from frostline.embedded.watchdog import answers  # noqa: PLC0415
+    from frostline.pipeline.status import problems, read  # noqa: PLC0415
 
+    settings = invocation.settings()
     with invocation.catalog() as connection:
-        invocation.output.records([_described(one) for one in every(connection)])
+        found = read(connection)
+    wrong = list(problems(found))
+    if found.tables and not answers((settings.lake_host, settings.lake_port), 1.0):
+        where = f"{settings.lake_host}:{settings.lake_port}"
+        wrong.append(Problem(f"the lake server does not answer on {where}", "frostline serve"))
+    everything = {
+        "tables": [_described(one) for one in found.tables],
+        "worker": found.leader,
+        "problems": [_problem(one) for one in wrong],
+    }
+    lines = [f"worker: {found.leader or 'none'}", *(f"! {one.what}\n    {one.command}" for one in wrong)]
+    invocation.output.screen(everything, [_brief(one) for one in found.tables], lines)
+
+
+def _problem(one: Problem) -> dict[str, str]:
+    return {"problem": one.what, "command": one.command}
 
 
 def _described(one: "TableStatus") -> dict[str, Any]:
-    job = one.last_job
+    job, lake, following = one.last_job, one.lake, one.next_action
     return {
         "table": str(one.table.name),
-        "frost_line": one.frost_line,
-        "held_from": one.held_from,
-        "snapshot_id": one.snapshot_id,
+        "mode": one.table.mode.value,
+        "frost_line": lake.frost_line,
+        "held_from": lake.held_from,
+        "retained_from": lake.retained_from,
+        "lag": lake.lag,
+        "lag_s": one.lag_s,
+        "snapshot_id": lake.snapshot_id,
+        "partitions": one.partitions,
         "hot_rows_estimate": one.hot_rows_estimate,
         "hot_bytes": one.hot_bytes,
-        "cold_rows": one.cold_rows,
-        "cold_bytes": one.cold_bytes,
-        "cold_files": one.cold_files,
-        "overlay_rows": one.overlay_rows,
-        "overlay_age_s": one.overlay_age_s,
+        "cold_rows": lake.rows,
+        "cold_bytes": lake.size_bytes,
+        "cold_files": lake.files,
+        "snapshots": lake.snapshots,
+        "overlay_rows": lake.overlay_rows,
+        "overlay_age_s": lake.overlay_age_s,
         "fold_due": one.fold_due,
-        "uncleaned_partitions": one.uncleaned_partitions,
-        "uncleaned_bytes": one.uncleaned_bytes,
+        "uncleaned_partitions": lake.uncleaned_partitions,
+        "uncleaned_bytes": lake.uncleaned_bytes,
+        "running": one.state.leased_by,
         "last_job": f"{job.kind} {job.job_id} {job.state.value} {job.changed_at:%Y-%m-%d %H:%M:%S}" if job else None,
         "error": job.error if job else None,
+        "next_action": following.kind.value if following else None,
+        "next_at": following.at if following else None,
+        "next_why": following.why if following else None,
+        "problems": [_problem(it) for it in one.problems],
     }
+
+
+def _brief(one: "TableStatus") -> dict[str, Any]:
+    """What a person takes in at a glance."""
+    from frostline.pipeline.status import duration  # noqa: PLC0415
+
+    lake = one.lake
+    age = "" if lake.overlay_age_s is None else f", {duration(lake.overlay_age_s)} old"
+    lag = duration(one.lag_s) if one.lag_s is not None else f"{lake.lag:,}"
+    return {
+        "table": str(one.table.name),
+        "frost_line": _short(lake.frost_line),
+        "lag": lag if lake.lag else None,
+        "hot": f"{_counted(one.hot_rows_estimate, 'row')}, {size(one.hot_bytes)}",
+        "cold": f"{_counted(lake.rows, 'row')}, {size(lake.size_bytes)}, {_counted(lake.files, 'file')}"
+        if lake.files
+        else None,
+        "overlay": f"{_counted(lake.overlay_rows, 'row')}{age}" if lake.overlay_rows else None,
+        "last": _last(one.last_job),
+        "next": f"running: {one.state.leased_by}" if one.state.leased_by else _next(one.next_action),
+    }
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _short(line: str | None) -> str | None:
+    """A frost line at midnight without the midnight."""
+    return line and line.removesuffix("+00").removesuffix(" 00:00:00")
+
+
+def _last(job: "Job | None") -> str | None:
+    from frostline.pipeline.status import duration  # noqa: PLC0415
+
+    if job is None:
+        return None
+    ago = duration((datetime.now(UTC) - job.changed_at).total_seconds())
+    return f"{job.kind} {'failed' if job.error else 'ok'} {ago} ago"
+
+
+def _next(following: "Next | None") -> str | None:
+    from frostline.pipeline.status import duration  # noqa: PLC0415
+
+    if following is None:
+        return None
+    if following.at is None:
+        return f"{following.kind} now: {following.why}"
+    return f"{following.kind} in {duration((following.at - datetime.now(UTC)).total_seconds())}"

@@ -6,35 +6,56 @@ import click
 
 from frostline.catalog import seams, tables
 from frostline.catalog.connect import Connection
-from frostline.cli import policy
+from frostline.cli import policy, policyfile
+from frostline.cli.convert import convert, convert_first
 from frostline.cli.invocation import Invocation
-from frostline.cli.names import TABLE
+from frostline.cli.names import ROLE, TABLE
 from frostline.cli.progress import exporting
 from frostline.errors import UsageError
 from frostline.model.names import Name
-from frostline.model.policy import Policy
+from frostline.model.partitions import Partition
+from frostline.model.policy import Mode, Policy
 from frostline.model.tables import Column, Table
 from frostline.model.tiers import to_text
+
+_MODES = click.Choice([one.value for one in Mode])
 
 
 @click.group()
 def table() -> None:
-    """Manage tables: add, list, show, set, remove."""
+    """Manage tables: add, list, show, set, remove, convert, export, import."""
+
+
+for _command in (convert, policyfile.export, policyfile.import_):
+    table.add_command(_command)
 
 
 @table.command()
 @click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
 @click.option("--lake-partition", help="Lake partitions: year, month, day, hour or truncate[N].  [default: month]")
+@click.option("--mode", type=_MODES, default=Mode.TIERED.value, help="partition: no lake.  [default: tiered]")
+@click.option("--partition-by", type=ROLE, metavar="COLUMN", help="Partition the table first, --every so wide, online.")
 @policy.options
 @click.option("--dry-run", is_flag=True, help="Print the SQL and change nothing.")
 @click.pass_obj
-def add(invocation: Invocation, name: Name, lake_partition: str | None, dry_run: bool, **said: Any) -> None:  # noqa: FBT001
-    """Make a RANGE-partitioned table a tiered one. Running it again changes nothing."""
-    from frostline.relation import registration  # noqa: PLC0415
+def add(
+    invocation: Invocation,
+    name: Name,
+    lake_partition: str | None,
+    mode: str,
+    partition_by: str | None,
+    dry_run: bool,  # noqa: FBT001
+    **said: Any,
+) -> None:
+    """Make a RANGE-partitioned table a tiered one, or manage its partitions only. Running it again changes nothing."""
+    from frostline.relation import partitioning, registration  # noqa: PLC0415
 
     wish = registration.Wish(name, Policy(**policy.given(said)), lake_partition)
     with invocation.catalog() as connection:
-        added = registration.add(connection, wish, dry_run=dry_run)
+        if partition_by and convert_first(invocation, connection, wish, Mode(mode), partition_by, dry_run=dry_run):
+            return
+        by_mode = registration.add if mode == Mode.TIERED else partitioning.add
+        added = by_mode(connection, wish, dry_run=dry_run)
     for statement in added.statements if dry_run else ():
         invocation.output.line(statement)
     if not dry_run:
@@ -53,10 +74,14 @@ def list_(invocation: Invocation) -> None:
 @click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
 @click.pass_obj
 def show(invocation: Invocation, name: Name) -> None:
-    """Show how each column of a table travels to the lake."""
+    """Show how each column of a table travels to the lake; in partition mode, show its partitions."""
+    from frostline.relation import heap  # noqa: PLC0415
+
     with invocation.catalog() as connection:
         found = tables.get(connection, name)
-    invocation.output.records([_described_column(found, column) for column in found.columns])
+        parts = heap.partitions(connection, found) if found.mode is Mode.PARTITION else []
+    columns = [_described_column(found, column) for column in found.columns]
+    invocation.output.records(columns or [_described_partition(found, one) for one in parts])
 
 
 @table.command(name="set")
@@ -99,7 +124,7 @@ def remove(invocation: Invocation, name: Name, keep_lake: bool, thaw: bool, dry_
 def _thaw_everything(invocation: Invocation, connection: Connection, name: Name) -> None:
     from frostline.pipeline import command  # noqa: PLC0415
 
-    found = tables.get(connection, name)
+    found = tables.with_lake(connection, name)
     if seams.get(connection, found).frost_line == found.tier_kind.lowest:
         return
     with exporting() as report:
@@ -113,9 +138,22 @@ def _described(one: Table) -> dict[str, Any]:
         "tier_key": f"{one.tier_key} {one.tier_kind.value}",
         "mode": one.mode.value,
         **policy.described(one.policy),
-        "lake_partition": one.lake_partition,
+        "lake_partition": one.lake_partition or None,
         "held_from": None if one.held_from is None else to_text(one.tier_kind, one.held_from),
         "id": one.id,
+    }
+
+
+def _described_partition(one: Table, partition: Partition) -> dict[str, Any]:
+    lower, upper = (
+        None if edge is None else to_text(one.tier_kind, edge) for edge in (partition.lower, partition.upper)
+    )
+    return {
+        "partition": str(partition.name),
+        "from": "DEFAULT" if partition.is_default else lower or "MINVALUE",
+        "to": "DEFAULT" if partition.is_default else upper or "MAXVALUE",
+        "rows_estimate": max(partition.rows_estimate, 0),
+        "size_bytes": partition.size_bytes,
     }
 
 

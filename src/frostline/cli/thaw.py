@@ -30,7 +30,7 @@ def thaw(invocation: Invocation, name: Name, first: str, last: str | None, maste
 
     settings = invocation.settings({"spark_master": master} if master else {})
     with invocation.catalog() as connection, exporting() as report:
-        result = command.thaw(connection, settings, tables.get(connection, name), (first, last), report)
+        result = command.thaw(connection, settings, tables.with_lake(connection, name), (first, last), report)
     invocation.output.record(described(result))
 
 

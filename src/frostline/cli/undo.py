@@ -24,7 +24,7 @@ def undo(invocation: Invocation, name: Name, to: str | None, master: str | None)
 
     settings = invocation.settings({"spark_master": master} if master else {})
     with invocation.catalog() as connection, exporting() as report:
-        result = command.undo(connection, settings, tables.get(connection, name), to, report)
+        result = command.undo(connection, settings, tables.with_lake(connection, name), to, report)
     kind = result.table.tier_kind
     invocation.output.record(
         {

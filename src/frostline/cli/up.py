@@ -1,4 +1,4 @@
-"""`frostline up`: the embedded Postgres and the lake server, in the foreground."""
+"""`frostline up`: the embedded Postgres, the lake server and the worker, in the foreground."""
 
 import click
 
@@ -11,9 +11,10 @@ PORT = click.IntRange(1, 65535)
 @click.command()
 @click.option("--pg-port", type=PORT, help="Port of the embedded Postgres.  [default: the last one, else a free one]")
 @click.option("--lake-port", type=PORT, help="Port of the lake server.  [default: the last one, else a free one]")
+@click.option("--no-worker", is_flag=True, help="Leave all jobs to commands: archive, fold, ...")
 @click.pass_obj
-def up(invocation: Invocation, pg_port: int | None, lake_port: int | None) -> None:
-    """Start the embedded Postgres and the lake server, and run until SIGTERM.
+def up(invocation: Invocation, pg_port: int | None, lake_port: int | None, no_worker: bool) -> None:  # noqa: FBT001
+    """Start the embedded Postgres, the lake server and the worker, and run until SIGTERM.
 
     All state is kept in the home directory. Prints `ready dsn=...` when it can be used.
     """
@@ -22,4 +23,5 @@ def up(invocation: Invocation, pg_port: int | None, lake_port: int | None) -> No
 
     with prepare(invocation.needed_home(), pg_port=pg_port, lake_port=lake_port) as home:
         settings = invocation.settings(home.given)
-        run(home, settings, announce=invocation.output.line, stop=stop_requested())
+        stop = stop_requested()
+        run(home, settings, worker=not no_worker, announce=invocation.output.line, stop=stop, at_once=stop.again)

@@ -9,7 +9,7 @@ from frostline.catalog import migrations
 from frostline.catalog.connect import Connection, connect
 from frostline.embedded.postgres import new_password
 from frostline.errors import UsageError
-from frostline.relation import foreign_server, guard
+from frostline.relation import foreign_server, guard, renewal
 from frostline.settings import FILE_NAME, Settings, write_file
 
 
@@ -26,8 +26,9 @@ def install(settings: Settings) -> dict[str, Any]:
             passfile=settings.lake_passfile,
         )
         guarded = guard.ensure(connection)
+        renewed = renewal.renew(connection)
     return {
-        "changed": bool(applied) or changed,
+        "changed": bool(applied) or changed or bool(renewed),
         "migrations": ", ".join(applied) or None,
         "lake_server": changed,
         "partition_guard": guarded,

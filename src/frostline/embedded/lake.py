@@ -1,11 +1,13 @@
 """Runs the lake server as the settings say."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from threading import Event
 from typing import TYPE_CHECKING
 
 from frostline.catalog import migrations
 from frostline.catalog.connect import connect
+from frostline.dashboard.http import Endpoint
 from frostline.embedded import watchdog
 from frostline.embedded.install import lake_password
 from frostline.server import tls
@@ -42,10 +44,31 @@ def start(settings: Settings) -> "LakeServer":
 
 def serve_until(settings: Settings, *, announce: Callable[[str], None], stop: Event) -> None:
     """Run the lake server until `stop` is set."""
+    with running(settings), watchdog.guarded(settings.lake_listen, settings.lake_port, settings.lake_watchdog_s):
+        announce(f"ready lake={settings.lake_listen}:{settings.lake_port}")
+        stop.wait()
+
+
+@contextmanager
+def running(settings: Settings) -> Generator["LakeServer"]:
+    """The lake server for the block, and its metrics if a port is set for them."""
     server = start(settings)
     try:
-        with watchdog.guarded(settings.lake_listen, settings.lake_port, settings.lake_watchdog_s):
-            announce(f"ready lake={settings.lake_listen}:{settings.lake_port}")
-            stop.wait()
+        with _exposed(settings, server):
+            yield server
     finally:
         server.stop()
+
+
+@contextmanager
+def _exposed(settings: Settings, server: "LakeServer") -> Generator[None]:
+    if settings.lake_metrics_port is None:
+        yield
+        return
+    from frostline.dashboard import lakeserver  # noqa: PLC0415  (as in `start`)
+
+    endpoint = Endpoint(settings.metrics_listen, settings.lake_metrics_port, lambda: lakeserver.families(server))
+    try:
+        yield
+    finally:
+        endpoint.stop()

@@ -1,6 +1,6 @@
 """`frostline up`: starts the parts in order, watches them, and stops them in the opposite order."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from threading import Event
 
@@ -12,17 +12,25 @@ from frostline.embedded import lake, passfile
 from frostline.embedded.home import DATABASE, Home
 from frostline.embedded.install import install
 from frostline.embedded.postgres import Postgres, running_pid
+from frostline.embedded.worker import WorkerProcess
 from frostline.errors import UnavailableError
 from frostline.settings import Settings
 
 _WATCH_INTERVAL_S = 1.0
 
 
-def run(home: Home, settings: Settings, *, announce: Callable[[str], None], stop: Event) -> None:
-    """Run everything of this home until `stop` is set."""
+def run(
+    home: Home, settings: Settings, *, worker: bool, announce: Callable[[str], None], stop: Event, at_once: Event
+) -> None:
+    """Run everything of this home until `stop` is set. Stopping does not wait for the worker once `at_once` is set."""
     with started(home, settings) as postgres:
-        announce(f"ready dsn={settings.dsn}")
-        _watch(postgres, stop)
+        watched = [WorkerProcess(home.directory)] if worker else []
+        try:
+            announce(f"ready dsn={settings.dsn}")
+            _watch(postgres, watched, stop)
+        finally:
+            for one in watched:
+                one.stop(at_once)
 
 
 @contextmanager
@@ -35,7 +43,7 @@ def started(home: Home, settings: Settings) -> Generator[Postgres]:
         _ensure_database(postgres)
         passfile.write(settings)
         install(settings)
-        parts.callback(lake.start(settings).stop)
+        parts.enter_context(lake.running(settings))
         yield postgres
 
 
@@ -47,7 +55,9 @@ def _ensure_database(postgres: Postgres) -> None:
             return
 
 
-def _watch(postgres: Postgres, stop: Event) -> None:
+def _watch(postgres: Postgres, workers: Sequence[WorkerProcess], stop: Event) -> None:
     while not stop.wait(_WATCH_INTERVAL_S):
+        for worker in workers:
+            worker.keep_alive()
         if running_pid(postgres.data_dir) is None:
             raise UnavailableError("the embedded Postgres has ended by itself", hint=f"see {postgres.log_file}")

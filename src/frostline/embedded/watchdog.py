@@ -50,7 +50,7 @@ def guarded(host: str, port: int, limit_s: float) -> Generator[None]:
 def _send_signs(address: tuple[str, int], limit_s: float, to: IO[bytes], stop: threading.Event) -> None:
     pause_s = limit_s / _SIGNS_A_LIMIT
     while not stop.is_set():
-        if _answers(address, pause_s):
+        if answers(address, pause_s):
             with suppress(BrokenPipeError):
                 os.write(to.fileno(), b".")
         else:
@@ -58,7 +58,7 @@ def _send_signs(address: tuple[str, int], limit_s: float, to: IO[bytes], stop: t
         stop.wait(pause_s)
 
 
-def _answers(address: tuple[str, int], limit_s: float) -> bool:
+def answers(address: tuple[str, int], limit_s: float) -> bool:
     """Whether the server says anything to the question that Postgres asks first."""
     try:
         with socket.create_connection(address, timeout=limit_s) as probe:

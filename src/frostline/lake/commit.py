@@ -10,7 +10,9 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import partial
+from typing import Any
 
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.manifest import DataFile, ManifestFile
@@ -19,10 +21,12 @@ from pyiceberg.table import CommitTableResponse, Table, TableProperties
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.table.update.snapshot import _SnapshotProducer  # pyright: ignore[reportPrivateUsage]
 
 from frostline.errors import CorruptionError, UsageError
 from frostline.lake import bounds, datafiles, paths, schema, snapshots, store
 from frostline.lake.datafiles import WrittenFile
+from frostline.lake.manifests import Replacing
 from frostline.model import tables
 
 JOB_ID = "frostline.job-id"
@@ -40,6 +44,17 @@ _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "false",
     TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "100",
 }
+
+
+class Rows(Enum):
+    """What a new snapshot has of the one before it."""
+
+    OTHERS = auto()
+    """Rows have come or gone."""
+    SAME = auto()
+    """The same rows in other files."""
+    SAME_PACKED = auto()
+    """The same rows, and as few manifests as possible."""
 
 
 @dataclass(frozen=True)
@@ -70,17 +85,20 @@ def stage(
     add: Sequence[WrittenFile],
     replace: tuple[int, int] | frozenset[str] | None,
     summary: Mapping[str, str],
+    rows: Rows = Rows.OTHERS,
 ) -> StagedCommit:
     """Write a new state of the lake table: the base's files, without the replaced ones, with the added ones.
 
     `base` is the current metadata location, or None to create the table. `replace` is a range [lower, upper) of the
     tier axis, or a set of file paths. `summary` goes into the snapshot. Touches no catalog; can be repeated at will.
     """
-    staging = _Staging(paths.commit_uuid(int(summary.get(JOB_ID, "0"))))
-    current = _opened(table, base, staging) if base else _created(table, location, staging)
+    staging = Staging(paths.commit_uuid(int(summary.get(JOB_ID, "0"))))
+    current = opened(table, base, staging) if base else _created(table, location, staging)
     removed = _replaced(table, current, replace)
     with store.reachable(f"write the lake's metadata of {table.name}"):
-        if add or removed:
+        if rows is not Rows.OTHERS:
+            _write_same_rows(table, current, add, removed, summary, packed=rows is Rows.SAME_PACKED)
+        elif add or removed:
             _write_snapshot(table, current, add, removed, summary)
         elif not base:
             staging.write(current, current.metadata)
@@ -95,7 +113,7 @@ def stage(
     )
 
 
-class _Staging(NoopCatalog):
+class Staging(NoopCatalog):
     """A catalog whose commit only writes the new metadata file. All its files have the commit's name in theirs."""
 
     def __init__(self, commit: uuid.UUID) -> None:
@@ -126,7 +144,7 @@ def _identifier(table: tables.Table) -> tuple[str, str]:
     return table.name.schema, table.name.table
 
 
-def _opened(table: tables.Table, base: str, staging: _Staging) -> Table:
+def opened(table: tables.Table, base: str, staging: Staging) -> Table:
     """The table as the base has it, with our own partition spec in its equal's place: it can name every day."""
     metadata = snapshots.read_metadata(base)
     ours = schema.partition_spec(table)
@@ -135,7 +153,7 @@ def _opened(table: tables.Table, base: str, staging: _Staging) -> Table:
     return Table(_identifier(table), metadata, base, paths.file_io(base), staging)
 
 
-def _created(table: tables.Table, location: str, staging: _Staging) -> Table:
+def _created(table: tables.Table, location: str, staging: Staging) -> Table:
     """A table without snapshots. Built by hand because PyIceberg's own way would give the fields new ids."""
     lake_schema, spec, order = schema.iceberg_schema(table), schema.partition_spec(table), schema.sort_order(table)
     metadata = TableMetadataV2.model_validate(
@@ -214,10 +232,41 @@ def _write_snapshot(
     transaction = current.transaction()
     update = transaction.update_snapshot(snapshot_properties=dict(summary))
     with update.overwrite() if removed else update.fast_append() as producer:
-        assert isinstance(current.catalog, _Staging)
-        producer.commit_uuid = current.catalog.commit
-        for data_file in removed:
-            producer.delete_data_file(data_file)
-        for written in add:
-            producer.append_data_file(datafiles.to_data_file(written, table))
+        _exchange(table, current, producer, add, removed)
     transaction.commit_transaction()
+
+
+def _exchange(
+    table: tables.Table,
+    current: Table,
+    producer: _SnapshotProducer[Any],
+    add: Sequence[WrittenFile],
+    removed: Sequence[DataFile],
+) -> None:
+    assert isinstance(current.catalog, Staging)
+    producer.commit_uuid = current.catalog.commit
+    for data_file in removed:
+        producer.delete_data_file(data_file)
+    for written in add:
+        producer.append_data_file(datafiles.to_data_file(written, table))
+
+
+def _write_same_rows(
+    table: tables.Table,
+    current: Table,
+    add: Sequence[WrittenFile],
+    removed: Sequence[DataFile],
+    summary: Mapping[str, str],
+    *,
+    packed: bool,
+) -> None:
+    """A snapshot of the same rows; CorruptionError if it has other files than it must, or another number of rows."""
+    meant = {one.file_path for one in snapshots.data_files(current.current_snapshot(), current.io)}
+    meant = meant - {one.file_path for one in removed} | {one.path for one in add}
+    transaction = current.transaction()
+    with Replacing(transaction, dict(summary), packed=packed, io=current.io) as producer:
+        _exchange(table, current, producer, add, removed)
+    transaction.commit_transaction()
+    held = [one.file_path for one in snapshots.data_files(current.current_snapshot(), current.io)]
+    if sum(one.record_count for one in removed) != sum(one.rows for one in add) or sorted(held) != sorted(meant):
+        raise CorruptionError(f"the new lake snapshot of {table.name} does not have the rows of the one before it")

@@ -8,6 +8,10 @@ or a partition column are refused in the warehouse, and encoded in the parts Fro
 import os
 import re
 import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,6 +26,18 @@ from frostline.model.tables import Table
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _REFUSED = re.compile(r"[*?\[\]{}#=\\\x00-\x1f\x7f]")
 _PYARROW = "pyiceberg.io.pyarrow.PyArrowFileIO"
+_FOLDERS = ("data", "metadata")
+_PROBE = ".frostline-clock"
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file that is there, whoever wrote it."""
+
+    location: str
+    size_bytes: int
+    modified_at: datetime
+    """By the store's clock."""
 
 
 def warehouse_location(warehouse: str) -> str:
@@ -75,18 +91,39 @@ def written_by(table: str, job_id: int) -> list[str]:
     """All files of a table location that this job wrote, as their names tell."""
     return [
         f"{table}/{folder}/{name}"
-        for folder in ("data", "metadata")
-        for name in _names(f"{table}/{folder}")
+        for folder in _FOLDERS
+        for name in (one.base_name for one in _entries(f"{table}/{folder}"))
         if job_of(name) == job_id
     ]
 
 
-def _names(folder: str) -> list[str]:
+def stored(table: str) -> Iterator[StoredFile]:
+    """All data and metadata files of a table location, whoever wrote them. Folders inside are passed over."""
+    for folder in _FOLDERS:
+        for one in _entries(f"{table}/{folder}"):
+            if one.is_file and one.base_name != _PROBE:
+                yield StoredFile(f"{table}/{folder}/{one.base_name}", one.size, one.mtime)
+
+
+def store_clock(table: str) -> datetime:
+    """What time it is for the store: it is asked by writing an empty file, which is gone afterwards."""
+    probe = f"{table}/metadata/{_PROBE}"
+    make_parent(probe)
+    try:
+        with file_io(probe).new_output(probe).create(overwrite=True):
+            pass
+        (found,) = (one for one in _entries(f"{table}/metadata") if one.base_name == _PROBE)
+        return found.mtime
+    finally:
+        delete(probe)
+
+
+def _entries(folder: str) -> list[Any]:
+    """What is in a folder, as PyArrow describes it; nothing when the folder is not there."""
     io = file_io(folder)
     assert isinstance(io, PyArrowFileIO)
     scheme, netloc, path = io.parse_location(folder)
-    found = io.fs_by_scheme(scheme, netloc).get_file_info(FileSelector(path, allow_not_found=True))
-    return [one.base_name for one in found]
+    return io.fs_by_scheme(scheme, netloc).get_file_info(FileSelector(path, allow_not_found=True))
 
 
 def file_io(location: str) -> FileIO:
@@ -107,12 +144,33 @@ def size_bytes(location: str) -> int | None:
         return None
 
 
+def changed_at(location: str) -> float:
+    """When the store says that the file was written, in seconds since 1970."""
+    io = file_io(location)
+    assert isinstance(io, PyArrowFileIO)
+    scheme, netloc, path = io.parse_location(location)
+    written_ns: int | None = io.fs_by_scheme(scheme, netloc).get_file_info(path).mtime_ns
+    if written_ns is None:
+        raise FileNotFoundError(location)
+    return written_ns / 1e9
+
+
 def delete(location: str) -> None:
     """Delete a file; it is no error when it is gone already."""
     try:
         file_io(location).delete(location)
     except FileNotFoundError:
         return
+
+
+def delete_each(locations: Iterable[str]) -> Iterator[str]:
+    """Delete files of one store, and say of each when it is gone; it is no error when it was gone already."""
+    io: FileIO | None = None
+    for location in locations:
+        io = io or file_io(location)
+        with suppress(FileNotFoundError):
+            io.delete(location)
+        yield location
 
 
 def make_parent(location: str) -> None:

@@ -24,12 +24,23 @@ def slices(transform: str, kind: TierKind, lower: int, upper: int) -> Iterator[t
     """Cut [lower, upper) so that the transform has one value in each piece. `lower` and `upper` are finite."""
     start = lower
     while start < upper:
-        end = min(_next_edge(transform, kind, start), upper)
+        end = min(cell_end(transform, kind, start), upper)
         yield start, end
         start = end
 
 
-def _next_edge(transform: str, kind: TierKind, value: int) -> int:
+def finest(transform: str, kind: TierKind) -> int:
+    """A width that every edge of the grid is a multiple of: an hour, a day, or the number that integers are cut by."""
+    truncate = _TRUNCATE.fullmatch(transform)
+    if truncate:
+        return int(truncate[1])
+    if kind is TierKind.DATE:
+        return 1
+    return MICROS_PER_DAY // 24 if transform == "hour" else MICROS_PER_DAY
+
+
+def cell_end(transform: str, kind: TierKind, value: int) -> int:
+    """Where the lake partition ends that the value lies in. Values of one lake partition have the same."""
     truncate = _TRUNCATE.fullmatch(transform)
     if truncate:
         width = int(truncate[1])

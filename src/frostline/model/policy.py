@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-MIN_FILE_SIZE = 1 << 20
+MIN_FILE_SIZE = 1_000_000
 
 
 class Mode(StrEnum):
@@ -43,5 +43,5 @@ class Policy:
     """A mark this old makes a fold due."""
     snapshot_retention: str = "7 days"
     """How long a lake snapshot that was replaced can still be read."""
-    target_file_size: int = 256 << 20
+    target_file_size: int = 256_000_000
     """Bytes. Compaction merges smaller files to about this size."""

@@ -151,6 +151,15 @@ def refusals(facts: HeapFacts) -> list[Refusal]:
     return [*_shape(facts), *_columns(facts), *_keys(facts), *_partitions(facts), *_surroundings(facts)]
 
 
+def partition_refusals(facts: HeapFacts) -> list[Refusal]:
+    """The same for a table of which only the partitions are to be managed: it may be almost any."""
+    kind = facts.tier_kind
+    if facts.relkind != "p":
+        return [_not_partitioned(facts)]
+    ranges = [one for one in facts.partitions if not one.is_default] if kind is not None else []
+    return [*_shape(facts), *(refusal for one in ranges if kind for refusal in _unreadable_bound(kind, one))]
+
+
 def _not_partitioned(facts: HeapFacts) -> Refusal:
     if facts.relkind == "r":
         return Refusal(

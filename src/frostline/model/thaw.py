@@ -113,10 +113,10 @@ def reach(cold: Sequence[Stretch], files: Sequence[RecordedFile]) -> list[int]:
 
 
 def settled(line: int, cold: Sequence[Stretch], files: Sequence[RecordedFile], lowest: int) -> int:
-    """The line itself, or the smallest value where nothing below the line was ever archived or folded."""
+    """The line itself, or the smallest value that a row can have, if nothing below was ever archived or folded."""
     below = [one for one in cold if one.upper <= line]
     untouched = all(one.holds is Holds.NO_PARTITION for one in below) and not any(touching(files, lowest, line))
-    return lowest if untouched else line
+    return min(line, lowest) if untouched else line
 
 
 def touching(files: Sequence[RecordedFile], lower: int, upper: int) -> Iterator[RecordedFile]:

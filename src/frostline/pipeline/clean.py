@@ -7,7 +7,7 @@ import psycopg
 
 from frostline import logs
 from frostline.catalog import jobs, leases
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, gives_up
 from frostline.catalog.jobs import ArchivedPartition
 from frostline.failpoints import Failpoint, reached
 from frostline.model.tables import Table
@@ -38,7 +38,8 @@ NOTHING = Result((), ())
 
 def run(connection: Connection, table: Table, lease_s: float = leases.SECONDS) -> Result:
     """Clean one table, by itself."""
-    with jobs.exclusive(connection, table, lease_s):
+    hint = f"frostline clean {table.name}"
+    with gives_up(f"cleaning {table.name}", hint=hint), jobs.exclusive(connection, table, lease_s):
         return within_job(connection, table)
 
 
@@ -81,7 +82,8 @@ def _empty(connection: Connection, target: Table, partition: ArchivedPartition) 
     reached(Failpoint.CLEAN_BEFORE_VERIFY)
     verify.before_clean(connection, target, partition)
     reached(Failpoint.CLEAN_VERIFIED)
-    jobs.settle_standbys(connection)
+    if not jobs.settle_standbys(connection):
+        return "somebody has the seam in use all the time, with an open cursor perhaps"
     try:
         with connection.transaction():
             leases.require(connection, target)

@@ -1,5 +1,6 @@
 """Jobs as a command runs them: Spark starts when the first table needs it and stops when the last is done."""
 
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
@@ -8,7 +9,9 @@ from pyspark.sql import SparkSession
 from frostline.catalog.connect import Connection
 from frostline.model.tables import Table
 from frostline.pipeline import archive as archive_job
+from frostline.pipeline import compact as compact_job
 from frostline.pipeline import fold as fold_job
+from frostline.pipeline import retain as retain_job
 from frostline.pipeline import spark
 from frostline.pipeline import thaw as thaw_job
 from frostline.pipeline import undo as undo_job
@@ -31,6 +34,22 @@ def fold(
         return fold_job.run(connection, session, settings, tables, report)
 
 
+def compact(
+    connection: Connection, settings: Settings, tables: Sequence[Table], report: compact_job.Report
+) -> list[compact_job.Result]:
+    """Merge small files of the tables' lakes."""
+    with _spark_when_needed(settings) as session:
+        return compact_job.run(connection, session, settings, tables, report)
+
+
+def retain(
+    connection: Connection, settings: Settings, tables: Sequence[Table], report: retain_job.Report
+) -> list[retain_job.Result]:
+    """Remove what is older than the tables' retention periods."""
+    with _spark_when_needed(settings) as session:
+        return retain_job.run(connection, session, settings, tables, report)
+
+
 def undo(
     connection: Connection, settings: Settings, table: Table, to: str | None, report: undo_job.Report
 ) -> undo_job.Result:
@@ -45,6 +64,45 @@ def thaw(
     """Bring a range back from the lake."""
     with _spark_when_needed(settings) as session:
         return thaw_job.run(connection, session, settings, table, wanted, report)
+
+
+class Busy:
+    """Spark for a process that goes on for months: started when it is needed, stopped when it has long not been."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._session: SparkSession | None = None
+        self._used_at = 0.0
+
+    def session(self) -> SparkSession:
+        """The session, started if need be."""
+        if self._session is not None and not spark.is_alive(self._session):
+            self.stop()
+        if self._session is None:
+            self._session = spark.session(self._settings.spark_master, memory=self._settings.spark_memory)
+        self._used_at = time.monotonic()
+        return self._session
+
+    def rest(self) -> None:
+        """Between jobs: stop Spark if it was not used for a while."""
+        if self._session is not None and time.monotonic() - self._used_at > self._settings.spark_idle_s:
+            self.stop()
+
+    def stop(self) -> None:
+        """Stop Spark if it runs."""
+        if self._session is not None:
+            session, self._session = self._session, None
+            spark.stop(session)
+
+
+@contextmanager
+def spark_while_busy(settings: Settings) -> Generator[Busy]:
+    """Spark for as long as jobs come in; nothing of it is left behind."""
+    busy = Busy(settings)
+    try:
+        yield busy
+    finally:
+        busy.stop()
 
 
 @contextmanager

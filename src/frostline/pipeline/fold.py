@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from frostline import logs
-from frostline.catalog import jobs, leases, seams, snapshots
+from frostline.catalog import jobs, seams, snapshots
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import commit, paths
-from frostline.lake.commit import StagedCommit
+from frostline.lake import paths
 from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.model.thaw import touching
-from frostline.pipeline import tasks, turn
+from frostline.pipeline import exchange, tasks, turn
+from frostline.pipeline.exchange import Exchange
 from frostline.pipeline.rewrite import Rewritten, Slice, rewrite_slice
 from frostline.pipeline.tasks import Report
 from frostline.relation import heap, marks
@@ -124,25 +124,14 @@ class Fold:
     def _publish(self, rewritten: Sequence[Rewritten]) -> int:
         replaced = [path for one in rewritten for path in one.replaced]
         written = [file for one in rewritten for file in one.written]
-        staged: StagedCommit | None = None
-        base = seams.pointer(self.connection, self.table)
-        if replaced or written:
-            summary = {commit.JOB_ID: str(self.job_id)}
-            staged = commit.stage(
-                self.table, location=self.location, base=base, add=written, replace=frozenset(replaced), summary=summary
-            )
+        change = Exchange(self.table, self.job_id, replaced, written)
+        staged = exchange.stage(self.connection, self.settings, change)
         reached(Failpoint.FOLD_STAGED)
         hint = "frostline status shows whether the snapshot moved; then run frostline fold again"
         with turn.publishing(self.connection, f"publishing a fold of {self.table.name}", hint=hint):
-            if staged is None:
-                leases.require(self.connection, self.table)
-            else:
-                turn.move_seam(self.connection, self.table, self.seam, staged, self.seam.frost_line)
-            recorded = [file.recorded for file in written]
-            jobs.replace_files(self.connection, self.table, self.job_id, replaced, recorded)
+            exchange.swap(self.connection, change, staged, self.seam, self.seam.frost_line)
             waiting = [str(one.name) for one in jobs.uncleaned(self.connection, self.table)]
             taken = marks.take_away(self.connection, self.table, self.seam.frost_line, waiting)
-            jobs.advance(self.connection, self.job_id, State.PUBLISHED)
             reached(Failpoint.FOLD_BEFORE_COMMIT)
         reached(Failpoint.FOLD_PUBLISHED)
         return taken

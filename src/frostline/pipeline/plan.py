@@ -1,5 +1,6 @@
 """Plan: what an archive would move now, why, and how much."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from frostline.catalog import jobs, seams
@@ -30,13 +31,18 @@ def of_table(connection: Connection, table: Table) -> TablePlan:
     """Plan one table. Reads catalogs, and rows only where Postgres has no estimate of their number."""
     seam = seams.get(connection, table)
     cutoff = heap.cutoff(connection, table)
-    limit = cutoff if table.held_from is None else min(cutoff, table.held_from)
-    found = archive.plan(heap.partitions(connection, table), seam.frost_line, limit)
+    found = ripe(table, heap.partitions(connection, table), seam.frost_line, cutoff)
     rows = sum(_rows(connection, partition) for partition in found.partitions)
     size = sum(partition.size_bytes for partition in found.partitions)
     _, lake_rows, lake_bytes = jobs.lake_totals(connection, table)
     estimate = rows * lake_bytes // lake_rows if lake_rows else size // GUESSED_RATIO
     return TablePlan(table, seam, cutoff, found, rows, size, estimate)
+
+
+def ripe(table: Table, partitions: Sequence[Partition], frost_line: int, cutoff: int) -> archive.Plan:
+    """What an archive would move; nothing that an undo or a thaw holds back."""
+    limit = cutoff if table.held_from is None else min(cutoff, table.held_from)
+    return archive.plan(partitions, frost_line, limit)
 
 
 def _rows(connection: Connection, partition: Partition) -> int:

@@ -12,16 +12,13 @@ from frostline.lake import datafiles, duck, ducksql, paths, schema
 from frostline.lake.datafiles import WrittenFile
 from frostline.model.names import Name
 from frostline.model.tables import NO_ROWS, RecordedFile, Table
-from frostline.pipeline import export, fingerprint, source
+from frostline.pipeline import copying, export, fingerprint, source
 from frostline.pipeline.source import Shard
 
 _MARKS = "create temp table marks as select {columns}, frostline_live from postgres_query('pg', {query})"
 _HELD = "select count(*) from {rows} as f where exists (select 1 from marks as m where {same_key})"
 _KEPT = "select {names} from {rows} as f where not exists (select 1 from marks as m where {same_key})"
 _LIVE = "select {names} from marks where frostline_live"
-_ANY = "select bool_or({condition}) from {rows}"
-_TWINS = "coalesce(isnan({name}) or ({name} = 0 and {name}::varchar like '-%'), false)"
-_COPY = "copy ({rows} order by {tier_key}) to {location} ({options})"
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ def rewrite_slice(piece: Slice) -> Rewritten:
     survey = source.survey_marks(piece.marks)
     with _marks_loaded(piece) as connection:
         held = [file for file in piece.files if _holds_a_mark(connection, piece, file)]
-        twins = survey.has_twin_floats or any(_has_twin_floats(connection, piece, file) for file in held)
+        twins = survey.has_twin_floats or copying.has_twin_floats(connection, piece.table, held)
         targets = _targets(held, survey.live.rows)
         written = [_write(connection, piece, target, dictionaries=not twins) for target in targets]
     files = [file for file in written if file is not None]
@@ -106,19 +103,9 @@ def _targets(held: Sequence[RecordedFile], live: int) -> Iterator[tuple[Recorded
 
 
 def _holds_a_mark(connection: duckdb.DuckDBPyConnection, piece: Slice, file: RecordedFile) -> bool:
-    row = connection.execute(_HELD.format(rows=_rows(piece, file), same_key=_same_key(piece.table))).fetchone()
+    rows = copying.rows(piece.table, [file])
+    row = connection.execute(_HELD.format(rows=rows, same_key=_same_key(piece.table))).fetchone()
     return row is not None and row[0] > 0
-
-
-def _has_twin_floats(connection: duckdb.DuckDBPyConnection, piece: Slice, file: RecordedFile) -> bool:
-    """Whether a dictionary could take one float for another of other bits: negative zero for zero, NaN for NaN."""
-    named = zip(schema.parquet_names(piece.table), piece.table.columns, strict=True)
-    floats = [ducksql.identifier(name) for name, column in named if column.carriage.lake_type in ("float", "double")]
-    if not floats:
-        return False
-    tests = " or ".join(_TWINS.format(name=name) for name in floats)
-    row = connection.execute(_ANY.format(condition=tests, rows=_rows(piece, file))).fetchone()
-    return row is not None and bool(row[0])
 
 
 def _write(
@@ -126,19 +113,14 @@ def _write(
 ) -> WrittenFile | None:
     file, with_images = target
     names = ", ".join(map(ducksql.identifier, schema.parquet_names(piece.table)))
-    parts = [_KEPT.format(names=names, rows=_rows(piece, file), same_key=_same_key(piece.table))] if file else []
+    parts: list[str] = []
+    if file:
+        rows = copying.rows(piece.table, [file])
+        parts.append(_KEPT.format(names=names, rows=rows, same_key=_same_key(piece.table)))
     parts += [_LIVE.format(names=names)] if with_images else []
     location = paths.data_file(piece.location, piece.job_id)
-    paths.make_parent(location)
     reached(Failpoint.REWRITE_BEFORE_FILE)
-    connection.execute(
-        _COPY.format(
-            rows=" union all ".join(parts),
-            tier_key=ducksql.identifier(_name_of(piece.table, piece.table.tier_key)),
-            location=ducksql.literal(location),
-            options=export.options(piece.table, dictionaries=dictionaries),
-        )
-    )
+    copying.write(connection, piece.table, " union all ".join(parts), location, dictionaries=dictionaries)
     reached(Failpoint.REWRITE_WROTE_FILE)
     found = fingerprint.of_parquet([location], piece.table)
     if not found.rows:
@@ -147,19 +129,9 @@ def _write(
     return datafiles.describe(location, piece.table, found, in_order=True)
 
 
-def _rows(piece: Slice, file: RecordedFile) -> str:
-    columns = zip(schema.parquet_names(piece.table), piece.table.columns, strict=True)
-    return ducksql.read_parquet([ducksql.literal(file.path)], columns)
-
-
 def _same_key(table: Table) -> str:
-    names = [ducksql.identifier(_name_of(table, key)) for key in table.key]
+    names = [copying.column_name(table, key) for key in table.key]
     return " and ".join(f"m.{name} = f.{name}" for name in names)
-
-
-def _name_of(table: Table, column: str) -> str:
-    """The column's name inside data files."""
-    return schema.parquet_names(table)[[one.name for one in table.columns].index(column)]
 
 
 def _prove(piece: Slice, held: Sequence[RecordedFile], written: Sequence[WrittenFile], survey: source.Marks) -> None:
@@ -173,14 +145,8 @@ def _prove(piece: Slice, held: Sequence[RecordedFile], written: Sequence[Written
     found = sum((file.fingerprint for file in written), start=NO_ROWS)
     if found == meant:
         return
-    for file in held:
-        if fingerprint.of_parquet([file.path], piece.table) != file.fingerprint:
-            hint = f"frostline verify {piece.table.name}"
-            raise CorruptionError(f"lake file {file.path} is not what was written", hint=hint)
-    raise CorruptionError(
-        f"fold of {piece.table.name}: {found.rows} rows with hash sum {found.hash_sum} were written, "
-        f"but {meant.rows} with {meant.hash_sum} were meant"
-    )
+    copying.blame(piece.table, held)
+    raise copying.different(piece.table, found, meant, "fold")
 
 
 def _prove_the_rest(piece: Slice, held: Sequence[RecordedFile], survey: source.Marks) -> None:

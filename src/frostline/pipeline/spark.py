@@ -5,10 +5,12 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -34,17 +36,33 @@ def session(master: str, *, memory: str = "1g", options: Mapping[str, str] | Non
 
 
 def stop(spark: SparkSession) -> None:
-    """Stop the session and the Java process behind it; a later `session` starts both anew."""
-    spark.stop()
+    """Stop the session and the Java process behind it, dead or alive; a later `session` starts both anew."""
+    with suppress(Py4JError, OSError):  # the process may be gone already
+        spark.stop()
     # PySpark has no public way to end its Java process.
     context: Any = SparkContext
     gateway = context._gateway  # noqa: SLF001
     if gateway is None:
         return
     context._gateway = context._jvm = None  # noqa: SLF001
-    gateway.shutdown()
+    with suppress(Py4JError, OSError):
+        gateway.shutdown()
     gateway.proc.stdin.close()  # the Java process ends when its standard input does
     gateway.proc.wait()
+
+
+def is_alive(spark: SparkSession) -> bool:
+    """Whether the Java process behind the session is there, and its context was not stopped by a fatal error."""
+    context: Any = SparkContext
+    gateway = context._gateway  # noqa: SLF001
+    if gateway is None or gateway.proc.poll() is not None:
+        return False
+    own: Any = spark.sparkContext
+    try:
+        scala = own._jsc  # noqa: SLF001
+        return scala is not None and not scala.sc().isStopped()
+    except (Py4JError, OSError):
+        return False
 
 
 def is_local(master: str) -> bool:

@@ -1,78 +1,195 @@
-"""Status: where every managed table stands. Asks Postgres only, so it works when the lake is down."""
+"""Status: where every managed table stands, what comes next, and what is wrong. Asks Postgres only, never the lake."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
-from psycopg import sql
-
-from frostline.catalog import jobs, seams, tables
+from frostline.catalog import jobs, leases, seams, states
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import Job
+from frostline.model import health, work
+from frostline.model.health import Problem, Signs
+from frostline.model.policy import Mode
 from frostline.model.tables import Table
-from frostline.model.tiers import to_text
-from frostline.relation import heap
+from frostline.model.tiers import MICROS_PER_DAY, TierKind, to_text
+from frostline.model.work import Kind, TableState
+from frostline.pipeline import survey
+from frostline.relation import heap, premake
 
 
 @dataclass(frozen=True)
-class TableStatus:
-    """One table on one line."""
+class Next:
+    """What will be done to a table, and when; `at` is None for now."""
 
-    table: Table
+    kind: Kind
+    at: datetime | None
+    why: str
+
+
+@dataclass(frozen=True)
+class LakeStatus:
+    """The cold half of a table."""
+
     frost_line: str | None
     """T as Postgres prints it; None while everything is hot."""
     held_from: str | None
     """Where archive stops because of an undo or a thaw; None while it does not."""
+    retained_from: str | None
+    """R; None while nothing was removed."""
+    lag: int
+    """How far the end of the oldest partition that should be cold lies behind the hot period, on the axis."""
     snapshot_id: int | None
-    hot_rows_estimate: int
-    hot_bytes: int
-    cold_rows: int
-    cold_bytes: int
-    cold_files: int
+    rows: int
+    size_bytes: int
+    files: int
+    snapshots: int
+    """Those that can still be read, the current one included."""
     overlay_rows: int
     overlay_age_s: int | None
     """How long the oldest mark has been waiting to be folded."""
-    fold_due: str | None
-    """Why the table should be folded now; None while it need not be."""
     uncleaned_partitions: int
     uncleaned_bytes: int
+
+
+NO_LAKE = LakeStatus(None, None, None, 0, None, 0, 0, 0, 0, 0, None, 0, 0)
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """One table."""
+
+    table: Table
+    state: TableState
+    partitions: int
+    hot_rows_estimate: int
+    hot_bytes: int
+    lake: LakeStatus
     last_job: Job | None
+    next_action: Next | None
+    problems: tuple[Problem, ...]
+
+    @property
+    def lag_s(self) -> float | None:
+        """The lag in seconds; None for an integer tier key."""
+        return lag_s(self.table.tier_kind, self.lake.lag)
+
+    @property
+    def fold_due(self) -> str | None:
+        """Why the table should be folded now; None while it need not be."""
+        return next((one.why for one in work.due(self.state) if one.kind is Kind.FOLD), None)
 
 
-def every(connection: Connection) -> list[TableStatus]:
-    """The status of all managed tables at one point in time."""
-    with connection.transaction():
-        connection.execute(sql.SQL("set transaction isolation level repeatable read, read only"))
-        return [of_table(connection, table) for table in tables.every(connection)]
+@dataclass(frozen=True)
+class Status:
+    """Everything at one point in time."""
+
+    tables: tuple[TableStatus, ...]
+    leader: str | None
+    """The worker that leads."""
+    problems: tuple[Problem, ...]
+    """Those that concern no single table."""
+
+
+def read(connection: Connection) -> Status:
+    """The status of all managed tables at one point in time, and of the worker."""
+    found, unreadable = survey.each(connection, of_table)
+    leader = leases.leader(connection)
+    seen = [one.state for one in found]
+    due = sum(len(work.due(state)) for state in seen)
+    lost = [Problem(f"{one.name} cannot be read: {one.why}", "frostline doctor") for one in unreadable]
+    return Status(tuple(found), leader, (*lost, *health.of_all(seen, due, leader)))
 
 
 def of_table(connection: Connection, table: Table) -> TableStatus:
     """The status of one table."""
-    seam = seams.get(connection, table)
-    line = seam.frost_line
+    state = survey.of_table(connection, table)
+    lake = _lake(connection, table, state) if table.mode is Mode.TIERED else NO_LAKE
     partitions = heap.partitions(connection, table)
+    line = seams.get(connection, table).frost_line if table.mode is Mode.TIERED else table.tier_kind.lowest
     hot = [one for one in partitions if one.is_default or one.upper is None or one.upper > line]
-    waiting = {one.name for one in jobs.uncleaned(connection, table)}
-    files, cold_rows, cold_bytes = jobs.lake_totals(connection, table)
-    marks = heap.marks(connection, table, None, line)
     return TableStatus(
         table=table,
-        frost_line=None if line == table.tier_kind.lowest else to_text(table.tier_kind, line),
-        held_from=None if table.held_from is None else to_text(table.tier_kind, table.held_from),
-        snapshot_id=seam.snapshot_id,
+        state=state,
+        partitions=len(partitions),
         hot_rows_estimate=sum(max(one.rows_estimate, 0) for one in hot),
         hot_bytes=sum(one.size_bytes for one in hot),
-        cold_rows=cold_rows,
-        cold_bytes=cold_bytes,
-        cold_files=files,
-        overlay_rows=marks,
-        overlay_age_s=heap.oldest_mark_s(connection, table, line),
-        fold_due=_fold_due(connection, table, marks, line),
-        uncleaned_partitions=len(waiting),
-        uncleaned_bytes=sum(one.size_bytes for one in partitions if one.name in waiting),
+        lake=lake,
         last_job=jobs.last(connection, table),
+        next_action=_next(connection, table, state),
+        problems=tuple(health.problems(state, _signs(connection, table, state, lake))),
     )
 
 
-def _fold_due(connection: Connection, table: Table, marks: int, line: int) -> str | None:
-    if marks >= table.policy.fold_rows:
-        return f"{table.policy.fold_rows} rows or more"
-    return f"older than {table.policy.fold_age}" if heap.has_older_mark(connection, table, line, table.policy.fold_age) else None
+def _lake(connection: Connection, table: Table, state: TableState) -> LakeStatus:
+    seam = seams.get(connection, table)
+    kind, line = table.tier_kind, seam.frost_line
+    waiting = {one.name for one in jobs.uncleaned(connection, table)}
+    files, rows, size_bytes = jobs.lake_totals(connection, table)
+    retained = seams.retained(connection, table)
+    return LakeStatus(
+        frost_line=None if line == kind.lowest else to_text(kind, line),
+        held_from=None if table.held_from is None else to_text(kind, table.held_from),
+        retained_from=None if retained is None else to_text(kind, retained),
+        lag=survey.lag(connection, table),
+        snapshot_id=seam.snapshot_id,
+        rows=rows,
+        size_bytes=size_bytes,
+        files=files,
+        snapshots=len({one.snapshot_id for one in states.every(connection, table)} - {None}),
+        overlay_rows=state.marks,
+        overlay_age_s=heap.oldest_mark_s(connection, table, line),
+        uncleaned_partitions=len(waiting),
+        uncleaned_bytes=sum(one.size_bytes for one in heap.partitions(connection, table) if one.name in waiting),
+    )
+
+
+def _signs(connection: Connection, table: Table, state: TableState, lake: LakeStatus) -> Signs:
+    over = [one for one in jobs.uncleaned(connection, table) if one.grace_is_over] if state.over_grace else []
+    return Signs(
+        held_from=lake.held_from,
+        stray_rows=premake.stray(connection, table).rows,
+        grid_problem=survey.grid_problem(connection, table),
+        blockers=tuple(jobs.older_snapshots(connection, over[0].published_xid)) if over else (),
+    )
+
+
+def _next(connection: Connection, table: Table, state: TableState) -> Next | None:
+    """What is due now, or else what will be first."""
+    for action in sorted(work.due(state), key=lambda one: one.kind is Kind.SWEEP):
+        return Next(action.kind, work.delayed_until(action.kind, state, {}), action.why)
+    if table.mode is not Mode.TIERED:
+        return None
+    upcoming = {one.at: one for one in _upcoming(connection, table) if one.at is not None}
+    return upcoming[min(upcoming)] if upcoming else None
+
+
+def _upcoming(connection: Connection, table: Table) -> Iterator[Next]:
+    line = seams.get(connection, table).frost_line
+    uppers = [one.upper for one in heap.partitions(connection, table) if one.upper is not None and one.upper > line]
+    if uppers and table.held_from is None:
+        yield Next(Kind.ARCHIVE, heap.ripe_at(connection, table, min(uppers)), "the next partition")
+    yield Next(Kind.FOLD, heap.fold_due_at(connection, table, line), "fold_age")
+    ends = [one.grace_ends_at for one in jobs.uncleaned(connection, table) if not one.grace_is_over]
+    yield Next(Kind.CLEAN, min(ends, default=None), "the end of the grace period")
+
+
+def lag_s(kind: TierKind, lag: int) -> float | None:
+    """A distance on the axis in seconds; None for an integer tier key."""
+    if not kind.is_time:
+        return None
+    return lag * 86_400.0 if kind is TierKind.DATE else lag / (MICROS_PER_DAY / 86_400)
+
+
+def problems(status: Status) -> Sequence[Problem]:
+    """All of them, each with its table's name."""
+    named = [Problem(f"{one.table.name}: {it.what}", it.command) for one in status.tables for it in one.problems]
+    return [*status.problems, *named]
+
+
+def duration(seconds: float) -> str:
+    """As a person says it: `3 d`, `5 h`, `12 min`, `40 s`."""
+    span = timedelta(seconds=abs(seconds))
+    for unit, name in ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(minutes=1), "min")):
+        if span >= unit:
+            return f"{span // unit} {name}"
+    return f"{int(span.total_seconds())} s"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from zipimport import zipimporter
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from frostline import errors
@@ -80,8 +80,8 @@ def run(
     report(Progress(done.value, len(items), rows.value, size.value))
     try:
         return [unwrap(outcome) for outcome in running.result()]
-    except Py4JJavaError as error:
-        cause: object = error.java_exception  # pyright: ignore[reportUnknownMemberType]  (py4j has no types)
+    except Py4JError as error:
+        cause: object = getattr(error, "java_exception", error)  # without one, Java itself is gone
         reason = str(cause).partition("\n")[0]
         hint = "see its log, then run the command again"
         raise errors.UnavailableError(f"Spark gave up: {reason}", hint=hint) from error

@@ -4,7 +4,6 @@ docs/design/thaw.md has the steps and the interleavings.
 """
 
 import logging
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,9 +28,8 @@ from frostline.pipeline.refill import Filled, Piece, fill
 from frostline.pipeline.tasks import Report
 from frostline.pipeline.undo import Lowering
 from frostline.relation import bound, heap, names, refill
+from frostline.relation.patience import patiently
 from frostline.settings import Settings
-
-ATTACH_PATIENCE_S = 60
 
 Wanted = tuple[str | None, str | None]
 """The first value to thaw and the one to stop at, as they were typed; None for the lowest, and for the frost line."""
@@ -87,11 +85,26 @@ def _start(connection: Connection, table: Table, seam: Seam, cold: Sequence[Stre
             raise UsageError(
                 f"partition {one.name} lies on both sides of the frost line {line}", hint="detach it first"
             )
-    value = table.tier_kind.lowest if first is None else heap.tier_value(connection, table, "--from", first)
-    start = rules.beginning(cold, value)
+    start = rules.beginning(cold, _first(connection, table, first))
     if start is None:
-        raise UsageError(f"--from {first!r} is not below the frost line {line}: it is hot", hint="frostline status")
+        what = f"--from {first!r} is not below the frost line {line}: it is hot"
+        raise UsageError(what if first else f"the lake has no row of {table.name} any more", hint="frostline status")
     return start
+
+
+def _first(connection: Connection, table: Table, first: str | None) -> int:
+    """The first value to thaw; UsageError when it lies below R, where nothing is left to come back."""
+    removed = undo.floor(connection, table)
+    if first is None:
+        return removed
+    value = heap.tier_value(connection, table, "--from", first)
+    if value < removed:
+        text = to_text(table.tier_kind, removed)
+        raise UsageError(
+            f"--from {first!r} is before {text}: older rows of {table.name} were removed for good",
+            hint=f"frostline thaw {table.name} --from '{text}'",
+        )
+    return value
 
 
 def _begins_below(lower: int | None, seam: Seam) -> bool:
@@ -123,7 +136,7 @@ class Thaw:
                 bound.wait_for_old_plans(self.connection, self.table, self._say)
             failpoints.reached(Failpoint.THAW_WAITED)
         files = jobs.recorded_files(self.connection, self.table)
-        line = rules.settled(start, cold, files, self.table.tier_kind.lowest)
+        line = rules.settled(start, cold, files, undo.floor(self.connection, self.table))
         Lowering(self.connection, self.settings, self.table, self.job_id).run(line, cold, spark, report)
         return Result(self.table, seam.frost_line, line, tuple(map(str, attached)), rows)
 
@@ -211,32 +224,31 @@ class Thaw:
 
     def _attach(self, stretch: Stretch, name: Name) -> Name:
         """Make the refilled table an archived partition in its grace period, in one short transaction."""
-        deadline = time.monotonic() + ATTACH_PATIENCE_S
-        while True:
-            try:
-                with self.connection.transaction():
-                    attached = refill.attach(self.connection, self.table, stretch, name)
-                    # The same T and S: a writer with an older snapshot, which cannot see these rows, notices by it.
-                    seam = seams.get(self.connection, self.table)
-                    turn.move_seam(self.connection, self.table, seam, None, seam.frost_line)
-                    lower = None if stretch.lower == self.table.tier_kind.lowest else stretch.lower
-                    self._record(attached, lower, stretch.upper)
-                    failpoints.reached(Failpoint.THAW_BEFORE_ATTACH)
-            except psycopg.errors.LockNotAvailable:
-                self._lose_patience(deadline)
-                time.sleep(heap.LOCK_TIMEOUT_MS / 1000)
-            else:
-                failpoints.reached(Failpoint.THAW_ATTACHED)
-                return attached
+        attached = patiently(
+            self.connection,
+            self.table.name,
+            lambda: self._attach_at_once(stretch, name),
+            complaint=self._in_use,
+        )
+        failpoints.reached(Failpoint.THAW_ATTACHED)
+        return attached
+
+    def _attach_at_once(self, stretch: Stretch, name: Name) -> Name:
+        attached = refill.attach(self.connection, self.table, stretch, name)
+        # The same T and S: a writer with an older snapshot, which cannot see these rows, notices by it.
+        seam = seams.get(self.connection, self.table)
+        turn.move_seam(self.connection, self.table, seam, None, seam.frost_line)
+        lower = None if stretch.lower == self.table.tier_kind.lowest else stretch.lower
+        self._record(attached, lower, stretch.upper)
+        failpoints.reached(Failpoint.THAW_BEFORE_ATTACH)
+        return attached
 
     def _record(self, name: Name, lower: int | None, upper: int) -> None:
         jobs.record_partition(self.connection, self.table, self.job_id, name, lower, upper)
 
-    def _lose_patience(self, deadline: float) -> None:
-        if time.monotonic() <= deadline:
-            return
+    def _in_use(self) -> UnavailableError:
         pids = ", ".join(map(str, refill.holders(self.connection, self.table)))
-        raise UnavailableError(
+        return UnavailableError(
             f"{self.table.name} is in use all the time: pids {pids or 'unknown'} hold its DEFAULT partition or overlay",
             hint=f"end those transactions, then run frostline thaw {self.table.name} again",
         )

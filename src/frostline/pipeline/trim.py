@@ -1,64 +1,42 @@
-"""Undo: what runs inside one Spark task. A lake file that reaches across the new frost line loses its rows above it."""
+"""Undo and retain: what runs inside one Spark task. A lake file that reaches across a line keeps one side of it."""
 
 from dataclasses import dataclass
 
 from frostline import failpoints
-from frostline.errors import CorruptionError
 from frostline.failpoints import Failpoint
-from frostline.lake import datafiles, duck, ducksql, ducktext, paths, schema, store
+from frostline.lake import ducktext, paths
 from frostline.lake.datafiles import WrittenFile
 from frostline.model.tables import RecordedFile, Table
-from frostline.pipeline import export, fingerprint
+from frostline.pipeline import copying
 from frostline.pipeline.refill import checked
-
-_COPY = "copy (select * from {rows} where {tier_key} < {line} order by {tier_key}) to {location} ({options})"
 
 
 @dataclass(frozen=True)
 class Trim:
-    """A file, and the line that its rows must lie below."""
+    """A file, and the range [lower, upper) whose rows it keeps."""
 
     table: Table
     file: RecordedFile
-    line: int
+    keep: tuple[int, int]
     location: str
     job_id: int
     memory_limit: str
 
 
 def trim_file(piece: Trim) -> WrittenFile:
-    """Write the file's rows below the line to a new one, and prove that it has exactly those.
+    """Write the file's rows of the range to a new one, and prove that it has exactly those.
 
     Raises CorruptionError when the old file is not what was recorded, or the new one not what it must be.
     """
-    meant = checked(piece.file, piece.table, (piece.table.tier_kind.lowest, piece.line))
+    meant = checked(piece.file, piece.table, piece.keep)
     location = paths.data_file(piece.location, piece.job_id)
-    failpoints.reached(Failpoint.UNDO_BEFORE_FILE)
-    with store.reachable(f"write {location}"):
-        paths.make_parent(location)
-        _write(piece, location)
-    failpoints.reached(Failpoint.UNDO_WROTE_FILE)
-    found = fingerprint.of_parquet([location], piece.table)
-    if found != meant:
-        raise CorruptionError(
-            f"undo of {piece.table.name}: {found.rows} rows with hash sum {found.hash_sum} were written, "
-            f"but {meant.rows} with {meant.hash_sum} were meant"
-        )
-    return datafiles.describe(location, piece.table, found, in_order=True)
+    failpoints.reached(Failpoint.TRIM_BEFORE_FILE)
+    copying.copy(piece.table, [piece.file], location, piece.memory_limit, _condition(piece))
+    failpoints.reached(Failpoint.TRIM_WROTE_FILE)
+    return copying.proved(piece.table, location, meant, "trimming a file")
 
 
-def _write(piece: Trim, location: str) -> None:
-    table = piece.table
-    named = dict(zip(schema.parquet_names(table), table.columns, strict=True))
-    tier_key = next(name for name, column in named.items() if column.name == table.tier_key)
-    statement = _COPY.format(
-        rows=ducksql.read_parquet([ducksql.literal(piece.file.path)], named.items()),
-        tier_key=ducksql.identifier(tier_key),
-        line=ducktext.tier_literal(table.tier_kind, piece.line),
-        location=ducksql.literal(location),
-        # Without dictionaries, which could take a float for an equal one of other bits.
-        options=export.options(table, dictionaries=False),
-    )
-    with duck.borrowed(piece.memory_limit) as connection:
-        connection.execute("begin")
-        connection.execute(statement)
+def _condition(piece: Trim) -> str:
+    lower, upper = (ducktext.tier_literal(piece.table.tier_kind, value) for value in piece.keep)
+    tier_key = copying.column_name(piece.table, piece.table.tier_key)
+    return f"{tier_key} >= {lower} and {tier_key} < {upper}"

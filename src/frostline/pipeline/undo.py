@@ -9,17 +9,16 @@ from pyspark.sql import SparkSession
 from frostline import failpoints, logs
 from frostline.catalog import jobs, seams, tables
 from frostline.catalog.connect import Connection
-from frostline.catalog.jobs import State
 from frostline.errors import UsageError
 from frostline.failpoints import Failpoint
-from frostline.lake import commit, paths
-from frostline.lake.commit import StagedCommit
+from frostline.lake import paths
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import thaw as rules
 from frostline.model.tables import RecordedFile, Seam, Table
 from frostline.model.thaw import Archived, Holds, Stretch
 from frostline.model.tiers import to_text
-from frostline.pipeline import tasks, turn, verify
+from frostline.pipeline import exchange, tasks, turn, verify
+from frostline.pipeline.exchange import Exchange
 from frostline.pipeline.tasks import Report
 from frostline.pipeline.trim import Trim, trim_file
 from frostline.relation import bound, heap
@@ -58,13 +57,19 @@ def run(
         files = jobs.recorded_files(connection, table)
         wanted = None if to is None else heap.tier_value(connection, table, "--to", to)
         line = _line(table, cold, rules.reach(cold, files), wanted)
-        line = rules.settled(line, cold, files, table.tier_kind.lowest)
+        line = rules.settled(line, cold, files, floor(connection, table))
         failpoints.reached(Failpoint.UNDO_BEFORE_START)
         job = Lowering(connection, settings, table, jobs.start(connection, table, "undo", seam.frost_line, line))
         failpoints.reached(Failpoint.UNDO_STARTED)
         trimmed = job.run(line, cold, spark, report)
     back = tuple(str(one.partition) for one in cold if one.lower >= line and one.holds is Holds.EVERYTHING)
     return Result(table, seam.frost_line, line, back, trimmed)
+
+
+def floor(connection: Connection, table: Table) -> int:
+    """The smallest value that a row can have: R, if rows were removed, else the smallest of the type."""
+    removed = seams.retained(connection, table)
+    return table.tier_kind.lowest if removed is None else removed
 
 
 def cold_range(connection: Connection, table: Table, seam: Seam) -> list[Stretch]:
@@ -135,35 +140,20 @@ class Lowering:
     ) -> list[WrittenFile]:
         if not across:
             return []
-        memory = self.settings.export_memory
-        pieces = [Trim(self.table, file, line, self.location, self.job_id, memory) for file in across]
+        memory, keep = self.settings.export_memory, (self.table.tier_kind.lowest, line)
+        pieces = [Trim(self.table, file, keep, self.location, self.job_id, memory) for file in across]
         made = tasks.run(spark(), trim_file, pieces, lambda progress: report(self.table, progress))
         failpoints.reached(Failpoint.UNDO_TRIMMED)
         return made
 
     def _publish(self, line: int, gone: Sequence[RecordedFile], trimmed: Sequence[WrittenFile]) -> None:
-        staged = self._stage(gone, trimmed)
+        change = Exchange(self.table, self.job_id, [file.path for file in gone], trimmed)
+        staged = exchange.stage(self.connection, self.settings, change)
         failpoints.reached(Failpoint.UNDO_STAGED)
         hint = "frostline status shows whether the frost line moved"
         with turn.publishing(self.connection, f"lowering the frost line of {self.table.name}", hint=hint):
-            turn.move_seam(self.connection, self.table, seams.get(self.connection, self.table), staged, line)
-            recorded = [file.recorded for file in trimmed]
-            jobs.replace_files(self.connection, self.table, self.job_id, [file.path for file in gone], recorded)
+            exchange.swap(self.connection, change, staged, seams.get(self.connection, self.table), line)
             jobs.forget_archived(self.connection, self.table, line)
             tables.hold(self.connection, self.table, line)
-            jobs.advance(self.connection, self.job_id, State.PUBLISHED)
             failpoints.reached(Failpoint.UNDO_BEFORE_COMMIT)
         failpoints.reached(Failpoint.UNDO_PUBLISHED)
-
-    def _stage(self, gone: Sequence[RecordedFile], trimmed: Sequence[WrittenFile]) -> StagedCommit | None:
-        base = seams.pointer(self.connection, self.table)
-        if base is None or not gone:
-            return None
-        return commit.stage(
-            self.table,
-            location=self.location,
-            base=base,
-            add=trimmed,
-            replace=frozenset(file.path for file in gone),
-            summary={commit.JOB_ID: str(self.job_id)},
-        )

@@ -122,18 +122,34 @@ def _wait_for_standbys(connection: Connection, report: Callable[[str], None]) ->
 
     Nobody can be sure of a standby, so this ends after a while; without one it takes no time.
     """
-    statement = sqlfiles.load(__package__ or "", "bound")["standbys_behind"]
     (written,) = connection.execute(sqlfiles.load(__package__ or "", "bound")["written"]).fetchone() or (None,)
-    deadline = time.monotonic() + _STANDBY_PATIENCE_S
-    while True:
-        standbys, behind = connection.execute(statement, {"written": written}).fetchone() or (0, 0)
-        if not behind or time.monotonic() > deadline:
-            break
-        time.sleep(_POLL_S)
+    standbys, behind = _followed(connection, "standbys_behind", written)
     if behind:
         report(f"goes on without {behind} standbys that are behind or do not show how far they are")
     if standbys:
         time.sleep(_STANDBY_PAUSE_S)
+
+
+def _followed(connection: Connection, question: str, written: str | None) -> tuple[int, int]:
+    """Wait a while for standbys to replay so far; returns how many there are, and how many are still behind."""
+    statement = sqlfiles.load(__package__ or "", "bound")[question]
+    deadline = time.monotonic() + _STANDBY_PATIENCE_S
+    while True:
+        standbys, behind = connection.execute(statement, {"written": written}).fetchone() or (0, 0)
+        if not behind or time.monotonic() > deadline:
+            return standbys, behind
+        time.sleep(_POLL_S)
+
+
+def settle_standbys(connection: Connection) -> int:
+    """End queries on standbys that see a seam which nobody on this server sees any more, and wait until it is done.
+
+    Outside a transaction. Returns how many standbys are behind all the same: there such a query may go on.
+    """
+    settled = jobs.settle_standbys(connection)
+    (inserted,) = connection.execute(sqlfiles.load(__package__ or "", "bound")["inserted"]).fetchone() or (None,)
+    standbys, behind = _followed(connection, "queries_behind", inserted)
+    return behind if settled else standbys
 
 
 def merge(connection: Connection, table: Table) -> bool:
@@ -173,8 +189,7 @@ def lower(connection: Connection, table: Table) -> bool:
     lowered = tables.lowered_xid(connection, table)
     if lowered and jobs.older_snapshots(connection, lowered):
         return False
-    jobs.settle_standbys(connection)
-    return _replace(connection, table, lambda: _frost_line(connection, table))
+    return jobs.settle_standbys(connection) and _replace(connection, table, lambda: _frost_line(connection, table))
 
 
 def _frost_line(connection: Connection, table: Table) -> int | None:

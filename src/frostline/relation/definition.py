@@ -6,7 +6,7 @@ from typing import LiteralString
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog.seams import LINE_COLUMNS
+from frostline.catalog.seams import LINE_COLUMNS, RETAINED_COLUMNS
 from frostline.model.registration import HeapColumn, HeapFacts
 from frostline.model.tables import Column, Table
 from frostline.model.tiers import to_text
@@ -112,9 +112,6 @@ class Definition:
             highest=sql.Literal(to_text(self.table.tier_kind, self.table.tier_kind.highest)),
         )
 
-    def _line(self) -> sql.Composed:
-        return line(self.table)
-
     def _inner_view(self) -> sql.Composed:
         return template("inner_view_secured" if self.facts.row_security else "inner_view").format(
             inner=names.inner(self.table),
@@ -134,7 +131,7 @@ class Definition:
             lake_columns=COMMA.join(map(lakecolumns.from_lake, self.table.columns)),
             overlay_columns=COMMA.join(prefixed("o", self.columns)),
             tier_key=sql.Identifier(self.table.tier_key),
-            line=self._line(),
+            line=line(self.table),
             table_id=sql.Literal(self.table.id),
             lake_key_is_marked=self._lake_key_equals("m"),
         )
@@ -199,7 +196,7 @@ class Definition:
         yield self._trigger("update_trigger", "update")
         yield self._delete_function()
         yield self._trigger("delete_trigger", "delete")
-        yield self._mark_function()
+        yield self.mark_function()
 
     def _trigger(self, name: str, verb: str) -> sql.Composed:
         return template(name).format(
@@ -300,7 +297,8 @@ class Definition:
         right = COMMA.join(_comparable("old", column) for column in self.rest)
         return sql.SQL("row({}) is not distinct from row({})").format(left, right)
 
-    def _mark_function(self) -> sql.Composed:
+    def mark_function(self) -> sql.Composed:
+        """Makes the function of the marking triggers, or puts this one in its place."""
         table = self.table
         return template("mark_function").format(
             function=names.function(table, "mark"),
@@ -313,7 +311,10 @@ class Definition:
             mark_old=self._mark_row("old"),
             mark_new=self._mark_row("new"),
             tier_key=sql.Identifier(table.tier_key),
-            line=self._line(),
+            line=line(self.table),
+            retained=line(table, RETAINED_COLUMNS[table.tier_kind]),
+            below_retention=sql.Literal(f"new row of {table.name.table} is older than its retention period"),
+            retention=sql.Literal(f"How long rows are kept: frostline table set {table.name} --retention ..."),
             table_id=sql.Literal(table.id),
             mark_is_new=AND.join(self._pairs("m", "new")),
             lake_is_new=self._lake_key_equals("new"),
@@ -346,7 +347,7 @@ class Definition:
         """The table's parts are texts here: only the statement knows which partition it is."""
         return template("truncate").format(
             tier_key_name=sql.Literal(self.table.tier_key),
-            line=self._line(),
+            line=line(self.table),
             relation_name=sql.Literal(str(self.table.name)),
             overlay_text=sql.Literal(names.overlay(self.table).as_string()),
             marked_text=sql.Literal(identifiers(self.marked).as_string()),
@@ -382,11 +383,11 @@ def replace_image(table: Table) -> sql.Composed:
     return sql.Composed([sql.SQL("{0} = excluded.{0}, ").format(sql.Identifier(name)) for name in rest])
 
 
-def line(table: Table) -> sql.Composed:
-    """The frost line as the view reads it: a sub-select that Postgres evaluates once a query."""
+def line(table: Table, column: LiteralString | None = None) -> sql.Composed:
+    """The frost line, or another of the seam's lines, as the view reads it: Postgres evaluates it once a query."""
     narrow = "::smallint" if table.tier_kind == "smallint" else "::integer" if table.tier_kind == "integer" else ""
     return template("line").format(
-        line_column=sql.Identifier(LINE_COLUMNS[table.tier_kind]),
+        line_column=sql.Identifier(column or LINE_COLUMNS[table.tier_kind]),
         line_cast=sql.SQL(narrow),
         table_id=sql.Literal(table.id),
     )

@@ -128,3 +128,8 @@ def require(connection: Connection) -> None:
 def stored_password(connection: Connection) -> str | None:
     """The password that Postgres sends to the lake server; None when there is no mapping or the role may not see it."""
     return (_mapping(connection) or {}).get("password")
+
+
+def options(connection: Connection) -> tuple[dict[str, str] | None, dict[str, str] | None]:
+    """The options of the server, and of the connected role's mapping as far as it may see them; None: not there."""
+    return _server(connection), _mapping(connection)

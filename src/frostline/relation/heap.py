@@ -1,8 +1,7 @@
 """The heap of a managed table: its partitions, their capture, and emptying those that are archived."""
 
-import time
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -17,13 +16,10 @@ from frostline.model.names import Name
 from frostline.model.partitions import Partition, bounds
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind, from_text, to_text
+from frostline.relation import clock, names
 from frostline.relation import marks as overlay_marks
-from frostline.relation import names
 from frostline.relation.definition import line, mark_trigger, replace_image
-
-LOCK_TIMEOUT_MS = 50
-"""A writer of an old partition never waits longer than this for us."""
-CAPTURE_PATIENCE_S = 60
+from frostline.relation.patience import be_brief, patiently
 
 
 def _statement(name: str) -> sql.SQL:
@@ -36,9 +32,9 @@ def _one(connection: Connection, statement: sql.Composed) -> Any:
     return row[0]
 
 
-def partitions(connection: Connection, table: Table) -> list[Partition]:
-    """All partitions of the heap with their bounds on the axis."""
-    found = facts.read_partitions(connection, tables.heap_oid(connection, table.name, table.mode))
+def partitions(connection: Connection, table: Table, *, sizes: bool = True) -> list[Partition]:
+    """All partitions of the heap with their bounds on the axis. Without `sizes` it takes no lock on any of them."""
+    found = facts.read_partitions(connection, tables.heap_oid(connection, table.name, table.mode), sizes=sizes)
     result: list[Partition] = []
     for one in found:
         lower, upper = (None, None) if one.is_default else bounds(table.tier_kind, one.bound)
@@ -53,7 +49,7 @@ def keep(connection: Connection, table: Table, wanted: Iterable[Partition]) -> N
     """
     bounds_of = {one.name: (one.lower, one.upper) for one in wanted}
     try:
-        connection.execute(sql.SQL("set local lock_timeout = {}").format(LOCK_TIMEOUT_MS))
+        be_brief(connection)
         for name in bounds_of:
             connection.execute(sql.SQL("lock table only {} in access share mode").format(names.identifier(name)))
         connection.execute(sql.SQL("set local lock_timeout to default"))
@@ -71,22 +67,33 @@ def _changed(table: Table) -> ConflictError:
     )
 
 
-def cutoff(connection: Connection, table: Table) -> int:
-    """The tier value below which a row is older than the hot period, now."""
+def cutoff(connection: Connection, table: Table, period: str | None = None) -> int:
+    """The tier value below which a row is older than the period, now; the hot period if none is given."""
+    wanted = period or table.policy.hot_period
+    assert wanted is not None
+    return clock.before(connection, table, wanted)
+
+
+def ripe_at(connection: Connection, table: Table, upper: int) -> datetime | None:
+    """When a partition that ends there will be older than the hot period; None for an integer tier key."""
     kind = table.tier_kind
-    hot = sql.Literal(table.policy.hot_period)
-    if kind is TierKind.TIMESTAMPTZ:
-        return from_text(kind, _one(connection, _statement("cutoff_timestamptz").format(hot=hot)))
-    if kind.is_time:
-        type_name = sql.SQL("date" if kind is TierKind.DATE else "timestamp")
-        return from_text(kind, _one(connection, _statement("cutoff_time").format(hot=hot, kind=type_name)))
-    statement = _statement("cutoff_integer").format(
-        hot=hot,
-        tier_key=sql.Identifier(table.tier_key),
-        lowest=sql.Literal(kind.lowest),
-        heap=names.identifier(table.heap),
+    if not kind.is_time or upper == kind.highest:
+        return None
+    statement = _statement("ripe_at_timestamptz" if kind is TierKind.TIMESTAMPTZ else "ripe_at_time")
+    values = {"upper": sql.Literal(to_text(kind, upper)), "hot": sql.Literal(table.policy.hot_period)}
+    try:
+        with connection.transaction():
+            return _one(connection, statement.format(**values))
+    except psycopg.DataError:
+        return None  # beyond what Postgres or Python can date
+
+
+def fold_due_at(connection: Connection, table: Table, upper: int) -> datetime | None:
+    """When the oldest mark below that value will be as old as fold_age; None when there is none."""
+    statement = _statement("fold_due_at").format(
+        age=sql.Literal(table.policy.fold_age), overlay=names.overlay(table), condition=names.within(table, None, upper)
     )
-    return max(int(_one(connection, statement)), kind.lowest)
+    return _one(connection, statement)
 
 
 def tier_value(connection: Connection, table: Table, option: str, text: str) -> int:
@@ -110,19 +117,17 @@ def capture(connection: Connection, table: Table, partition: Name) -> None:
     target = next((one for one in partitions(connection, table) if one.name == partition), None)
     if target is None:
         raise ConflictError(f"{partition} is no partition of {table.name} any more", hint="run frostline archive again")
-    deadline = time.monotonic() + CAPTURE_PATIENCE_S
-    while not _is_captured(connection, partition):
-        try:
-            with connection.transaction(), _brief_locks(connection):
-                mark_changes(connection, table, names.identifier(partition))
-                _forget_marks(connection, table, target)
-        except psycopg.errors.LockNotAvailable:
-            if time.monotonic() > deadline:
-                raise UnavailableError(
-                    f"partition {partition} is being written to all the time",
-                    hint="end the transactions that hold it, then run frostline archive again",
-                ) from None
-            time.sleep(LOCK_TIMEOUT_MS / 1000)
+    complaint = UnavailableError(
+        f"partition {partition} is being written to all the time",
+        hint="end the transactions that hold it, then run frostline archive again",
+    )
+    patiently(connection, partition, lambda: _capture(connection, table, target), complaint=lambda: complaint)
+
+
+def _capture(connection: Connection, table: Table, partition: Partition) -> None:
+    if not _is_captured(connection, partition.name):
+        mark_changes(connection, table, names.identifier(partition.name))
+        forget_marks(connection, table, partition.lower, partition.upper)
 
 
 def mark_changes(connection: Connection, table: Table, target: sql.Identifier) -> None:
@@ -130,11 +135,11 @@ def mark_changes(connection: Connection, table: Table, target: sql.Identifier) -
     connection.execute(mark_trigger(table, target))
 
 
-def _forget_marks(connection: Connection, table: Table, partition: Partition) -> None:
-    """Take away the marks of the partition's range that lie above the frost line."""
+def forget_marks(connection: Connection, table: Table, lower: int | None, upper: int | None) -> None:
+    """Take away the marks of the range that lie above the frost line, where they mean nothing."""
     statement = _statement("forget_marks").format(
         overlay=names.overlay(table),
-        condition=names.within(table, partition.lower, partition.upper),
+        condition=names.within(table, lower, upper),
         tier_key=sql.Identifier(table.tier_key),
         line=line(table),
     )
@@ -172,12 +177,6 @@ def _mark_all(connection: Connection, table: Table, target: sql.Identifier) -> N
         replace=replace_image(table),
     )
     connection.execute(statement)
-
-
-@contextmanager
-def _brief_locks(connection: Connection) -> Generator[None]:
-    connection.execute(sql.SQL("set local lock_timeout = {}").format(LOCK_TIMEOUT_MS))
-    yield
 
 
 def blocks(connection: Connection, partition: Name) -> int:
@@ -268,8 +267,8 @@ def empty(connection: Connection, table: Table, partition: Name, lower: int | No
     that came first has left its mark by the time the lock is ours.
     """
     target = names.identifier(partition)
-    with _brief_locks(connection):
-        connection.execute(sql.SQL("lock table only {} in access exclusive mode").format(target))
+    be_brief(connection)
+    connection.execute(sql.SQL("lock table only {} in access exclusive mode").format(target))
     if marks(connection, table, lower, upper):
         return False
     with overlay_marks.silence(connection, table):

@@ -25,16 +25,31 @@ def remember(connection: Connection, table: Table, snapshot: str, frost_line: in
     with connection.transaction():
         connection.execute(sql.SQL("set transaction isolation level repeatable read"))
         connection.execute(sql.SQL("set transaction snapshot {}").format(sql.Literal(snapshot)))
-        connection.execute(
-            _statement("remember").format(
-                key=names.columns(None, table.key),
-                overlay=names.overlay(table),
-                below_line=names.within(table, None, frost_line),
-            )
-        )
+        _note(connection, table, frost_line)
     _prepare_to_join(connection, table, "frostline_folded")
     row = connection.execute(_statement("count")).fetchone()
     return 0 if row is None else row[0]
+
+
+def _note(connection: Connection, table: Table, line: int) -> None:
+    statement = _statement("remember").format(
+        key=names.columns(None, table.key),
+        overlay=names.overlay(table),
+        below_line=names.within(table, None, line),
+    )
+    connection.execute(statement)
+
+
+def take_away_all(connection: Connection, table: Table, line: int) -> int:
+    """Delete every mark below the line that nobody holds, and its heap row; returns how many.
+
+    Inside the publishing transaction. Row locks only, none of them waited for. No partition in its grace period
+    may reach below the line.
+    """
+    connection.execute(_statement("forget"))
+    _note(connection, table, line)
+    _prepare_to_join(connection, table, "frostline_folded")
+    return take_away(connection, table, line, ())
 
 
 def take_away(connection: Connection, table: Table, frost_line: int, in_grace: Iterable[str]) -> int:

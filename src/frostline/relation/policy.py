@@ -53,8 +53,15 @@ def _check_periods(connection: Connection, kind: TierKind, mode: Mode, policy: P
     for option, period in (("hot", hot), ("retention", retention), ("every", policy.every)):
         if period is not None:
             tables.check_period(connection, kind, option, period)
+    _check_width(connection, kind, policy.every)
     if hot is not None and retention is not None and not tables.is_longer(connection, kind, retention, hot):
         raise UsageError(
             f"--retention {retention!r} is not longer than the hot period {hot!r}",
             hint="rows are removed from the lake only, so they must have time to get there",
         )
+
+
+def _check_width(connection: Connection, kind: TierKind, every: str | None) -> None:
+    if every is not None and tables.step(connection, kind, every) is None:
+        hint = "whole days, months or years" if kind is TierKind.DATE else "for example '1 month' or '6 hours'"
+        raise UsageError(f"--every {every!r} is no width for a {kind.value}", hint=hint)

@@ -4,22 +4,20 @@ docs/design/thaw.md has the steps and why they are safe.
 """
 
 import re
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
 from typing import LiteralString
 
 import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import facts, tables
+from frostline.catalog import facts
 from frostline.catalog.connect import Connection
 from frostline.errors import CorruptionError, UsageError
 from frostline.model.names import MAX_BYTES, Name, cut
 from frostline.model.tables import Table
 from frostline.model.thaw import Stretch
-from frostline.model.tiers import to_text
-from frostline.relation import heap, marks, names
+from frostline.relation import heap, marks, names, newpartition
+from frostline.relation.patience import be_brief
 
 _JOB = re.compile(r"_thaw_\d+_\d+")
 
@@ -40,48 +38,17 @@ def create(connection: Connection, table: Table, stretch: Stretch, job: str) -> 
     """
     suffix = f"_thaw_{job}"
     name = Name(table.name.schema, cut(_wanted_name(table, stretch).table, MAX_BYTES - len(suffix)) + suffix)
-    with connection.transaction():
-        (owner,) = (row[3] for row in facts.rows(connection, "relation", schema=table.name.schema, table=_heap(table)))
-        connection.execute(
-            _statement("create").format(
-                refill=names.identifier(name),
-                heap=names.identifier(table.heap),
-                tier_key=sql.Identifier(table.tier_key),
-                in_range=_in_range(table, None, stretch),
-                made_by=_made_by(table),
-                owner=sql.Identifier(owner),
-            )
-        )
+    newpartition.create(connection, table, name, (_lower(table, stretch), stretch.upper), _made_by(table))
     return name
-
-
-def _heap(table: Table) -> str:
-    return table.heap.table
 
 
 def _wanted_name(table: Table, stretch: Stretch) -> Name:
     return stretch.name or Name(table.name.schema, cut(table.name.table, MAX_BYTES - 7) + "_thawed")
 
 
-def _free_name(connection: Connection, wanted: Name) -> Name:
-    """The name that is wanted, or one like it if that is taken."""
-    for name in _alternatives(wanted):
-        if not facts.rows(connection, "type_name_exists", schema=name.schema, name=name.table)[0][0]:
-            return name
-    raise AssertionError("there is always a free name")
-
-
-def _alternatives(wanted: Name) -> Iterator[Name]:
-    yield wanted
-    for number in range(1, 10_000):
-        suffix = f"_{number}"
-        yield Name(wanted.schema, cut(wanted.table, MAX_BYTES - len(suffix)) + suffix)
-
-
 def drop_leftovers(connection: Connection, table: Table) -> None:
     """Drop the tables that a thaw which died has left; nobody ever read them."""
-    for schema, name in connection.execute(_statement("leftovers").format(made_by=_made_by(table))).fetchall():
-        drop(connection, Name(schema, name))
+    newpartition.drop_leftovers(connection, table, _made_by(table))
 
 
 def drop(connection: Connection, name: Name) -> None:
@@ -121,34 +88,24 @@ def attach(connection: Connection, table: Table, stretch: Stretch, refill: Name)
     or an emptied partition of the range is still there; SHARE on the overlay. Each is tried for a moment:
     LockNotAvailable.
     """
-    default = _default_partition(connection, table)
+    default = newpartition.default_partition(connection, table)
     _lock(connection, table, stretch, default)
     catch_up(connection, table, stretch, refill)
     with marks.silence(connection, table):
         for partition in filter(None, (default, stretch.partition)):
-            with _unnoticed(connection, partition):
+            with newpartition.unnoticed(connection, partition):
                 _take_rows_from(connection, table, stretch, partition)
     if stretch.partition is not None:
         _drop_partition(connection, stretch.partition)
     name = _rename(connection, refill, _wanted_name(table, stretch))
-    target = names.identifier(name)
-    heap.mark_changes(connection, table, target)
-    lower, upper = (sql.Literal(to_text(table.tier_kind, value)) for value in (stretch.lower, stretch.upper))
-    lower = sql.SQL("minvalue") if stretch.lower == table.tier_kind.lowest else lower
-    connection.execute(
-        _statement("attach").format(heap=names.identifier(table.heap), refill=target, lower=lower, upper=upper)
-    )
+    heap.mark_changes(connection, table, names.identifier(name))
+    newpartition.attach(connection, table, name, _lower(table, stretch), stretch.upper)
     return name
-
-
-def _default_partition(connection: Connection, table: Table) -> Name | None:
-    found = facts.rows(connection, "default_partition", oid=tables.heap_oid(connection, table.name))
-    return Name(*found[0][:2]) if found else None
 
 
 def _lock(connection: Connection, table: Table, stretch: Stretch, default: Name | None) -> None:
     """In the order in which writers take them: heap, partition, overlay."""
-    connection.execute(sql.SQL("set local lock_timeout = {}").format(heap.LOCK_TIMEOUT_MS))
+    be_brief(connection)
     # A writer that has looked for its row and not yet marked it holds DEFAULT. Without one, it holds only the heap.
     is_shared = stretch.partition is None and default is not None
     mode = sql.SQL("share update exclusive" if is_shared else "access exclusive")
@@ -171,29 +128,6 @@ def _take_rows_from(connection: Connection, table: Table, stretch: Stretch, part
         )
 
 
-@contextmanager
-def _unnoticed(connection: Connection, partition: Name) -> Generator[None]:
-    """Under ACCESS EXCLUSIVE on the partition: no trigger of the user fires there until this ends."""
-    target = names.identifier(partition)
-    query = _statement("triggers").format(partition=sql.Literal(target.as_string(connection)))
-    found: list[tuple[str, str]] = connection.execute(query).fetchall()
-    for trigger, _ in found:
-        _set_trigger(connection, target, trigger, "disable")
-    yield
-    for trigger, state in found:
-        _set_trigger(connection, target, trigger, _ENABLE[state])
-
-
-_ENABLE: dict[str, LiteralString] = {"O": "enable", "A": "enable always", "R": "enable replica"}
-
-
-def _set_trigger(connection: Connection, partition: sql.Identifier, trigger: str, state: LiteralString) -> None:
-    statement = _statement("set_trigger").format(
-        partition=partition, state=sql.SQL(state), trigger=sql.Identifier(trigger)
-    )
-    connection.execute(statement)
-
-
 def _drop_partition(connection: Connection, partition: Name) -> None:
     """Drop an emptied partition, in whose place the refill table comes."""
     try:
@@ -206,7 +140,7 @@ def _drop_partition(connection: Connection, partition: Name) -> None:
 
 def _rename(connection: Connection, refill: Name, wanted: Name) -> Name:
     """Give the refill table the name that its partition had, in the schema where that was, or one like it."""
-    name = _free_name(connection, wanted)
+    name = newpartition.free_name(connection, wanted)
     target = names.identifier(refill)
     if name.schema != refill.schema:
         connection.execute(sql.SQL("alter table {} set schema {}").format(target, sql.Identifier(name.schema)))
@@ -228,7 +162,7 @@ def _rename_indexes(connection: Connection, name: Name) -> None:
 
 def holders(connection: Connection, table: Table) -> list[int]:
     """Who holds what an attach needs: process ids."""
-    default = _default_partition(connection, table)
+    default = newpartition.default_partition(connection, table)
     relations = [Name("frostline_overlay", table.internal), default or table.heap]
     listed = sql.SQL(", ").join(sql.Literal(names.identifier(name).as_string(connection)) for name in relations)
     return [pid for (pid,) in connection.execute(_statement("holders").format(relations=listed)).fetchall()]
@@ -252,5 +186,8 @@ def _parts(table: Table, stretch: Stretch, refill: Name) -> dict[str, sql.Compos
 
 
 def _in_range(table: Table, alias: LiteralString | None, stretch: Stretch) -> sql.Composed:
-    lower = None if stretch.lower == table.tier_kind.lowest else stretch.lower
-    return names.within(table, lower, stretch.upper, alias)
+    return names.within(table, _lower(table, stretch), stretch.upper, alias)
+
+
+def _lower(table: Table, stretch: Stretch) -> int | None:
+    return None if stretch.lower == table.tier_kind.lowest else stretch.lower

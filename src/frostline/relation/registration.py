@@ -51,6 +51,7 @@ def add(connection: Connection, wish: Wish, *, dry_run: bool = False) -> Added:
     """
     existing = tables.find(connection, wish.name)
     if existing is not None:
+        tables.require_mode(existing, Mode.TIERED)
         return Added(existing, changed=False, statements=())
     _check(connection, wish)
     try:

@@ -9,8 +9,9 @@ from frostline.catalog import facts, jobs, leases, tables
 from frostline.catalog.connect import Connection
 from frostline.errors import UnavailableError, UsageError
 from frostline.model.names import Name
+from frostline.model.policy import Mode
 from frostline.model.tables import Table
-from frostline.relation import dependents, heap, names, refill
+from frostline.relation import dependents, heap, names, partitioning, premake, refill
 from frostline.relation.definition import DEFAULT_PARTITION_COMMENT, template
 from frostline.relation.registration import grants, limit_waiting
 
@@ -23,6 +24,8 @@ def remove(connection: Connection, name: Name, *, keep_lake: bool = False, dry_r
     after a wait of at most 5 s for each.
     """
     table = tables.get(connection, name)
+    if table.mode is Mode.PARTITION:
+        return partitioning.remove(connection, table, dry_run=dry_run)
     with jobs.exclusive(connection, table):
         if not keep_lake:
             _refuse_cold_rows(connection, table)
@@ -38,6 +41,7 @@ def _remove(connection: Connection, table: Table) -> list[str]:
     leases.require(connection, table)
     limit_waiting(connection)
     refill.drop_leftovers(connection, table)
+    premake.clean_up(connection, table)
     done = [_run(connection, statement) for statement in _statements(connection, table)]
     tables.delete(connection, table)
     return done

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from importlib import metadata
 
 import pyarrow as pa
 
@@ -48,6 +49,7 @@ _CONSTANTS = {
     "version()": ("version", f"PostgreSQL {SERVER_VERSION} (Frostline lake server)"),
     "pg_catalog.version()": ("version", f"PostgreSQL {SERVER_VERSION} (Frostline lake server)"),
     "1": ("?column?", "1"),
+    "version from frostline.doctor": ("version", f"Frostline {metadata.version('frostline')}"),
 }
 
 

@@ -157,6 +157,12 @@ class Engine:
         """A query, which runs as its rows are read."""
         return Rows(self._root.cursor(), sql, batch_rows, self.crowd)
 
+    def memory_bytes(self) -> int:
+        """What DuckDB holds in memory now, its caches included."""
+        with self._root.cursor() as connection:
+            row = connection.execute("select sum(memory_usage_bytes)::bigint from duckdb_memory()").fetchone()
+        return int(row[0]) if row else 0
+
     def close(self) -> None:
         """Give everything back. Open results end with an error."""
         self._root.close()

@@ -15,6 +15,7 @@ from psycopg import sql
 from frostline.errors import FrostlineError, UnavailableError
 from frostline.server.engine import Engine, Rows
 from frostline.server.lake_tables import LakeTables
+from frostline.server.meter import Meter
 from frostline.server.protocol.backend import ResultColumn
 from frostline.server.protocol.rows import batch, content
 from frostline.server.reading import copy_lines
@@ -54,9 +55,9 @@ class PostgresRefused(FrostlineError):
 class PostgresAnswer:
     """The result of a query that Postgres finishes. Connected from creation to `close`."""
 
-    def __init__(self, engine: Engine, tables: LakeTables, dsn: str | None) -> None:
+    def __init__(self, engine: Engine, tables: LakeTables, dsn: str | None, meter: Meter) -> None:
         self._connection = _connect(dsn)
-        self._engine, self._tables = engine, tables
+        self._engine, self._tables, self._meter = engine, tables, meter
         self._loading: Rows | None = None
         self.columns: tuple[ResultColumn, ...] = ()
 
@@ -94,7 +95,7 @@ class PostgresAnswer:
                 "this query needs a temporary table, and the lake server's own Postgres is a standby",
                 hint="let FROSTLINE_DSN of frostline serve name the primary",
             ) from error
-        self._loading = self._engine.run(copy_lines(scan, self._tables))
+        self._loading = self._engine.run(copy_lines(scan, self._tables, self._meter))
         try:
             with cursor.copy(sql.SQL("copy {} from stdin").format(name)) as copy:
                 for lines in self._loading:

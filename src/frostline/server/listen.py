@@ -104,6 +104,11 @@ class LakeServer:
         with self._lock:
             return len(self._connections)
 
+    @property
+    def memory_bytes(self) -> int:
+        """What the engine holds in memory now."""
+        return self._engine.memory_bytes()
+
     def start(self) -> None:
         """Begin to listen, in a thread of its own. Clients can connect when this returns."""
         self._listener = socket.create_server(self._address, backlog=100, reuse_port=False)

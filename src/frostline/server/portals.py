@@ -1,10 +1,12 @@
 """An open result, whoever computes it: a stream of text batches that can be read in pieces and started again."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Protocol
 
 import pyarrow as pa
 
+from frostline.server.meter import Outcome, Query
 from frostline.server.protocol.backend import ResultColumn
 
 
@@ -40,6 +42,8 @@ class Portal:
         self._iterator: Iterator[pa.RecordBatch] | None = None
         self._rest: pa.RecordBatch | None = None
         self._position = 0
+        self.query: Query | None = None
+        """Is told how long the result takes, and how it ends."""
 
     def read(self, rows: int | None) -> Iterator[pa.RecordBatch]:
         """At most so many rows (None: all that are left), in one or more batches."""
@@ -58,6 +62,10 @@ class Portal:
     def _next(self) -> pa.RecordBatch | None:
         if self._rest is not None:
             return self._rest
+        with self.query.working() if self.query else nullcontext():
+            return self._produced()
+
+    def _produced(self) -> pa.RecordBatch | None:
         if self._iterator is None:
             self._batches, self._opened = self._opened or self._start(), None
             self._iterator = iter(self._batches)
@@ -80,6 +88,8 @@ class Portal:
 
     def close(self) -> None:
         """Stop, and give everything back. A later read starts again."""
+        if self.query and self._iterator is not None:  # a result that nobody read was only described
+            self.query.end(Outcome.OK)
         for held in (self._opened, self._batches):
             if held is not None:
                 held.close()

@@ -48,7 +48,12 @@ class CatalogTables:
         """The files of one snapshot. Asks Postgres only the first time: a snapshot never changes."""
         table = self.resolve(table_id)
         location = self._locations.get((table_id, snapshot_id)) or self._location(table)
-        found = snapshots.files(location, snapshot_id, table.column(table.tier_key).field_id)
+        try:
+            found = snapshots.files(location, snapshot_id, table.column(table.tier_key).field_id)
+        except UnavailableError:
+            # Expiry deletes metadata files of states that are over; a snapshot that lives on is in the current one.
+            location = self._location(table)
+            found = snapshots.files(location, snapshot_id, table.column(table.tier_key).field_id)
         if len(self._locations) >= LOCATIONS_CACHED:
             self._locations.clear()
         self._locations[table_id, snapshot_id] = location

@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from frostline.server import answers
 from frostline.server.engine import Engine
 from frostline.server.fallback import PostgresAnswer
 from frostline.server.lake_tables import LakeTables
+from frostline.server.meter import Meter
 from frostline.server.portals import Interruptible, Portal
 from frostline.server.reading import answer
 from frostline.server.translate.plan import DuckPlan, PostgresPlan, plan
@@ -27,9 +28,17 @@ class Backend:
     tables: LakeTables
     engine: Engine
     postgres_dsn: str | None
+    meter: Meter = field(default_factory=Meter)
 
     def open(self, select: Select, params: Params, running: Running) -> Portal:
         """The result of the query, not yet computed where DuckDB computes it. Tells `running` what it waits for."""
+        query = self.meter.query()
+        with query.working():
+            portal = self._open(select, params, running)
+        portal.query = query
+        return portal
+
+    def _open(self, select: Select, params: Params, running: Running) -> Portal:
         fixed = answers.fixed(select.sql, self.tables)
         if fixed is not None:
             return fixed
@@ -39,7 +48,7 @@ class Backend:
         return self._by_postgres(decided, running)
 
     def _by_duckdb(self, decided: DuckPlan) -> Portal:
-        query = answer(decided, self.tables)
+        query = answer(decided, self.tables, self.meter)
         source = decided.scan.source
         _log.debug("query engine=duckdb table=%d snapshot=%s", source.table.id, source.snapshot)
         return Portal(decided.result, lambda: self.engine.run(query))
@@ -50,7 +59,7 @@ class Backend:
         return Portal(opened.columns, lambda: self._answer(decided, running), opened)
 
     def _answer(self, decided: PostgresPlan, running: Running) -> PostgresAnswer:
-        answered = PostgresAnswer(self.engine, self.tables, self.postgres_dsn)
+        answered = PostgresAnswer(self.engine, self.tables, self.postgres_dsn, self.meter)
         running(answered)
         try:
             answered.open(decided)

@@ -8,6 +8,7 @@ from frostline.lake import ducksql, ducktext
 from frostline.model.tables import Column, LakeFile, Table
 from frostline.server.engine import VERIFY_HINT, UnreadableFile
 from frostline.server.lake_tables import LakeTables
+from frostline.server.meter import Meter
 from frostline.server.translate import duck
 from frostline.server.translate.plan import DuckPlan, Scan, nothing
 from frostline.server.translate.pruning import within
@@ -15,31 +16,34 @@ from frostline.server.translate.pruning import within
 _PATTERN = re.compile(r"[*?\[]")
 
 
-def answer(plan: DuckPlan, tables: LakeTables) -> str:
+def answer(plan: DuckPlan, tables: LakeTables, meter: Meter) -> str:
     """The whole query: every output is text."""
     named = (f"{output} as c{position}" for position, output in enumerate(plan.outputs))
     # A result without columns still has rows, and DuckDB wants at least one expression.
-    return duck.select(duck.listed(named) or "null", candidates(plan.scan, tables), plan.tail)
+    return duck.select(duck.listed(named) or "null", candidates(plan.scan, tables, meter), plan.tail)
 
 
-def copy_lines(scan: Scan, tables: LakeTables) -> str:
+def copy_lines(scan: Scan, tables: LakeTables, meter: Meter) -> str:
     """The candidate rows in Postgres' COPY text format, one varchar with its newline a row."""
     values = (ducktext.copied_value(duck.column(column), column.carriage.lake_type) for column in scan.columns)
     snapshot = ducksql.literal(str(scan.source.snapshot))
     fields = " || chr(9) || ".join((*values, snapshot))
-    return duck.select(f"{fields} || chr(10)", candidates(scan, tables))
+    return duck.select(f"{fields} || chr(10)", candidates(scan, tables, meter))
 
 
-def files_of(scan: Scan, tables: LakeTables) -> list[LakeFile]:
+def files_of(scan: Scan, tables: LakeTables, meter: Meter) -> list[LakeFile]:
     """The files that can hold a row of the scan."""
     if scan.source.snapshot is None:
         return []
-    return within(tables.files(scan.source.table.id, scan.source.snapshot), scan.bounds)
+    every = tables.files(scan.source.table.id, scan.source.snapshot)
+    wanted = within(every, scan.bounds)
+    meter.planned(len(wanted), len(every) - len(wanted))
+    return wanted
 
 
-def candidates(scan: Scan, tables: LakeTables) -> str:
+def candidates(scan: Scan, tables: LakeTables, meter: Meter) -> str:
     """The scan as a relation in FROM, with its conditions."""
-    files = files_of(scan, tables)
+    files = files_of(scan, tables, meter)
     if not files:
         return nothing(scan)
     conditions = (*_range(scan, files), *scan.conditions)

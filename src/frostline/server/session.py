@@ -103,7 +103,7 @@ class Session:
                 raise ProtocolError(f"unexpected {type(message).__name__}")
 
     def _query(self, sql: str) -> Iterator[Bytes]:
-        parsed = statements.parse(sql)
+        parsed = self._parsed(sql)
         if not parsed:
             yield backend.EMPTY_QUERY
         for statement in parsed:
@@ -113,10 +113,14 @@ class Session:
             finally:
                 bound.close()
 
+    def _parsed(self, sql: str) -> list[Statement]:
+        with self._shared.meter.refusals():
+            return statements.parse(sql)
+
     def _parse(self, message: Parse) -> bytes:
-        parsed = statements.parse(message.sql)
+        parsed = self._parsed(message.sql)
         if any(message.types):
-            parsed = statements.parse(with_types(message.sql, message.types))
+            parsed = self._parsed(with_types(message.sql, message.types))
         if len(parsed) > 1:
             raise statements.SyntaxRefused("cannot insert multiple commands into a prepared statement")
         if len(self._prepared) >= MAX_NAMED:
@@ -288,6 +292,10 @@ class Session:
         finally:
             self._run(None)
 
+    def count_sent(self, rows: int, size_bytes: int) -> None:
+        """Count what went to the client."""
+        self._shared.meter.sent(rows, size_bytes)
+
     def cancel(self) -> None:
         """Stop the running query; called from another thread."""
         with self._lock:
@@ -352,11 +360,15 @@ class _Bound:
     def _rows(self, portal: Portal, max_rows: int | None) -> Iterator[Bytes]:
         fetch = self._statement if isinstance(self._statement, statements.Fetch) else None
         wanted = fetch.count if fetch else max_rows
-        count = 0
-        for number, chunk in self._session.sent(portal, wanted):
-            count += number
-            if self._returns_rows():
-                yield chunk
+        count = size_bytes = 0
+        try:
+            for number, chunk in self._session.sent(portal, wanted):
+                count += number
+                if self._returns_rows():
+                    yield chunk
+                    size_bytes += len(chunk)
+        finally:
+            self._session.count_sent(count if self._returns_rows() else 0, size_bytes)
         self._sent_rows += count
         if fetch is None and max_rows is not None and count == max_rows:
             yield backend.PORTAL_SUSPENDED

@@ -163,7 +163,7 @@ revoke execute on function "frostline_relation"."delete_7"() from public;
 
 create trigger frostline_delete instead of delete on "frostline_relation"."Größe_7" for each row execute function "frostline_relation"."delete_7"();
 
-create function "frostline_relation"."mark_7"() returns trigger
+create or replace function "frostline_relation"."mark_7"() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 -- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
 set enable_seqscan = off set jit = off
@@ -215,6 +215,12 @@ begin
     end if;
     if tg_op = 'UPDATE' then
         key_is_new := row(old."day", old."Id") is distinct from row(new."day", new."Id");
+    end if;
+    -- Whoever was not told of the newest R writes a row that the next `frostline retain` removes.
+    if key_is_new and new."day" < (select s."retained_integer"::integer from frostline.seam as s where s.table_id = 7) then
+        raise check_violation using message = 'new row of Größe is older than its retention period',
+            detail = format('Rows before %s were removed for good.', (select s."retained_integer"::integer from frostline.seam as s where s.table_id = 7)), hint = 'How long rows are kept: frostline table set "Odd ""Shop"""."Größe" --retention ...',
+            schema = 'Odd "Shop"', table = 'Größe';
     end if;
     if key_is_new and new."day" < (select s."line_integer"::integer from frostline.seam as s where s.table_id = 7)
        and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off'

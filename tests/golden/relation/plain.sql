@@ -144,7 +144,7 @@ revoke execute on function "frostline_relation"."delete_7"() from public;
 
 create trigger frostline_delete instead of delete on "frostline_relation"."events_7" for each row execute function "frostline_relation"."delete_7"();
 
-create function "frostline_relation"."mark_7"() returns trigger
+create or replace function "frostline_relation"."mark_7"() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 -- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
 set enable_seqscan = off set jit = off
@@ -196,6 +196,12 @@ begin
     end if;
     if tg_op = 'UPDATE' then
         key_is_new := row(old."id", old."ts") is distinct from row(new."id", new."ts");
+    end if;
+    -- Whoever was not told of the newest R writes a row that the next `frostline retain` removes.
+    if key_is_new and new."ts" < (select s."retained_timestamptz" from frostline.seam as s where s.table_id = 7) then
+        raise check_violation using message = 'new row of events is older than its retention period',
+            detail = format('Rows before %s were removed for good.', (select s."retained_timestamptz" from frostline.seam as s where s.table_id = 7)), hint = 'How long rows are kept: frostline table set public.events --retention ...',
+            schema = 'public', table = 'events';
     end if;
     if key_is_new and new."ts" < (select s."line_timestamptz" from frostline.seam as s where s.table_id = 7)
        and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off'

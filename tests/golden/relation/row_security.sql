@@ -167,7 +167,7 @@ revoke execute on function "frostline_relation"."delete_7"() from public;
 
 create trigger frostline_delete instead of delete on "frostline_relation"."messages_7" for each row execute function "frostline_relation"."delete_7"();
 
-create function "frostline_relation"."mark_7"() returns trigger
+create or replace function "frostline_relation"."mark_7"() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 -- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
 set enable_seqscan = off set jit = off
@@ -219,6 +219,12 @@ begin
     end if;
     if tg_op = 'UPDATE' then
         key_is_new := row(old."tenant", old."day", old."number") is distinct from row(new."tenant", new."day", new."number");
+    end if;
+    -- Whoever was not told of the newest R writes a row that the next `frostline retain` removes.
+    if key_is_new and new."day" < (select s."retained_date" from frostline.seam as s where s.table_id = 7) then
+        raise check_violation using message = 'new row of messages is older than its retention period',
+            detail = format('Rows before %s were removed for good.', (select s."retained_date" from frostline.seam as s where s.table_id = 7)), hint = 'How long rows are kept: frostline table set public.messages --retention ...',
+            schema = 'public', table = 'messages';
     end if;
     if key_is_new and new."day" < (select s."line_date" from frostline.seam as s where s.table_id = 7)
        and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off'

@@ -10,13 +10,14 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from frostline.errors import UsageError
 from frostline.lake import paths
 from frostline.model.names import Name
+from frostline.model.policy import Policy
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind
 
 
 def named(name: Name) -> Table:
     """A table of which only the name and the number matter."""
-    return Table(7, name, (), (), "day", TierKind.DATE, "month", "1 month", "0")
+    return Table(7, name, (), (), "day", TierKind.DATE, "month", Policy("1 month"))
 
 
 @pytest.mark.parametrize(

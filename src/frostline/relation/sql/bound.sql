@@ -15,7 +15,19 @@ select distinct l.pid
 -- name: written
 select pg_current_wal_flush_lsn()::text
 
+-- name: inserted
+-- Further than `written`: a VACUUM does not flush what it logs.
+select pg_current_wal_insert_lsn()::text
+
 -- name: standbys_behind
 -- Standbys that follow and have not replayed so far; how far one is may be hidden from this role.
 select count(*), count(*) filter (where coalesce(replay_lsn < %(written)s::pg_lsn, true))
   from pg_stat_replication where coalesce(state, 'streaming') = 'streaming'
+
+-- name: queries_behind
+-- Standbys, also one that is catching up, where a query may still run that sees what was written before. Who only
+-- receives (pg_receivewal, a base backup) writes and never replays; a logical subscriber has no seam of ours.
+select count(*), count(*) filter (where coalesce(r.replay_lsn < %(written)s::pg_lsn, r.write_lsn is null))
+  from pg_stat_replication r
+ where coalesce(r.state, 'streaming') in ('startup', 'catchup', 'streaming')
+   and not exists (select from pg_replication_slots s where s.active_pid = r.pid and s.slot_type = 'logical')

@@ -1,11 +1,11 @@
--- name: cutoff_time
-select ((now() at time zone 'UTC') - {hot}::interval)::{kind}::text
+-- name: ripe_at_timestamptz
+select {upper}::timestamptz + {hot}::interval
 
--- name: cutoff_timestamptz
-select (now() - {hot}::interval)::text
+-- name: ripe_at_time
+select ({upper}::timestamp + {hot}::interval) at time zone 'UTC'
 
--- name: cutoff_integer
-select coalesce(max({tier_key})::numeric - {hot}::numeric, {lowest})::text from {heap}
+-- name: fold_due_at
+select min(frostline_marked_at) + {age}::interval from {overlay} where {condition}
 
 -- name: tier_value
 select {text}::{kind}::text

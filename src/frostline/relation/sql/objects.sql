@@ -200,7 +200,7 @@ create trigger frostline_update instead of update on {inner} for each row execut
 create trigger frostline_delete instead of delete on {inner} for each row execute function {function}();
 
 -- name: mark_function
-create function {function}() returns trigger
+create or replace function {function}() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 -- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
 set enable_seqscan = off set jit = off
@@ -228,6 +228,12 @@ begin
     end if;
     if tg_op = 'UPDATE' then
         key_is_new := row({old_key}) is distinct from row({new_key});
+    end if;
+    -- Whoever was not told of the newest R writes a row that the next `frostline retain` removes.
+    if key_is_new and new.{tier_key} < {retained} then
+        raise check_violation using message = {below_retention},
+            detail = format('Rows before %s were removed for good.', {retained}), hint = {retention},
+            schema = {schema_name}, table = {table_name};
     end if;
     if key_is_new and new.{tier_key} < {line}
        and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off'

@@ -1,16 +1,3 @@
--- name: create
--- The check spares ATTACH from reading the table under its locks. Identity belongs to the heap alone.
-create table {refill} (like {heap} including all excluding identity,
-    constraint frostline_range check ({tier_key} is not null and {in_range}));
-comment on table {refill} is {made_by};
-alter table {refill} owner to {owner}
-
--- name: leftovers
-select n.nspname, c.relname
-  from pg_class c join pg_namespace n on n.oid = c.relnamespace
- where c.relkind = 'r' and not c.relispartition and obj_description(c.oid, 'pg_class') = {made_by}
- order by 1, 2
-
 -- name: forget
 drop table if exists pg_temp.frostline_applied
 
@@ -46,27 +33,12 @@ insert into pg_temp.frostline_applied select * from pg_temp.frostline_fresh
 -- name: done_with_fresh
 drop table pg_temp.frostline_fresh
 
--- name: triggers
--- The user's that would fire. Ours stay as they are, and are silent.
-select tgname, tgenabled::text
-  from pg_trigger
- where tgrelid = {partition}::regclass and not tgisinternal and tgenabled <> 'D' and tgname !~ '^!frostline_'
- order by 1
-
--- name: set_trigger
-alter table {partition} {state} trigger {trigger}
-
 -- name: leave_default
 -- These rows are in the overlay, and so in the refilled table.
 delete from only {partition} as h using {overlay} as o where {heap_in_range} and {overlay_is_heap} and o.frostline_live
 
 -- name: has_rows_in_range
 select exists (select from only {partition} as h where {heap_in_range})
-
--- name: attach
-alter table {heap} attach partition {refill} for values from ({lower}) to ({upper});
-alter table {refill} drop constraint frostline_range;
-comment on table {refill} is null
 
 -- name: indexes
 select c.relname from pg_index i join pg_class c on c.oid = i.indexrelid where i.indrelid = {refill}::regclass order by 1

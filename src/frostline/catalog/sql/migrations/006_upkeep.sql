@@ -11,7 +11,8 @@ alter table frostline.managed_table
     add column premake integer not null default 4 check (premake between 0 and 1000),
     add column expire_by text not null default 'drop' check (expire_by in ('drop', 'detach')),
     add column snapshot_retention interval not null default '7 days' check (snapshot_retention >= interval '0'),
-    add column target_file_size bigint not null default 268435456 check (target_file_size >= 1048576),
+    add column target_file_size bigint not null default 256000000 check (target_file_size >= 1000000),
+    add column swept_at timestamptz not null default now(),
     drop constraint managed_table_check,
     add constraint hot_fits_mode check (num_nonnulls(hot_interval, hot_span) = (mode = 'tiered')::integer),
     add constraint retention_is_one check (num_nonnulls(retention_interval, retention_span) <= 1),
@@ -67,14 +68,20 @@ create table frostline.leader (
     expires_at      timestamptz not null
 );
 
--- Jobs without a range, and what they did in words.
+-- Jobs without a range, what they did in words, and when they ended: an archive is cleaned long after that.
 alter table frostline.job alter column from_line drop not null,
                           alter column to_line drop not null,
                           add column detail text,
+                          add column ended_at timestamptz,
                           drop constraint job_kind_check,
                           add constraint job_kind_check check (kind in (
                               'archive', 'fold', 'undo', 'thaw', 'clean',
                               'premake', 'retain', 'compact', 'expire', 'sweep'));
+
+update frostline.job j
+   set ended_at = coalesce((select max(a.published_at) from frostline.archived_partition a where a.job_id = j.job_id),
+                           j.changed_at)
+ where j.state in ('published', 'cleaned', 'failed');
 
 -- Histories (see frostline.this_server) whose files this database may delete. One that was restored or promoted is
 -- a new history, and the old one may still be in use somewhere: `frostline sweep --take-over` says that it is not.

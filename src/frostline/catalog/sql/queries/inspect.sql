@@ -72,9 +72,9 @@ select distinct on (f.position) f.name, f.formatted, t.typname::text,
  order by f.position, f.depth desc
 
 -- name: partitions
--- Bounds come as Postgres prints them; `model.partitions` reads them.
-select n.nspname, c.relname, c.relkind::text, pg_get_expr(c.relpartbound, c.oid), c.oid,
-       pg_total_relation_size(c.oid), c.reltuples::bigint
+-- Bounds come as Postgres prints them; `model.partitions` reads them. Sizes need ACCESS SHARE on each partition.
+select n.nspname, c.relname, c.relkind::text, pg_get_expr(c.relpartbound, 0), c.oid,
+       case when %(sizes)s then pg_total_relation_size(c.oid) else 0 end, c.reltuples::bigint
   from pg_inherits i
   join pg_class c on c.oid = i.inhrelid
   join pg_namespace n on n.oid = c.relnamespace

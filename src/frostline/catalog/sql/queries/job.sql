@@ -7,7 +7,7 @@ returning job_id
 -- Somebody may have called the job failed while its worker was paused. Then it stays so, and its files go.
 update frostline.job
    set state = %(state)s, rows = coalesce(%(rows)s, rows), size_bytes = coalesce(%(size_bytes)s, size_bytes),
-       changed_at = clock_timestamp()
+       changed_at = clock_timestamp(), ended_at = case when %(state)s = 'published' then clock_timestamp() end
  where job_id = %(job_id)s and state <> 'failed'
 
 -- name: describe
@@ -15,13 +15,15 @@ update frostline.job set detail = %(detail)s where job_id = %(job_id)s
 
 -- name: fail
 -- What is published stays so, whatever went wrong afterwards: a failed job has nothing in the lake that is read.
-update frostline.job set state = 'failed', error = %(error)s, tidied = false, changed_at = clock_timestamp()
+update frostline.job set state = 'failed', error = %(error)s, tidied = false, changed_at = clock_timestamp(),
+       ended_at = clock_timestamp()
  where job_id = %(job_id)s and state not in ('published', 'cleaned')
 
 -- name: abandon_unfinished
 -- Under the table's lease: whoever held these jobs is gone, or may not publish them any more. Their files are garbage for the orphan sweep.
 update frostline.job
-   set state = 'failed', error = 'abandoned: the process that ran it is gone', tidied = false, changed_at = clock_timestamp()
+   set state = 'failed', error = 'abandoned: the process that ran it is gone', tidied = false,
+       changed_at = clock_timestamp(), ended_at = clock_timestamp()
  where table_id = %(table_id)s and state in ('planned', 'captured', 'exported')
 returning job_id
 
@@ -45,6 +47,31 @@ update frostline.job set tidied = true where job_id = %(job_id)s
 -- name: last
 select job_id, kind, state, rows, size_bytes, error, started_at, changed_at
   from frostline.job where table_id = %(table_id)s order by job_id desc limit 1
+
+-- name: failures
+-- How often each kind failed since it last succeeded, when last, and why.
+select j.kind, count(*), max(j.changed_at), (array_agg(j.error order by j.job_id desc))[1]
+  from frostline.job j
+ where j.table_id = %(table_id)s and j.state = 'failed'
+   and j.job_id > coalesce((select max(o.job_id) from frostline.job o
+                             where o.table_id = j.table_id and o.kind = j.kind
+                               and o.state in ('published', 'cleaned')), 0)
+ group by j.kind
+
+-- name: totals
+-- By table and kind.
+select t.schema_name, t.table_name, j.kind, count(*) filter (where j.state in ('published', 'cleaned')),
+       count(*) filter (where j.state = 'failed'),
+       coalesce(sum(extract(epoch from j.ended_at - j.started_at))
+                filter (where j.state in ('published', 'cleaned')), 0)::float,
+       coalesce(sum(j.rows) filter (where j.state in ('published', 'cleaned')), 0)::bigint,
+       coalesce(sum(j.size_bytes) filter (where j.state in ('published', 'cleaned')), 0)::bigint
+  from frostline.job j join frostline.managed_table t using (table_id)
+ group by 1, 2, 3 order by 1, 2, 3
+
+-- name: insert_done
+insert into frostline.job (table_id, kind, state, detail, ended_at)
+values (%(table_id)s, %(kind)s, 'published', %(detail)s, now())
 
 -- name: insert_partition
 insert into frostline.archived_partition (table_id, partition_name, lower, upper, job_id, published_xid)
@@ -78,7 +105,7 @@ update frostline.archived_partition set cleaned_at = now() where table_id = %(ta
 
 -- name: finish_cleaned_jobs
 update frostline.job j set state = 'cleaned', changed_at = clock_timestamp()
- where j.table_id = %(table_id)s and j.state = 'published'
+ where j.table_id = %(table_id)s and j.state = 'published' and j.kind = 'archive'
    and not exists (select from frostline.archived_partition a where a.job_id = j.job_id and a.cleaned_at is null)
 
 -- name: adopt_xids
@@ -111,6 +138,12 @@ union all
 select p.gid from pg_prepared_xacts p, published
  where p.database = current_database() and age(p.transaction) >= age(published.xid)
 
+-- name: limit_settling
+select set_config('statement_timeout', %(limit)s, false)
+
+-- name: end_limit
+reset statement_timeout
+
 -- name: settle_standbys
 -- Takes the seam's old versions away. A standby that replays this first ends every query that still sees one of them,
 -- and so the old frost line; TRUNCATE comes after it in the WAL, and would not. FREEZE makes it wait for pinned pages
@@ -137,13 +170,9 @@ select count(*), coalesce(sum(rows), 0)::bigint, coalesce(sum(size_bytes), 0)::b
   from frostline.lake_file where table_id = %(table_id)s
 
 -- name: history
--- Newest first; locks nothing. A job that was cleaned later had ended when its partitions were published; where no
--- partition says when that was, nobody knows.
+-- Newest first; locks nothing.
 select j.job_id, t.schema_name, t.table_name, j.kind, j.state, j.rows, j.size_bytes, j.error, j.detail, j.started_at,
-       case when j.state = 'cleaned' then
-                (select max(a.published_at) from frostline.archived_partition a where a.job_id = j.job_id)
-            when j.state in ('planned', 'captured', 'exported') then clock_timestamp()
-            else j.changed_at end - j.started_at
+       coalesce(j.ended_at, clock_timestamp()) - j.started_at
   from frostline.job j join frostline.managed_table t using (table_id)
  where (%(table_id)s::integer is null or j.table_id = %(table_id)s) and (j.state = 'failed' or not %(failed)s)
  order by j.job_id desc limit %(limit)s

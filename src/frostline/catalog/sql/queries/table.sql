@@ -59,6 +59,12 @@ update frostline.managed_table
        target_file_size = %(target_file_size)s
  where table_id = %(table_id)s
 
+-- name: swept_at
+select now(), swept_at from frostline.managed_table where table_id = %(table_id)s
+
+-- name: set_swept
+update frostline.managed_table set swept_at = now() where table_id = %(table_id)s
+
 -- name: hold
 -- In the transaction that lowers the line.
 update frostline.managed_table set held_from = %(line)s, lowered_xid = pg_current_xact_id() where table_id = %(table_id)s
@@ -75,8 +81,14 @@ select case when lowered_xid < pg_snapshot_xmax(pg_current_snapshot()) then lowe
 select c.oid from pg_class c join pg_namespace n on n.oid = c.relnamespace
  where n.nspname = %(schema)s and c.relname = %(table)s
 
+-- name: printed
+select %(text)s::interval::text
+
 -- name: longer
 select %(one)s::interval > %(other)s::interval
 
 -- name: valid_interval
 select %(text)s::interval > interval '0', %(text)s::interval >= interval '0'
+
+-- name: seconds
+select extract(epoch from %(text)s::interval)::float8

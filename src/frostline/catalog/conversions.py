@@ -1,0 +1,130 @@
+"""Conversions of unpartitioned tables: how far each has come, and what Postgres' catalogs say about its table."""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from frostline.catalog import facts as catalog_facts
+from frostline.catalog import queries
+from frostline.catalog.connect import Connection
+from frostline.errors import ConflictError
+from frostline.model.conversion import Conversion, ConversionFacts, State
+from frostline.model.names import Name
+
+_TAKE_TIMEOUT_MS = 5_000
+"""Postgres notices a dead client within moments, unless it is in a long statement."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A conversion that is not at its end."""
+
+    id: int
+    name: Name
+    original: int
+    """The oid of the table that is converted; after the swap, of the old one."""
+    tier_key: str
+    every: str
+    keep_old: bool
+    shape: str
+    state: State
+    position: tuple[str, ...] | None
+    """The last key that was copied, as text."""
+    rows: int
+    filled_xid: str | None
+
+
+@contextmanager
+def exclusive(connection: Connection, name: Name) -> Generator[None]:
+    """Nobody else converts this table meanwhile; ConflictError when somebody does."""
+    try:
+        with connection.transaction():
+            connection.execute(sql.SQL("set local lock_timeout = {}").format(_TAKE_TIMEOUT_MS))
+            _rows(connection, "exclusive", name=str(name))
+    except psycopg.errors.LockNotAvailable:
+        raise ConflictError(f"another session is converting {name}", hint="wait for it, or end it") from None
+    try:
+        yield
+    finally:
+        with suppress(psycopg.OperationalError):  # whose session is gone has lost the lock with it
+            _rows(connection, "unlock", name=str(name))
+
+
+def find(connection: Connection, name: Name) -> Running | None:
+    """The conversion of the table of that name that is under way."""
+    found = _rows(connection, "running", schema=name.schema, table=name.table)
+    if not found:
+        return None
+    number, original, tier_key, every, keep_old, shape, state, position, rows, filled_xid = found[0]
+    key = None if position is None else tuple(position)
+    return Running(number, name, original, tier_key, every, keep_old, shape, State(state), key, rows, filled_xid)
+
+
+def start(connection: Connection, wish: Conversion, original: int) -> Running:
+    """Write down that the table is being converted, in the transaction that makes its shadow."""
+    values = {"schema": wish.name.schema, "table": wish.name.table, "original": original, "tier_key": wish.tier_key}
+    looks = shape(connection, original)
+    _rows(connection, "start", **values, every=wish.every, keep_old=wish.keep_old, shape=looks)
+    running = find(connection, wish.name)
+    assert running is not None
+    return running
+
+
+def move(connection: Connection, running: Running, state: State) -> None:
+    """Write down what was done."""
+    connection.execute(queries.get("conversion", "move"), {"id": running.id, "state": state.value})
+
+
+def copied(connection: Connection, running: Running, position: Sequence[str], rows: int) -> None:
+    """Write down, in the transaction that copied them, that rows up to this key are in the shadow."""
+    values = {"id": running.id, "position": list(position), "rows": rows}
+    connection.execute(queries.get("conversion", "copied"), values)
+
+
+def filled(connection: Connection, running: Running) -> None:
+    """Write down that all rows are in the shadow."""
+    connection.execute(queries.get("conversion", "filled"), {"id": running.id})
+
+
+def shape(connection: Connection, oid: int) -> str:
+    """What the table looks like, in one value to compare."""
+    return _rows(connection, "shape", oid=oid)[0][0]
+
+
+def facts(connection: Connection, name: Name, tier_key: str) -> ConversionFacts:
+    """All facts about the table of that name. Reads the system catalogs only."""
+    heap = catalog_facts.read(connection, name)
+    oid = heap.oid
+    key = _rows(connection, "plain_key", oid=oid)
+    return ConversionFacts(
+        heap=heap,
+        tier_key=tier_key,
+        is_inherited=_rows(connection, "is_inherited", oid=oid)[0][0],
+        has_plain_key=bool(key) and key[0][2],
+        unique_elsewhere=_texts(connection, "unique_elsewhere", oid=oid, tier_key=tier_key),
+        unfit_constraints=tuple((one, fault) for one, fault in _rows(connection, "unfit_constraints", oid=oid)),
+        unfit_triggers=_texts(connection, "unfit_triggers", oid=oid),
+        replicated_by=_texts(connection, "replicated_by", oid=oid),
+        has_identity_index=_rows(connection, "identity_index", oid=oid)[0][0],
+        has_hidden_rows=_rows(connection, "hidden_rows", oid=oid)[0][0],
+        owner_may=_rows(connection, "owner_may", oid=oid)[0][0],
+        holders=_texts(connection, "holders", oid=oid),
+        key_holders=_texts(connection, "key_holders", oid=oid),
+    )
+
+
+def key_name(connection: Connection, oid: int) -> str:
+    """What the table's primary key is called."""
+    return _rows(connection, "plain_key", oid=oid)[0][0]
+
+
+def _texts(connection: Connection, query: str, **values: Any) -> tuple[str, ...]:
+    return tuple(text for (text,) in _rows(connection, query, **values))
+
+
+def _rows(connection: Connection, query: str, **values: Any) -> list[tuple[Any, ...]]:
+    return connection.execute(queries.get("conversion", query), values).fetchall()

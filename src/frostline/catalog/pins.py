@@ -1,0 +1,122 @@
+"""Pins: a reader outside Postgres says which state of a lake it reads, so that upkeep keeps the files of that state.
+
+A pin runs out unless it is renewed, so that a dead reader holds nothing for long. docs/design/upkeep.md has the
+interleavings.
+"""
+
+import os
+import socket
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+import psycopg
+from psycopg import sql
+
+from frostline.catalog import queries
+from frostline.catalog.connect import Connection, connect
+from frostline.errors import ConflictError, UnavailableError, UsageError
+from frostline.model.names import Name
+from frostline.model.tables import Table
+
+SECONDS = 60
+"""How long a pin lasts after it was made or renewed."""
+_MAKE_TIMEOUT_MS = 5000
+"""An expiry has its states locked while it commits; that takes moments."""
+_READ_AGAIN = "read T, S and the metadata location again, and pin that state"
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A pin as the catalog has it."""
+
+    id: int
+    table: Name
+    snapshot_id: int | None
+    metadata_location: str
+    holder: str
+    made_at: datetime
+    expires_at: datetime
+    is_alive: bool
+
+
+@contextmanager
+def held(dsn: str, table: Table, state: str, seconds: float = SECONDS) -> Generator[int]:
+    """Hold a state of the table's lake, named by its metadata location, and renew the pin meanwhile. Yields its number.
+
+    It is committed, by a connection of its own, before this yields; who read the state in a transaction may end that
+    then. ConflictError when the state is gone or going, and at the end when the pin ran out before.
+    """
+    with connect(dsn, purpose="pin") as connection:
+        pin_id = make(connection, table, state, seconds)
+    done = threading.Event()
+    beat = threading.Thread(target=_renew_until, args=(done, dsn, pin_id, seconds), daemon=True)
+    beat.start()
+    kept = True
+    try:
+        yield pin_id
+    finally:
+        done.set()
+        beat.join()
+        with suppress(psycopg.Error, UnavailableError), connect(dsn, purpose="pin") as connection:
+            kept = _release(connection, pin_id)
+    if not kept:
+        raise ConflictError(f"pin {pin_id} on the lake of {table.name} ran out while it was read", hint=_READ_AGAIN)
+
+
+def make(connection: Connection, table: Table, state: str, seconds: float) -> int:
+    """Pin a state for so long; ConflictError when it is gone or going."""
+    values = {
+        "table_id": table.id,
+        "metadata_location": state,
+        "holder": f"process {os.getpid()} on {socket.gethostname()}",
+        "seconds": seconds,
+    }
+    try:
+        with connection.transaction():
+            connection.execute(sql.SQL("set local lock_timeout = {}").format(_MAKE_TIMEOUT_MS))
+            row = connection.execute(queries.get("pin", "insert"), values).fetchone()
+    except (psycopg.errors.ForeignKeyViolation, psycopg.errors.LockNotAvailable):
+        raise ConflictError(f"the lake of {table.name} has no state {state} any more", hint=_READ_AGAIN) from None
+    assert row is not None
+    return row[0]
+
+
+def _renew_until(done: threading.Event, dsn: str, pin_id: int, seconds: float) -> None:
+    """In a thread with a session of its own. What cannot be renewed runs out, and the end says so."""
+    values = {"pin_id": pin_id, "seconds": seconds}
+    while not done.wait(seconds / 3):
+        with suppress(psycopg.Error, UnavailableError), connect(dsn, purpose="pin") as connection:
+            while connection.execute(queries.get("pin", "renew"), values).rowcount == 1:
+                if done.wait(seconds / 3):
+                    return
+
+
+def release(connection: Connection, pin_id: int) -> None:
+    """Take a pin away; UsageError when there is none of that number."""
+    if not connection.execute(queries.get("pin", "release"), {"pin_id": pin_id}).rowcount:
+        raise UsageError(f"there is no pin {pin_id}", hint="frostline pin list")
+
+
+def _release(connection: Connection, pin_id: int) -> bool:
+    """Take a pin away; says whether it held until now."""
+    row = connection.execute(queries.get("pin", "release"), {"pin_id": pin_id}).fetchone()
+    return row is not None and row[0]
+
+
+def remove_dead(connection: Connection, table: Table) -> None:
+    """Delete the pins of the table that have run out."""
+    connection.execute(queries.get("pin", "remove_dead"), {"table_id": table.id})
+
+
+def on(connection: Connection, table: Table, *, dead: bool = False) -> dict[str, str]:
+    """The pinned states of the table, with one of those who hold each; with `dead`, also by a pin that has run out."""
+    return dict(connection.execute(queries.get("pin", "held"), {"table_id": table.id, "dead": dead}).fetchall())
+
+
+def every(connection: Connection) -> list[Pin]:
+    """All pins, the oldest first."""
+    rows = connection.execute(queries.get("pin", "every")).fetchall()
+    return [Pin(row[0], Name(row[1], row[2]), *row[3:]) for row in rows]

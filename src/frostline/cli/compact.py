@@ -1,0 +1,58 @@
+"""`frostline compact`: merge small lake files, and write many manifests anew."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from frostline.cli import errors
+from frostline.cli.invocation import Invocation
+from frostline.cli.names import TABLE, chosen
+from frostline.cli.progress import exporting
+from frostline.model.names import Name
+from frostline.model.tables import Table
+
+if TYPE_CHECKING:
+    from frostline.pipeline.compact import Plan, Result
+
+
+@click.command()
+@click.argument("names", type=TABLE, nargs=-1, metavar="[[SCHEMA.]TABLE]...")
+@click.option("--master", help="The Spark master.  [default: spark_master of the settings, else local[*]]")
+@click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
+@click.pass_obj
+def compact(invocation: Invocation, names: tuple[Name, ...], master: str | None, dry_run: bool) -> int:  # noqa: FBT001
+    """Merge small lake files to about the table's target file size, and make few manifests of many."""
+    from frostline.pipeline import command  # noqa: PLC0415
+    from frostline.pipeline.compact import plan  # noqa: PLC0415
+
+    settings = invocation.settings({"spark_master": master} if master else {})
+    with invocation.catalog() as connection, exporting() as report:
+        tables = chosen(connection, names)
+        if dry_run:
+            invocation.output.records([_planned(table, plan(connection, table)) for table in tables])
+            return 0
+        results = command.compact(connection, settings, tables, report)
+    invocation.output.records([_described(result) for result in results])
+    return errors.report_all([result.error for result in results if result.error], debug=invocation.debug)
+
+
+def _planned(table: Table, plan: "Plan") -> dict[str, Any]:
+    return {
+        "table": str(table.name),
+        "merged_files": plan.files,
+        "written_files": len(plan.bins),
+        "read_bytes": plan.size_bytes,
+        "manifests": plan.manifests,
+        "manifests_rewritten": plan.packs,
+    }
+
+
+def _described(result: "Result") -> dict[str, Any]:
+    return {
+        "table": str(result.table.name),
+        "merged_files": result.merged_files,
+        "written_files": result.written_files,
+        "replaced_manifests": result.replaced_manifests,
+        "written_manifests": result.written_manifests,
+        "error": str(result.error) if result.error else None,
+    }

@@ -1,0 +1,39 @@
+"""`frostline jobs`: what was done to the tables, newest first."""
+
+from typing import Any
+
+import click
+
+from frostline.catalog import jobs as catalog
+from frostline.catalog import tables
+from frostline.cli.invocation import Invocation
+from frostline.cli.names import TABLE
+from frostline.model.names import Name
+
+
+@click.command()
+@click.argument("name", type=TABLE, required=False, metavar="[[SCHEMA.]TABLE]")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=20, show_default=True, metavar="N", help="How many.")
+@click.option("--failed", is_flag=True, help="Only those that failed.")
+@click.pass_obj
+def jobs(invocation: Invocation, name: Name | None, limit: int, failed: bool) -> None:  # noqa: FBT001
+    """List the jobs of one table, or of all: what they did, how long they took, why they failed. Newest first."""
+    with invocation.catalog() as connection:
+        table = tables.get(connection, name) if name else None
+        found = catalog.history(connection, table, limit=limit, failed=failed)
+    invocation.output.records([_described(one) for one in found])
+
+
+def _described(one: catalog.PastJob) -> dict[str, Any]:
+    return {
+        "id": one.job_id,
+        "table": str(one.table),
+        "kind": one.kind,
+        "state": one.state.value,
+        "rows": one.rows,
+        "size_bytes": one.size_bytes,
+        "started": f"{one.started_at:%Y-%m-%d %H:%M:%S%z}",
+        "duration_s": round(one.duration.total_seconds(), 3),
+        "detail": one.detail,
+        "error": one.error,
+    }

@@ -1,0 +1,67 @@
+"""`frostline premake`: make partitions ahead of time."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from frostline.cli import errors
+from frostline.cli.invocation import Invocation
+from frostline.cli.names import TABLE, managed
+from frostline.model.names import Name
+from frostline.model.tables import Table
+from frostline.model.tiers import to_text
+
+if TYPE_CHECKING:
+    from frostline.pipeline.premake import Result
+    from frostline.relation.premake import Plan, Stray
+
+_ROWS = click.IntRange(0, 10**9)
+
+
+@click.command()
+@click.argument("names", type=TABLE, nargs=-1, metavar="[[SCHEMA.]TABLE]...")
+@click.option(
+    "--move-rows", type=_ROWS, default=10_000, show_default=True, metavar="N", help="Out of DEFAULT, at most."
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be made, and change nothing.")
+@click.pass_obj
+def premake(invocation: Invocation, names: tuple[Name, ...], move_rows: int, dry_run: bool) -> int:  # noqa: FBT001
+    """Make the partitions that a table's policy wants ahead of now, aligned to those that it has.
+
+    Without a name: all managed tables. Rows that had no partition and lie in DEFAULT are moved to their own, and those
+    that are left there are counted. More than N of one partition are left: writers wait meanwhile.
+    """
+    from frostline.pipeline import premake as job  # noqa: PLC0415
+    from frostline.relation.premake import plan, stray  # noqa: PLC0415
+
+    with invocation.catalog() as connection:
+        chosen = managed(connection, names)
+        if dry_run:
+            found = [_planned(one, plan(connection, one), stray(connection, one)) for one in chosen]
+            invocation.output.records(found)
+            return 0
+        results = job.each(connection, invocation.settings(), chosen, move_rows)
+    invocation.output.records([_described(result) for result in results])
+    return errors.report_all([result.error for result in results if result.error], debug=invocation.debug)
+
+
+def _planned(table: Table, wanted: "Plan", left: "Stray") -> dict[str, Any]:
+    cells = [f"{to_text(table.tier_kind, lower)} to {to_text(table.tier_kind, upper)}" for lower, upper in wanted.cells]
+    return {"table": str(table.name), "would_make": cells, "problem": wanted.problem, **_stray(left)}
+
+
+def _described(result: "Result") -> dict[str, Any]:
+    return {
+        "table": str(result.table.name),
+        "made": [str(one.name) for one in result.created],
+        "moved_rows": sum(one.moved for one in result.created),
+        **_stray(result.stray),
+        "problem": result.problem,
+        "error": str(result.error) if result.error else None,
+    }
+
+
+def _stray(left: "Stray") -> dict[str, Any]:
+    between: Sequence[str] = [text for text in (left.lowest, left.highest) if text is not None]
+    return {"stray_rows": left.rows, "stray_from_to": " to ".join(between) or None}

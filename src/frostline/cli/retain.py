@@ -1,0 +1,53 @@
+"""`frostline retain`: remove rows that are older than their table's retention period."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from frostline.cli import errors
+from frostline.cli.invocation import Invocation
+from frostline.cli.names import TABLE, managed
+from frostline.cli.progress import exporting
+from frostline.model.names import Name
+
+if TYPE_CHECKING:
+    from frostline.pipeline.retain import Result
+
+
+@click.command()
+@click.argument("names", type=TABLE, nargs=-1, metavar="[[SCHEMA.]TABLE]...")
+@click.option("--master", help="The Spark master.  [default: spark_master of the settings, else local[*]]")
+@click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
+@click.pass_obj
+def retain(invocation: Invocation, names: tuple[Name, ...], master: str | None, dry_run: bool) -> int:  # noqa: FBT001
+    """Remove rows that are older than the table's retention period, for good. From then on none so old can be inserted.
+
+    Of a table without a lake, whole partitions are dropped or detached. A table without a retention period keeps its
+    rows for ever.
+    """
+    from frostline.pipeline import command  # noqa: PLC0415
+    from frostline.pipeline.retain import planned  # noqa: PLC0415
+
+    settings = invocation.settings({"spark_master": master} if master else {})
+    with invocation.catalog() as connection, exporting() as report:
+        tables = managed(connection, names)
+        if dry_run:
+            results = [planned(connection, table) for table in tables]
+        else:
+            results = command.retain(connection, settings, tables, report)
+    invocation.output.records([_described(result) for result in results])
+    return errors.report_all([result.error for result in results if result.error], debug=invocation.debug)
+
+
+def _described(result: "Result") -> dict[str, Any]:
+    return {
+        "table": str(result.table.name),
+        "retained_from": result.line,
+        "removed_files": result.removed_files,
+        "trimmed_files": result.trimmed_files,
+        "lake_rows": result.rows,
+        "overlay_rows": result.marks,
+        "partitions": list(result.partitions),
+        "waits": list(result.waiting),
+        "error": str(result.error) if result.error else None,
+    }

@@ -1,0 +1,69 @@
+"""`frostline sweep`: delete files of the lake that belong to nothing."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from frostline.cli import errors
+from frostline.cli.invocation import Invocation
+from frostline.cli.names import TABLE, chosen
+from frostline.cli.output import Output
+from frostline.model.names import Name
+
+if TYPE_CHECKING:
+    from frostline.pipeline.sweep import Result
+
+
+@click.command()
+@click.argument("names", type=TABLE, nargs=-1, metavar="[[SCHEMA.]TABLE]...")
+@click.option(
+    "--older-than", default="3 days", show_default=True, metavar="INTERVAL", help="Leave younger files alone."
+)
+@click.option("--dry-run", is_flag=True, help="List the files, and delete none.")
+@click.option("--take-over", is_flag=True, help="The database that this one was restored or promoted from is gone.")
+@click.pass_obj
+def sweep(invocation: Invocation, names: tuple[Name, ...], older_than: str, dry_run: bool, take_over: bool) -> int:  # noqa: FBT001
+    """Delete files in the tables' folders that no state of the lake needs: what dead jobs and expiries left there."""
+    from frostline.pipeline import sweep as job  # noqa: PLC0415
+
+    with invocation.catalog() as connection:
+        wish = job.Wish(older_than, dry_run, take_over)
+        results = job.run(connection, invocation.settings(), chosen(connection, names), wish)
+    (_list if dry_run else _count)(invocation.output, results)
+    _say(invocation.output, results)
+    return errors.report_all([result.error for result in results if result.error], debug=invocation.debug)
+
+
+def _list(output: Output, results: Sequence["Result"]) -> None:
+    output.records(
+        [
+            {"path": one.location, "size_bytes": one.size_bytes, "age_s": int(one.age.total_seconds())}
+            for result in results
+            for one in result.orphans
+        ]
+    )
+
+
+def _count(output: Output, results: Sequence["Result"]) -> None:
+    output.records(
+        [
+            {
+                "table": str(result.table.name),
+                "files": len(result.orphans),
+                "size_bytes": result.size_bytes,
+                "left_files": result.left,
+                "unknown_files": len(result.unknown),
+                "error": str(result.error) if result.error else None,
+            }
+            for result in results
+        ]
+    )
+
+
+def _say(output: Output, results: Sequence["Result"]) -> None:
+    for result in results:
+        if result.left:
+            output.say(f"{result.table.name}: {result.left} files of another history were left; see --take-over")
+        for location in result.unknown:
+            output.say(f"{result.table.name}: {location} is not Frostline's, and was left")

@@ -1,0 +1,1 @@
+"""What a running Frostline shows of itself: metrics as text, and the one HTTP listener that serves them."""

@@ -1,0 +1,74 @@
+-- Everything here reads system catalogs and locks nothing, unless it says so.
+
+-- name: version
+select current_setting('server_version_num')::integer, current_setting('server_version')
+
+-- name: limit_ourselves
+-- For this session: a check that waits is a check that failed.
+select set_config('statement_timeout', '8s', false), set_config('lock_timeout', '2s', false)
+
+-- name: role
+select current_user::text, current_database()::text, has_database_privilege(current_database(), 'create'),
+       pg_has_role(current_user, 'pg_read_all_stats', 'usage'),
+       has_function_privilege('pg_catalog.pg_control_system()', 'execute')
+
+-- name: strange_owners
+-- The owners of these relations whom the connected role may not act for.
+select format('%%I.%%I', w.schema, w.name), r.rolname::text
+  from unnest(%(schemas)s::text[], %(names)s::text[]) as w(schema, name)
+  join pg_namespace n on n.nspname = w.schema
+  join pg_class c on c.relnamespace = n.oid and c.relname = w.name
+  join pg_roles r on r.oid = c.relowner
+ where not pg_has_role(current_user, r.oid, 'usage')
+ order by 1
+
+-- name: wrapper
+select exists (select from pg_extension where extname = 'postgres_fdw'),
+       exists (select from pg_available_extensions where name = 'postgres_fdw'),
+       coalesce((select has_foreign_data_wrapper_privilege(oid, 'usage') from pg_foreign_data_wrapper
+                  where fdwname = 'postgres_fdw'), false)
+
+-- name: ask_lake_server
+-- A foreign table of this session, in a transaction that is rolled back: nobody else sees it, nothing of it stays.
+create foreign table pg_temp.frostline_doctor (version text) server frostline_lake
+    options (schema_name 'frostline', table_name 'doctor')
+
+-- name: lake_version
+select version from pg_temp.frostline_doctor
+
+-- name: clock
+select extract(epoch from clock_timestamp())::float8
+
+-- name: time_zone
+select current_setting('TimeZone'), extract(timezone from now())::integer
+
+-- name: time_limit
+-- Before `limit_ourselves`.
+select current_setting('statement_timeout')
+
+-- name: old_transactions
+-- What holds back clean and expiry, if it has done so for long.
+select pid, usename::text, extract(epoch from now() - xact_start)::bigint
+  from pg_stat_activity
+ where pid <> pg_backend_pid() and datname = current_database()
+   and (backend_xmin is not null or backend_xid is not null) and xact_start < now() - %(old)s::interval
+ order by xact_start
+
+-- name: prepared_transactions
+select gid, extract(epoch from now() - prepared)::bigint
+  from pg_prepared_xacts
+ where database = current_database() and prepared < now() - %(old)s::interval
+ order by prepared
+
+-- name: old_slots
+-- A slot with an xmin keeps every row version since. Nobody reads one that is not active.
+select slot_name::text, age(xmin), active
+  from pg_replication_slots
+ where xmin is not null and (not active or age(xmin) > 1000000)
+ order by 2 desc
+
+-- name: connections
+-- How many ordinary roles may open altogether, and how many are open.
+select current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer
+           - coalesce(current_setting('reserved_connections', true)::integer, 0),
+       (select count(*) from pg_stat_activity where backend_type = 'client backend')

@@ -1,0 +1,124 @@
+"""Checks of the warehouse: the files of the lake."""
+
+import contextlib
+import shutil
+import time
+import uuid
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+
+from frostline.catalog import jobs, seams
+from frostline.embedded.doctor.clocks import judge_skew
+from frostline.embedded.doctor.finding import Unknowable, Verdict, fault, ok, warning
+from frostline.embedded.doctor.patient import Patient
+from frostline.errors import FrostlineError
+from frostline.lake import paths, store
+from frostline.model.policy import Mode
+from frostline.model.tables import Table
+
+_CONTENT = b"frostline doctor\n"
+_LEAST_FREE = 0.1
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A file that was written and read back."""
+
+    location: str
+    content: bytes
+    changed_at: float
+    """When the store says that it was written."""
+
+
+def warehouse(patient: Patient) -> Verdict:
+    """Whether a file can be written, read and deleted there."""
+    location = paths.warehouse_location(patient.settings.warehouse)
+    with _probed(location) as probe:
+        pass
+    if probe.content != _CONTENT:
+        return fault(f"{location} gave back something else than was written", "check its disk: dmesg")
+    if paths.size_bytes(probe.location) is not None:
+        return fault(f"{probe.location} cannot be deleted", f"rm {probe.location.removeprefix('file://')}")
+    return ok(f"{location} can be written, read and deleted from")
+
+
+def warehouse_clock(patient: Patient) -> Verdict:
+    """Whether the store's clock goes as ours does: files are judged by their age."""
+    before = time.time()
+    with _probed(paths.warehouse_location(patient.settings.warehouse)) as probe:
+        after = time.time()
+    return judge_skew("the warehouse", probe.changed_at, before, after)
+
+
+def warehouse_space(patient: Patient) -> Verdict:
+    """Whether there is room on a disk of this machine."""
+    local = paths.local_path(paths.warehouse_location(patient.settings.warehouse))
+    if local is None:
+        raise Unknowable("the warehouse is not on a disk of this machine")
+    usage = shutil.disk_usage(_nearest(local))
+    return judge_space(str(local), usage.free, usage.total)
+
+
+def judge_space(where: str, free_bytes: int, total_bytes: int) -> Verdict:
+    """Whether a disk has room left."""
+    share = free_bytes / total_bytes if total_bytes else 1.0
+    detail = f"{share:.0%} of the disk is free, {free_bytes / 1e9:.1f} GB"
+    return ok(detail) if share >= _LEAST_FREE else warning(f"only {detail}", f"df -h {where}")
+
+
+def lake_files(patient: Patient) -> Verdict:
+    """Whether this user can read the lake's files: of each table its metadata and one data file."""
+    looked = 0
+    tiered = [table for table in patient.tables if table.mode is Mode.TIERED]
+    for table in tiered:
+        for location in _samples(patient, table):
+            try:
+                _read_a_byte(location)
+            except (OSError, FrostlineError) as error:
+                reason = getattr(error, "strerror", None) or type(error).__name__
+                return fault(f"cannot read {location}: {reason}", patient.command(f"verify {table.name}"))
+            looked += 1
+    return ok(f"{looked} files of {len(tiered)} tables were opened" if looked else "nothing is in the lake yet")
+
+
+def _samples(patient: Patient, table: Table) -> list[str]:
+    location = seams.get(patient.postgres, table).metadata_location
+    data = [file.path for file in jobs.recorded_files(patient.postgres, table)[-1:]]
+    return [location, *data] if location else data
+
+
+def _read_a_byte(location: str) -> None:
+    with paths.open_input(location) as file:
+        file.read(1)
+
+
+@contextlib.contextmanager
+def _probed(location: str) -> Generator[Probe]:
+    """A file with a name that nobody has, read back; it and the folders that had to be made are gone afterwards."""
+    probe = f"{location}/.frostline-doctor-{uuid.uuid4().hex}"
+    made = _missing_folders(location)
+    with store.reachable(f"use the warehouse {location}"):
+        try:
+            paths.make_parent(probe)
+            with paths.file_io(probe).new_output(probe).create() as file:
+                file.write(_CONTENT)
+            with paths.open_input(probe) as file:
+                content = bytes(file.read())
+            yield Probe(probe, content, paths.changed_at(probe))
+        finally:
+            paths.delete(probe)
+            for folder in made:
+                with contextlib.suppress(OSError):  # somebody else uses it by now
+                    folder.rmdir()
+
+
+def _missing_folders(location: str) -> list[Path]:
+    """The folders of a local warehouse that are not there yet, the deepest first."""
+    local = paths.local_path(location)
+    return [one for one in (local, *local.parents) if not one.exists()] if local else []
+
+
+def _nearest(path: Path) -> Path:
+    """The path, or the folder above it that exists."""
+    return next(one for one in (path, *path.parents) if one.exists())

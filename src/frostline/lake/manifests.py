@@ -1,0 +1,80 @@
+"""Snapshots that hold the rows of their parent in other files, or describe the same files in fewer manifests."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyiceberg.manifest import ManifestEntry, ManifestFile
+from pyiceberg.table import Transaction
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update.snapshot import _OverwriteFiles  # pyright: ignore[reportPrivateUsage]
+
+from frostline.lake import paths, snapshots
+from frostline.model.compaction import MANIFEST_BYTES
+
+
+def sizes_bytes(metadata_location: str, snapshot_id: int) -> list[int]:
+    """The sizes of a snapshot's manifests."""
+    snapshot = snapshots.find(metadata_location, snapshot_id)
+    found = snapshots.manifests(snapshot, paths.file_io(metadata_location))
+    return [manifest.manifest_length for manifest in found]
+
+
+class Replacing(_OverwriteFiles):
+    """A snapshot of the same rows: `replace`, which readers of changes pass over.
+
+    With `packed`, the entries of all older manifests are written anew, by partition, into as few manifests as they
+    fill. An entry keeps the snapshot and the sequence numbers that it had.
+    """
+
+    def __init__(self, transaction: Transaction, properties: dict[str, str], *, packed: bool, **options: Any) -> None:
+        super().__init__(
+            operation=Operation.OVERWRITE,  # PyIceberg cannot sum up any other; `_summary` says what it is
+            transaction=transaction,
+            snapshot_properties=properties,
+            **options,
+        )
+        self._packed = packed
+
+    def _summary(self, snapshot_properties: dict[str, str] | None = None) -> Summary:
+        summary = super()._summary(snapshot_properties or {})
+        return Summary(Operation.REPLACE, **summary.additional_properties)
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        if not self._packed:
+            return super()._existing_manifests()
+        parent = self._transaction.table_metadata.snapshot_by_name(self._target_branch)
+        old = snapshots.manifests(parent, self._io) if parent else []
+        made: list[ManifestFile] = []
+        for spec_id, entries in self._live(old).items():
+            entries.sort(key=lambda entry: (entry.data_file.partition[0], entry.data_file.file_path))
+            made += [self._written(spec_id, group) for group in _groups(entries, old)]
+        return made
+
+    def _live(self, old: Sequence[ManifestFile]) -> dict[int, list[ManifestEntry]]:
+        """The entries that stay, by partition spec."""
+        found: defaultdict[int, list[ManifestEntry]] = defaultdict(list)
+        for manifest in old:
+            for entry in manifest.fetch_manifest_entry(self._io, discard_deleted=True):
+                if entry.data_file not in self._deleted_data_files:
+                    found[manifest.partition_spec_id].append(entry)
+        return found
+
+    def _written(self, spec_id: int, entries: Sequence[ManifestEntry]) -> ManifestFile:
+        with self.new_manifest_writer(self.spec(spec_id)) as writer:
+            for entry in entries:
+                writer.existing(entry)
+        return writer.to_manifest_file()
+
+
+def _groups(entries: list[ManifestEntry], old: Sequence[ManifestFile]) -> Iterator[list[ManifestEntry]]:
+    """Cut the entries into manifests of about the wanted size, judged by how much an entry took until now."""
+    described = sum(_entries_of(manifest) for manifest in old)
+    each = max(1, MANIFEST_BYTES * described // max(1, sum(manifest.manifest_length for manifest in old)))
+    for start in range(0, len(entries), each):
+        yield entries[start : start + each]
+
+
+def _entries_of(manifest: ManifestFile) -> int:
+    counts = (manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count)
+    return sum(count or 0 for count in counts)

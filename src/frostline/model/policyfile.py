@@ -1,0 +1,94 @@
+"""Policies of many tables as one document: what `table export` writes and `table import` reads."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, cast
+
+from frostline.model.names import Name
+from frostline.model.policy import ExpireBy, Mode, Policy
+from frostline.model.tables import Table
+
+VERSION = 1
+_KEYS = ("mode", "lake_partition", *(field.name for field in fields(Policy)))
+_NUMBERS = ("premake", "fold_rows", "target_file_size")
+_CHOICES: Mapping[str, type[Mode] | type[ExpireBy]] = {"mode": Mode, "expire_by": ExpireBy}
+_OPTIONAL = ("hot_period", "retention_period", "every")
+
+
+class BadDocument(ValueError):
+    """The document is not one of ours; the text says where and why."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the document says of one table. None: nothing."""
+
+    name: Name
+    mode: Mode
+    lake_partition: str | None
+    policy: Policy
+
+
+def document(tables: Sequence[Table]) -> dict[str, Any]:
+    """The policies of these tables."""
+    return {"version": VERSION, "tables": {str(table.name): _described(table) for table in tables}}
+
+
+def _described(table: Table) -> dict[str, Any]:
+    policy = {field.name: getattr(table.policy, field.name) for field in fields(Policy)}
+    policy["expire_by"] = table.policy.expire_by.value
+    return {
+        "mode": table.mode.value,
+        "lake_partition": table.lake_partition,
+        **{key: value for key, value in policy.items() if value is not None},
+    }
+
+
+def entries(found: object) -> list[Entry]:
+    """Read a document; what an entry leaves out has its default. Raises BadDocument."""
+    if not isinstance(found, Mapping):
+        raise BadDocument("not a document with `version` and `tables`")
+    given = cast(Mapping[Any, Any], found)
+    unknown = set(given) - {"version", "tables"}
+    if unknown:
+        raise BadDocument(f"unknown key {min(map(str, unknown))!r}")
+    if given.get("version") != VERSION:
+        raise BadDocument(f"version {given.get('version')!r} is not {VERSION}")
+    if not isinstance(given.get("tables"), Mapping):
+        raise BadDocument("`tables` is not a mapping from names to policies")
+    return list(_entries(given["tables"]))
+
+
+def _entries(found: Mapping[Any, Any]) -> Iterator[Entry]:
+    for name, given in found.items():
+        try:
+            yield _entry(Name.parse(str(name)), given)
+        except ValueError as error:
+            raise BadDocument(f"{name}: {error}") from None
+
+
+def _entry(name: Name, given: object) -> Entry:
+    if not isinstance(given, Mapping):
+        raise BadDocument("not a mapping from policies to values")
+    values = {str(key): value for key, value in cast(Mapping[Any, Any], given).items()}
+    for key, value in values.items():
+        _check(key, value)
+    mode, lake_partition = Mode(values.pop("mode", Mode.TIERED)), values.pop("lake_partition", None)
+    if "expire_by" in values:
+        values["expire_by"] = ExpireBy(values["expire_by"])
+    for key in _OPTIONAL:
+        if values.get(key) is not None:
+            values[key] = str(values[key])
+    return Entry(name, mode, lake_partition, Policy(**values))
+
+
+def _check(key: str, value: object) -> None:
+    if key not in _KEYS:
+        raise BadDocument(f"unknown policy {key!r}")
+    if key in _OPTIONAL and (value is None or type(value) is int):
+        return
+    if key in _CHOICES and value not in list(_CHOICES[key]):
+        raise BadDocument(f"{key} {value!r} is not one of {', '.join(_CHOICES[key])}")
+    wanted = int if key in _NUMBERS else str
+    if type(value) is not wanted:
+        raise BadDocument(f"{key} {value!r} is not {'a number' if wanted is int else 'a text'}")

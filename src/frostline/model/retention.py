@@ -1,0 +1,58 @@
+"""How far the retention line R of a table rises, and what of its lake lies below it: pure functions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from frostline.model import grid
+from frostline.model.names import Name
+from frostline.model.tables import RecordedFile, Table
+
+
+@dataclass(frozen=True)
+class Whole:
+    """An archived partition that is not cleaned: the heap still has all its rows."""
+
+    name: Name
+    lower: int | None
+
+
+@dataclass(frozen=True)
+class Line:
+    """Where R goes."""
+
+    value: int | None
+    """None while there is none."""
+    reach: int
+    """Rows below this go. It is R, unless a thaw has brought T, or a partition that is whole, below R."""
+    waits_for: Name | None = None
+    """The partition that must be cleaned before R can go as far as the retention period says."""
+
+
+def line(table: Table, cutoff: int | None, frost_line: int, whole: Sequence[Whole], current: int | None) -> Line:
+    """R rises to the cutoff, cut down to a whole day (hour, number), but not past T or into a partition that is whole.
+
+    The cutoff is None for a table that keeps its rows for ever. R never falls.
+    """
+    lowest = table.tier_kind.lowest
+    before = lowest if current is None else current
+    wanted = before if cutoff is None else min(_aligned(table, cutoff), frost_line)
+    first = min(whole, key=lambda one: _lower(one, lowest), default=None)
+    limit = frost_line if first is None else min(frost_line, _lower(first, lowest))
+    value = max(min(wanted, limit), before)
+    waits_for = first.name if first is not None and _lower(first, lowest) < wanted else None
+    return Line(None if value == lowest else value, min(value, limit), waits_for)
+
+
+def _aligned(table: Table, cutoff: int) -> int:
+    return cutoff - cutoff % grid.finest(table.lake_partition, table.tier_kind)
+
+
+def _lower(one: Whole, lowest: int) -> int:
+    return lowest if one.lower is None else one.lower
+
+
+def below(files: Sequence[RecordedFile], value: int) -> tuple[list[RecordedFile], list[RecordedFile]]:
+    """The files that lie wholly below the line, and those that reach across it."""
+    gone = [file for file in files if file.upper < value]
+    across = [file for file in files if file.lower < value <= file.upper]
+    return gone, across

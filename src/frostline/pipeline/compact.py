@@ -1,0 +1,188 @@
+"""Compact: small lake files become larger ones, and many manifests few. docs/design/compaction.md has the reasons."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import SparkSession
+
+from frostline import logs
+from frostline.catalog import jobs, seams
+from frostline.catalog.connect import Connection
+from frostline.catalog.jobs import State
+from frostline.errors import FrostlineError
+from frostline.failpoints import Failpoint, reached
+from frostline.lake import manifests, paths
+from frostline.lake.commit import Rows, StagedCommit
+from frostline.lake.datafiles import WrittenFile
+from frostline.model import compaction
+from frostline.model.compaction import Bin
+from frostline.model.policy import Mode
+from frostline.model.tables import Table
+from frostline.pipeline import exchange, tasks, turn
+from frostline.pipeline.exchange import Exchange
+from frostline.pipeline.merge import Merge, merge_files
+from frostline.pipeline.tasks import Report
+from frostline.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What there is to do."""
+
+    bins: Sequence[Bin]
+    """Each becomes one file."""
+    manifests: int
+    """How many the snapshot has."""
+    packs: bool
+    """They are too many, and will be written anew."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.bins and not self.packs
+
+    @property
+    def files(self) -> int:
+        """How many are to be merged."""
+        return sum(map(len, self.bins))
+
+    @property
+    def size_bytes(self) -> int:
+        """How much is to be read."""
+        return sum(file.size_bytes for one in self.bins for file in one)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a compaction of one table did."""
+
+    table: Table
+    merged_files: int = 0
+    written_files: int = 0
+    replaced_manifests: int = 0
+    """0 unless they were written anew."""
+    written_manifests: int = 0
+    error: FrostlineError | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was done."""
+        return bool(self.written_files or self.written_manifests)
+
+
+def run(
+    connection: Connection,
+    spark: Callable[[], SparkSession],
+    settings: Settings,
+    tables: Sequence[Table],
+    report: Report,
+) -> list[Result]:
+    """Compact each table in turn. One table's failure does not stop the others; it is in its result."""
+    return turn.for_each(
+        tables,
+        "compact",
+        lambda table: compact_table(connection, spark, settings, table, report),
+        lambda table, error: Result(table, error=error),
+    )
+
+
+def compact_table(
+    connection: Connection,
+    spark: Callable[[], SparkSession],
+    settings: Settings,
+    chosen: Table,
+    report: Report,
+    *,
+    only_due: bool = False,
+) -> Result:
+    """Merge until nothing is left to merge: a merged file may be smaller than its parts together, and go on.
+
+    With `only_due`, only where it is worth the while, which is how often a worker may ask.
+    """
+    if chosen.mode is not Mode.TIERED:
+        return Result(chosen)
+    with turn.taken(connection, settings, chosen, "compact", "compacting") as table:
+        result = Result(table)
+        planned = plan(connection, table, only_due=only_due)
+        while not planned.is_empty:  # it ends: each time there are fewer files, and then few manifests
+            result = Compaction(connection, settings, table, planned).run(spark, report, result)
+            planned = plan(connection, table, only_due=only_due)
+        return result
+
+
+def plan(connection: Connection, table: Table, *, only_due: bool = False) -> Plan:
+    """What a compaction would do now. Reads the records of the files, and the snapshot's list of manifests."""
+    if table.mode is not Mode.TIERED:
+        return Plan((), 0, packs=False)
+    files = jobs.recorded_files(connection, table)
+    bins = compaction.due(table, files) if only_due else compaction.plan(table, files)
+    seam = seams.get(connection, table)
+    sizes: list[int] = []
+    if seam.metadata_location is not None and seam.snapshot_id is not None:
+        sizes = manifests.sizes_bytes(seam.metadata_location, seam.snapshot_id)
+    return Plan(bins, len(sizes), compaction.manifests_are_many(sizes))
+
+
+class Compaction:
+    """One compaction of one table; the caller holds the table's job lock."""
+
+    def __init__(self, connection: Connection, settings: Settings, table: Table, planned: Plan) -> None:
+        self.connection = connection
+        self.settings = settings
+        self.table = table
+        self.planned = planned
+        self.seam = seams.get(connection, table)
+        self.job_id = 0
+
+    def run(self, spark: Callable[[], SparkSession], report: Report, before: Result) -> Result:
+        """All steps in order. An error before publish leaves readers as they were and the job row failed."""
+        reached(Failpoint.COMPACT_BEFORE_START)
+        self.job_id = jobs.start(self.connection, self.table, "compact")
+        reached(Failpoint.COMPACT_STARTED)
+        said = logs.stage(_log, "compact", table=str(self.table.name), job=self.job_id)
+        with turn.failure_recorded(self.connection, self.job_id), said as line:
+            written = self._merge(spark, report)
+            staged = self._publish(written)
+            line.update(merged=self.planned.files, written=len(written), manifests=staged.manifests)
+        packed = self.planned.packs
+        return replace(
+            before,
+            merged_files=before.merged_files + self.planned.files,
+            written_files=before.written_files + len(written),
+            replaced_manifests=before.replaced_manifests + (self.planned.manifests if packed else 0),
+            written_manifests=before.written_manifests + (staged.manifests if packed else 0),
+        )
+
+    def _merge(self, spark: Callable[[], SparkSession], report: Report) -> list[WrittenFile]:
+        location, memory = paths.table_location(self.settings.warehouse, self.table), self.settings.export_memory
+        pieces = [Merge(self.table, one, location, self.job_id, memory) for one in self.planned.bins]
+        made: list[WrittenFile] = []
+        if pieces:
+            made = tasks.run(spark(), merge_files, pieces, lambda progress: report(self.table, progress))
+        rows, size = sum(file.rows for file in made), sum(file.size_bytes for file in made)
+        jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=rows, size_bytes=size)
+        reached(Failpoint.COMPACT_MERGED)
+        return made
+
+    def _publish(self, written: Sequence[WrittenFile]) -> StagedCommit:
+        replaced = [file.path for one in self.planned.bins for file in one]
+        rows = Rows.SAME_PACKED if self.planned.packs else Rows.SAME
+        change = Exchange(self.table, self.job_id, replaced, written, rows)
+        staged = exchange.stage(self.connection, self.settings, change)
+        assert staged is not None
+        reached(Failpoint.COMPACT_STAGED)
+        hint = "frostline status shows whether the snapshot moved; then run frostline compact again"
+        with turn.publishing(self.connection, f"publishing a compaction of {self.table.name}", hint=hint):
+            exchange.swap(self.connection, change, staged, self.seam, self.seam.frost_line)
+            jobs.describe(self.connection, self.job_id, self._detail(written, staged))
+            reached(Failpoint.COMPACT_BEFORE_COMMIT)
+        reached(Failpoint.COMPACT_PUBLISHED)
+        return staged
+
+    def _detail(self, written: Sequence[WrittenFile], staged: StagedCommit) -> str:
+        merged = f"{self.planned.files} files became {len(written)}" if written else ""
+        packed = f"{self.planned.manifests} manifests became {staged.manifests}" if self.planned.packs else ""
+        return "; ".join(filter(None, (merged, packed)))

@@ -1,0 +1,103 @@
+"""Rows of lake files become a new lake file, inside DuckDB and sorted by the tier key.
+
+Fold, undo, compact and retain do it, each for its own reason.
+"""
+
+from collections.abc import Sequence
+
+import duckdb
+
+from frostline.errors import CorruptionError, UnavailableError
+from frostline.lake import datafiles, duck, ducksql, paths, schema, store
+from frostline.lake.datafiles import WrittenFile
+from frostline.model.tables import Fingerprint, RecordedFile, Table
+from frostline.pipeline import export, fingerprint
+from frostline.pipeline.refill import checked
+
+_ANY = "select bool_or({condition}) from {rows}"
+_TWINS = "coalesce(isnan({name}) or ({name} = 0 and {name}::varchar like '-%'), false)"
+_SELECT = "select * from {rows} where {condition}"
+_COPY = "copy ({rows} order by {tier_key}) to {location} ({options})"
+
+
+def rows(table: Table, files: Sequence[RecordedFile]) -> str:
+    """The rows of these files, as something to select from."""
+    columns = zip(schema.parquet_names(table), table.columns, strict=True)
+    return ducksql.read_parquet([ducksql.literal(file.path) for file in files], columns)
+
+
+def column_name(table: Table, column: str) -> str:
+    """The column's name inside data files, quoted."""
+    position = [one.name for one in table.columns].index(column)
+    return ducksql.identifier(schema.parquet_names(table)[position])
+
+
+def has_twin_floats(connection: duckdb.DuckDBPyConnection, table: Table, files: Sequence[RecordedFile]) -> bool:
+    """Whether a dictionary could take one float for another of other bits: negative zero for zero, NaN for NaN."""
+    floats = [column.name for column in table.columns if column.carriage.lake_type in ("float", "double")]
+    if not floats or not files:
+        return False
+    tests = " or ".join(_TWINS.format(name=column_name(table, name)) for name in floats)
+    row = connection.execute(_ANY.format(condition=tests, rows=rows(table, files))).fetchone()
+    return row is not None and bool(row[0])
+
+
+def write(
+    connection: duckdb.DuckDBPyConnection, table: Table, query: str, location: str, *, dictionaries: bool
+) -> None:
+    """Write what the query selects to a new file."""
+    paths.make_parent(location)
+    # Row groups can then be limited by size. The rows' own order is not lost: one thread writes them.
+    connection.execute("set preserve_insertion_order = false")
+    statement = _COPY.format(
+        rows=query,
+        tier_key=column_name(table, table.tier_key),
+        location=ducksql.literal(location),
+        options=export.options(table, dictionaries=dictionaries),
+    )
+    connection.execute(statement)
+
+
+def copy(
+    table: Table, files: Sequence[RecordedFile], location: str, memory_limit: str, condition: str = "true"
+) -> None:
+    """Write the rows of these files that meet the condition to a new file.
+
+    Raises CorruptionError when one of the files cannot be read or is not what was recorded of it.
+    """
+    try:
+        with store.reachable(f"write {location}"), duck.borrowed(memory_limit) as connection:
+            connection.execute("begin")
+            twins = has_twin_floats(connection, table, files)
+            query = _SELECT.format(rows=rows(table, files), condition=condition)
+            write(connection, table, query, location, dictionaries=not twins)
+    except duckdb.OutOfMemoryException:
+        raise UnavailableError(
+            f"sorting a lake file of {table.name} needs more memory than {memory_limit}",
+            hint="set export_memory higher, then run the command again",
+        ) from None
+    except (duckdb.Error, UnavailableError):
+        blame(table, files)
+        raise
+
+
+def blame(table: Table, files: Sequence[RecordedFile]) -> None:
+    """Raise CorruptionError for the first file that is not what was recorded. Reads every byte of them."""
+    for file in files:
+        checked(file, table, (table.tier_kind.lowest, table.tier_kind.highest))
+
+
+def proved(table: Table, location: str, meant: Fingerprint, doing: str) -> WrittenFile:
+    """Describe the new file if it holds what it must, by other code than that which wrote it."""
+    found = fingerprint.of_parquet([location], table)
+    if found != meant:
+        raise different(table, found, meant, doing)
+    return datafiles.describe(location, table, found, in_order=True)
+
+
+def different(table: Table, found: Fingerprint, meant: Fingerprint, doing: str) -> CorruptionError:
+    """The error for new files that do not hold what they must, while no old one is to blame."""
+    return CorruptionError(
+        f"{doing} of {table.name}: {found.rows} rows with hash sum {found.hash_sum} were written, "
+        f"but {meant.rows} with {meant.hash_sum} were meant"
+    )

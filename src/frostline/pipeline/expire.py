@@ -1,0 +1,184 @@
+"""Expire: take states of a lake away that nobody can read any more, and the files that only they need.
+
+docs/design/upkeep.md has the interleavings.
+"""
+
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from frostline import failpoints, logs
+from frostline.catalog import histories, jobs, pins, seams, states
+from frostline.catalog.connect import Connection
+from frostline.catalog.jobs import State
+from frostline.errors import FrostlineError
+from frostline.failpoints import Failpoint
+from frostline.lake import expiry, paths, snapshots, store
+from frostline.lake.reachable import Sizes
+from frostline.model import expiry as rules
+from frostline.model.expiry import Expiry, LakeState
+from frostline.model.tables import Table
+from frostline.pipeline import turn
+from frostline.relation import bound
+from frostline.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an expiry of one table did, or would do."""
+
+    table: Table
+    snapshots: int = 0
+    files: int = 0
+    """Those that were deleted: data, manifests and metadata."""
+    size_bytes: int = 0
+    left: int = 0
+    """Files that nobody here needs and another history of this database may."""
+    waiting: tuple[str, ...] = ()
+    """Why states that are old enough stay."""
+    error: FrostlineError | None = None
+
+
+def run(connection: Connection, settings: Settings, tables: Sequence[Table], *, dry_run: bool = False) -> list[Result]:
+    """Expire each table's old states in turn. One table's failure does not stop the others; it is in its result."""
+    job = would_expire if dry_run else expire_table
+    return turn.for_each(
+        tables,
+        "expire",
+        lambda table: job(connection, settings, table),
+        lambda table, error: Result(table, error=error),
+    )
+
+
+def expire_table(connection: Connection, settings: Settings, chosen: Table) -> Result:
+    """Expire what nobody can need. Without anything to expire there is no commit and no job."""
+    with turn.taken(connection, settings, chosen, "expire", "expiring snapshots of") as table:
+        base = seams.pointer(connection, table)
+        return Result(table) if base is None else Expire(connection, settings, table, base).run()
+
+
+def would_expire(connection: Connection, settings: Settings, table: Table) -> Result:
+    """What an expiry would do now. Changes nothing, and waits for nobody."""
+    base = seams.pointer(connection, table)
+    if base is None:
+        return Result(table)
+    job = Expire(connection, settings, table, base)
+    what, waiting = job.decide()
+    ours, left = job.own(expiry.doomed(base, what)) if what else ({}, 0)
+    return Result(table, len(what.snapshots), len(ours), sum(ours.values()), left, waiting)
+
+
+class Expire:
+    """One expiry of one table; the caller holds the table's lease."""
+
+    def __init__(self, connection: Connection, settings: Settings, table: Table, base: str) -> None:
+        self.connection = connection
+        self.table = table
+        self.base = base
+        self.states: list[LakeState] = []
+        self.location = paths.table_location(settings.warehouse, table)
+        self.job_id = 0
+
+    def run(self) -> Result:
+        """All steps in order. An error before the commit leaves everything as it was."""
+        self._adopt()
+        what, waiting = self.decide()
+        if not what:
+            return Result(self.table, waiting=waiting)
+        behind = bound.settle_standbys(self.connection)
+        if behind:
+            waiting = (*waiting, f"{behind} standbys are behind, and a query there may still read an old state")
+            return Result(self.table, waiting=waiting)
+        failpoints.reached(Failpoint.EXPIRE_BEFORE_START)
+        self.job_id = jobs.start(self.connection, self.table, "expire")
+        failpoints.reached(Failpoint.EXPIRE_STARTED)
+        said = logs.stage(_log, "expire", table=str(self.table.name), job=self.job_id)
+        with turn.failure_recorded(self.connection, self.job_id), said as line:
+            result = self._expire(what, waiting)
+            line.update(snapshots=result.snapshots, files=result.files, size_bytes=result.size_bytes, left=result.left)
+        return result
+
+    def _adopt(self) -> None:
+        """Let states from before the catalog knew of any begin their time; they go in a later run."""
+        known = states.every(self.connection, self.table)
+        unknown = expiry.unknown(snapshots.read_metadata(self.base), known)
+        states.adopt(self.connection, self.table, list(unknown))
+
+    def decide(self) -> tuple[Expiry, tuple[str, ...]]:
+        """What may go, and why other old states may not."""
+        self.states = states.every(self.connection, self.table)
+        pinned = pins.on(self.connection, self.table)  # after the live snapshots: a reader pins before it ends
+        return self._allowed(pinned), tuple(self._reasons(pinned))
+
+    def _allowed(self, pinned: Collection[str]) -> Expiry:
+        metadata = snapshots.read_metadata(self.base)
+        present = {one.snapshot_id for one in metadata.snapshots}
+        needed = {one.snapshot_id for one in metadata.refs.values()}
+        return rules.expiry(self.states, pinned, present, needed)
+
+    def _reasons(self, pinned: Mapping[str, str]) -> Iterator[str]:
+        seen = [one for one in self.states if one.is_over and one.is_seen]
+        if seen:
+            assert seen[-1].replaced_xid is not None
+            who = jobs.older_snapshots(self.connection, seen[-1].replaced_xid)
+            yield f"a transaction that may see {len(seen)} of them is still open: {', '.join(who) or 'it just ended'}"
+        for one in self.states:
+            if one.is_over and one.metadata_location in pinned:
+                yield f"snapshot {one.snapshot_id}: pinned by {pinned[one.metadata_location]}"
+
+    def _expire(self, what: Expiry, waiting: tuple[str, ...]) -> Result:
+        files = expiry.doomed(self.base, what)
+        hint = "frostline jobs shows whether it was done; then run frostline expire again"
+        with turn.publishing(self.connection, f"expiring snapshots of {self.table.name}", hint=hint):
+            final = self._locked(what)
+            if final != what:
+                files = expiry.doomed(self.base, final) if final else {}
+            if final:
+                self._swap(final)
+            ours, left = self.own(files)
+            described = f"{len(final.snapshots)} snapshots, {len(ours)} files" + (f", {left} left" if left else "")
+            jobs.describe(self.connection, self.job_id, described)
+            jobs.advance(self.connection, self.job_id, State.PUBLISHED, size_bytes=sum(ours.values()))
+            failpoints.reached(Failpoint.EXPIRE_BEFORE_COMMIT)
+        failpoints.reached(Failpoint.EXPIRE_PUBLISHED)
+        self._delete(ours)
+        return Result(self.table, len(final.snapshots), len(ours), sum(ours.values()), left, waiting)
+
+    def _locked(self, what: Expiry) -> Expiry:
+        """What is left of the plan when nobody can make a pin on its states any more.
+
+        That no live snapshot sees them was so, and stays so: nobody can get an older snapshot than there is.
+        """
+        locked = states.lock(self.connection, self.table, what.locations)
+        pins.remove_dead(self.connection, self.table)
+        pinned = pins.on(self.connection, self.table, dead=True).keys()
+        kept = {one.metadata_location for one in self.states} - (what.locations & locked)
+        return self._allowed(kept | pinned)
+
+    def _swap(self, what: Expiry) -> None:
+        """The commit of the lake and of the seam: T and S stay, the metadata is another."""
+        staged = expiry.stage(self.table, self.base, what, self.job_id)
+        failpoints.reached(Failpoint.EXPIRE_STAGED)
+        seam = seams.get(self.connection, self.table)
+        turn.move_seam(self.connection, self.table, seam, staged, seam.frost_line)
+        states.delete(self.connection, self.table, what.locations)
+
+    def own(self, files: Sizes) -> tuple[Sizes, int]:
+        """Those of the files that may be deleted, and how many may not: they belong to another history."""
+        jobs_of_ours = histories.own_jobs(self.connection, self.table)
+        ours = {
+            location: size
+            for location, size in files.items()
+            if location.startswith(f"{self.location}/") and paths.job_of(location) in jobs_of_ours
+        }
+        return ours, len(files) - len(ours)
+
+    def _delete(self, files: Collection[str]) -> None:
+        """What is not deleted here, because the process or the store gives up, is for the sweep."""
+        with store.reachable(f"delete files of expired snapshots of {self.table.name}"):
+            for location in paths.delete_each(files):
+                _log.debug("%s", logs.fields(stage="expire", job=self.job_id, deleted=location))
+                failpoints.reached(Failpoint.EXPIRE_DELETED_ONE)
+        failpoints.reached(Failpoint.EXPIRE_DELETED)

@@ -1,0 +1,103 @@
+"""Premake: the job that makes a table's partitions ahead of time. Needs no lake, so it runs while that is down."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from frostline import logs
+from frostline.catalog import jobs, tables
+from frostline.catalog.connect import Connection, gives_up
+from frostline.catalog.jobs import State
+from frostline.errors import FrostlineError
+from frostline.failpoints import Failpoint, reached
+from frostline.model.tables import Table
+from frostline.pipeline import turn
+from frostline.relation import premake
+from frostline.relation.premake import InTheWay, Made, Plan, Stray
+from frostline.settings import Settings
+
+NO_STRAY = Stray()
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a premake of one table did."""
+
+    table: Table
+    created: tuple[Made, ...] = ()
+    stray: Stray = NO_STRAY
+    """Rows that are left in DEFAULT."""
+    problem: str | None = None
+    """Why there are no more partitions, though there should be, and what helps."""
+    error: FrostlineError | None = None
+
+
+def each(
+    connection: Connection, settings: Settings, chosen: Sequence[Table], most_moved: int = premake.MOST_MOVED
+) -> list[Result]:
+    """Premake each table in turn. One table's failure does not stop the others; it is in its result."""
+    return turn.for_each(
+        chosen,
+        "premake",
+        lambda table: run(connection, settings, table, most_moved),
+        lambda table, error: Result(table, error=error),
+    )
+
+
+def run(connection: Connection, settings: Settings, chosen: Table, most_moved: int = premake.MOST_MOVED) -> Result:
+    """Make what is missing of one table."""
+    hint = f"frostline premake {chosen.name}"
+    held = jobs.exclusive(connection, chosen, settings.lease_seconds)
+    with gives_up(f"making partitions of {chosen.name}", hint=hint), held:
+        table = tables.get(connection, chosen.name)
+        created, problem = _make_all(connection, table, most_moved)
+        return Result(table, tuple(created), premake.stray(connection, table), problem)
+
+
+def _make_all(connection: Connection, table: Table, most_moved: int) -> tuple[list[Made], str | None]:
+    """Make what is missing, and what is missing after that: moved rows tell that an integer key has come further."""
+    created: list[Made] = []
+    while True:
+        wanted = premake.plan(connection, table)
+        if not wanted.cells:
+            return created, _without_grid(table, wanted)
+        made, problem = _make(connection, table, wanted, most_moved)
+        created += made
+        if problem or not any(one.moved for one in made):
+            return created, problem
+
+
+def _without_grid(table: Table, wanted: Plan) -> str | None:
+    if wanted.problem is None:
+        return None
+    return f"{wanted.problem}; say how wide new ones are: frostline table set {table.name} --every WIDTH"
+
+
+def _make(connection: Connection, table: Table, wanted: Plan, most_moved: int) -> tuple[list[Made], str | None]:
+    reached(Failpoint.PREMAKE_BEFORE_START)
+    job_id = jobs.start(connection, table, "premake")
+    reached(Failpoint.PREMAKE_STARTED)
+    said = logs.stage(_log, "premake", table=str(table.name), job=job_id)
+    with turn.failure_recorded(connection, job_id), said as line:
+        done = list(premake.make(connection, table, wanted, most_moved))
+        made = [one for one in done if isinstance(one, Made)]
+        problem = next((str(one) for one in done if isinstance(one, InTheWay)), None)
+        line.update(partitions=len(made), moved=sum(one.moved for one in made))
+        reached(Failpoint.PREMAKE_MADE)
+        _record(connection, job_id, made, problem)
+    return made, problem
+
+
+def _record(connection: Connection, job_id: int, made: Sequence[Made], problem: str | None) -> None:
+    jobs.describe(connection, job_id, _described(made, problem))
+    if problem and not made:
+        jobs.fail(connection, job_id, problem)
+    else:
+        jobs.advance(connection, job_id, State.PUBLISHED, rows=sum(one.moved for one in made))
+
+
+def _described(made: Sequence[Made], problem: str | None) -> str:
+    names = ", ".join(str(one.name) for one in made) or "nothing"
+    return f"made {names}" + (f"; {problem}" if problem else "")

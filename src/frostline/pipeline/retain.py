@@ -1,0 +1,197 @@
+"""Retain: rows older than the retention period go for good, and R rises. docs/design/retention.md has the reasons."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import SparkSession
+
+from frostline import failpoints, logs
+from frostline.catalog import jobs, seams
+from frostline.catalog.connect import Connection
+from frostline.catalog.jobs import State
+from frostline.errors import FrostlineError
+from frostline.failpoints import Failpoint
+from frostline.lake import paths
+from frostline.lake.datafiles import WrittenFile
+from frostline.model import retention
+from frostline.model.policy import Mode
+from frostline.model.retention import Line, Whole
+from frostline.model.tables import RecordedFile, Table
+from frostline.model.tiers import to_text
+from frostline.pipeline import exchange, tasks, turn
+from frostline.pipeline.exchange import Exchange
+from frostline.pipeline.tasks import Report
+from frostline.pipeline.trim import Trim, trim_file
+from frostline.relation import clock, dropping, heap, marks
+from frostline.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What there is to remove."""
+
+    from_line: int | None
+    """R as it is; None while there is none."""
+    to: Line
+    gone: Sequence[RecordedFile] = ()
+    """Files below R."""
+    across: Sequence[RecordedFile] = ()
+    """Files that reach across R."""
+    marks: int = 0
+    """Rows of the overlay below R."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return self.from_line == self.to.value and not (self.gone or self.across or self.marks)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a retention of one table did."""
+
+    table: Table
+    line: str | None = None
+    """R as Postgres prints it; None while there is none."""
+    removed_files: int = 0
+    trimmed_files: int = 0
+    rows: int = 0
+    """How many went from the lake."""
+    marks: int = 0
+    """How many went from the overlay; those that somebody held wait for the next time."""
+    partitions: tuple[str, ...] = ()
+    """Of a table without a lake: those that were dropped or detached."""
+    waiting: tuple[str, ...] = ()
+    """Partitions that must be cleaned before R can go as far as it should; or that cannot go yet. And why."""
+    changed: bool = False
+    """Whether anything was done."""
+    error: FrostlineError | None = None
+
+
+def run(
+    connection: Connection,
+    spark: Callable[[], SparkSession],
+    settings: Settings,
+    tables: Sequence[Table],
+    report: Report,
+) -> list[Result]:
+    """Remove the old rows of each table in turn. One table's failure does not stop the others; it is in its result."""
+    return turn.for_each(
+        tables,
+        "retain",
+        lambda table: retain_table(connection, spark, settings, table, report),
+        lambda table, error: Result(table, error=error),
+    )
+
+
+def retain_table(
+    connection: Connection, spark: Callable[[], SparkSession], settings: Settings, chosen: Table, report: Report
+) -> Result:
+    """Remove what is older than the retention period, and what was written below R since the last time."""
+    if chosen.mode is Mode.PARTITION:
+        done = dropping.expire(connection, settings, chosen)
+        gone = (*done.dropped, *done.detached)
+        return Result(chosen, partitions=gone, waiting=done.waiting, changed=done.changed)
+    with turn.taken(connection, settings, chosen, "retain", "removing old rows of") as table:
+        found = plan(connection, table)
+        if found.is_empty:
+            return _result(table, found)
+        return Retention(connection, settings, table, found).run(spark, report)
+
+
+def planned(connection: Connection, table: Table) -> Result:
+    """What a retention would do now. Of files that reach across R, nobody has counted the rows yet."""
+    if table.mode is Mode.PARTITION:
+        return Result(table, partitions=tuple(str(one.name) for one in dropping.expirable(connection, table)))
+    found = plan(connection, table)
+    rows = sum(file.fingerprint.rows for file in found.gone)
+    return replace(_result(table, found), rows=rows, marks=found.marks)
+
+
+def _result(table: Table, done: Plan) -> Result:
+    line = None if done.to.value is None else to_text(table.tier_kind, done.to.value)
+    waiting = (f"{done.to.waits_for}: it is not cleaned yet",) if done.to.waits_for else ()
+    return Result(table, line, removed_files=len(done.gone), trimmed_files=len(done.across), waiting=waiting)
+
+
+def plan(connection: Connection, table: Table) -> Plan:
+    """What a retention would do now."""
+    period = table.policy.retention_period
+    seam, current = seams.get(connection, table), seams.retained(connection, table)
+    whole = [Whole(one.name, one.lower) for one in jobs.uncleaned(connection, table)]
+    cutoff = (
+        clock.before(connection, table, period, heap.partitions(connection, table, sizes=False)) if period else None
+    )
+    wanted = retention.line(table, cutoff, seam.frost_line, whole, current)
+    if wanted.value is None:
+        return Plan(current, wanted)
+    gone, across = retention.below(jobs.recorded_files(connection, table), wanted.reach)
+    return Plan(current, wanted, gone, across, heap.marks(connection, table, None, wanted.reach))
+
+
+class Retention:
+    """One retention of one table; the caller holds the table's job lock."""
+
+    def __init__(self, connection: Connection, settings: Settings, table: Table, planned: Plan) -> None:
+        self.connection = connection
+        self.settings = settings
+        self.table = table
+        self.planned = planned
+        self.seam = seams.get(connection, table)
+        assert planned.to.value is not None
+        self.line = planned.to.value
+        self.job_id = 0
+
+    def run(self, spark: Callable[[], SparkSession], report: Report) -> Result:
+        """All steps in order. An error before publish leaves readers as they were and the job row failed."""
+        failpoints.reached(Failpoint.RETAIN_BEFORE_START)
+        self.job_id = jobs.start(self.connection, self.table, "retain", self.planned.from_line, self.line)
+        failpoints.reached(Failpoint.RETAIN_STARTED)
+        stage = logs.stage(_log, "retain", table=str(self.table.name), job=self.job_id)
+        with turn.failure_recorded(self.connection, self.job_id), stage as said:
+            trimmed = self._trim(spark, report)
+            rows = self._rows(trimmed)
+            taken = self._publish(trimmed, rows)
+            said.update(files=len(self.planned.gone), trimmed=len(trimmed), rows=rows, marks=taken)
+        return replace(_result(self.table, self.planned), rows=rows, marks=taken, changed=True)
+
+    def _trim(self, spark: Callable[[], SparkSession], report: Report) -> list[WrittenFile]:
+        made: list[WrittenFile] = []
+        location, memory = paths.table_location(self.settings.warehouse, self.table), self.settings.export_memory
+        keep = (self.planned.to.reach, self.table.tier_kind.highest)
+        pieces = [Trim(self.table, file, keep, location, self.job_id, memory) for file in self.planned.across]
+        if pieces:
+            made = tasks.run(spark(), trim_file, pieces, lambda progress: report(self.table, progress))
+        failpoints.reached(Failpoint.RETAIN_TRIMMED)
+        return made
+
+    def _rows(self, trimmed: Sequence[WrittenFile]) -> int:
+        """How many rows leave the lake."""
+        old = sum(file.fingerprint.rows for file in (*self.planned.gone, *self.planned.across))
+        rows = old - sum(file.rows for file in trimmed)
+        size = sum(file.size_bytes for file in trimmed)
+        jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=rows, size_bytes=size)
+        return rows
+
+    def _publish(self, trimmed: Sequence[WrittenFile], rows: int) -> int:
+        replaced = [file.path for file in (*self.planned.gone, *self.planned.across)]
+        change = Exchange(self.table, self.job_id, replaced, trimmed)
+        staged = exchange.stage(self.connection, self.settings, change)
+        failpoints.reached(Failpoint.RETAIN_STAGED)
+        hint = "frostline status shows what is left; then run frostline retain again"
+        with turn.publishing(self.connection, f"removing old rows of {self.table.name}", hint=hint):
+            exchange.swap(self.connection, change, staged, self.seam, self.seam.frost_line)
+            if self.line != self.planned.from_line:
+                seams.retain(self.connection, self.table, self.line)
+            taken = marks.take_away_all(self.connection, self.table, self.planned.to.reach)
+            jobs.describe(self.connection, self.job_id, self._detail(rows, taken))
+            failpoints.reached(Failpoint.RETAIN_BEFORE_COMMIT)
+        failpoints.reached(Failpoint.RETAIN_PUBLISHED)
+        return taken
+
+    def _detail(self, rows: int, taken: int) -> str:
+        line = to_text(self.table.tier_kind, self.line)
+        return f"rows before {line} are gone: {rows} of the lake, {taken} of the overlay"

@@ -1,0 +1,140 @@
+"""Survey: the state of every table, as far as it matters for what to do next. Asks Postgres only, never the lake."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+from psycopg import sql
+
+from frostline import logs
+from frostline.catalog import jobs, leases, pins, seams, states, tables
+from frostline.catalog.connect import Connection, first_line
+from frostline.model import archive, compaction, expiry
+from frostline.model.names import Name
+from frostline.model.policy import Mode
+from frostline.model.tables import Table
+from frostline.model.work import TableState
+from frostline.pipeline import plan, retain
+from frostline.relation import heap, partitioning, premake
+
+_log = logging.getLogger(__name__)
+
+
+Read = TypeVar("Read")
+
+
+def every(connection: Connection) -> list[TableState]:
+    """The state of all managed tables at one point in time. The log says which cannot be read, and why."""
+    found, unreadable = each(connection, of_table)
+    for one in unreadable:
+        _log.error("%s", logs.fields(stage="survey", table=str(one.name), error=one.why))
+    return found
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A table whose state cannot be told now."""
+
+    name: Name
+    why: str
+
+
+def each(connection: Connection, question: Callable[[Connection, Table], Read]) -> tuple[list[Read], list[Unreadable]]:
+    """Ask something of every managed table, all at one point in time; one that fails does not keep the others back.
+
+    No lock is waited for longer than a second: somebody may rewrite a partition for hours.
+    """
+    answers: list[Read] = []
+    unreadable: list[Unreadable] = []
+    with connection.transaction():
+        connection.execute(sql.SQL("set transaction isolation level repeatable read, read only"))
+        connection.execute(sql.SQL("set local lock_timeout = '1s'"))
+        for name in tables.names(connection):
+            try:
+                with connection.transaction():
+                    answers.append(question(connection, tables.get(connection, name)))
+            except Exception as error:
+                if connection.broken:
+                    raise
+                unreadable.append(Unreadable(name, first_line(error)))
+    return answers, unreadable
+
+
+def of_table(connection: Connection, table: Table) -> TableState:
+    """The state of one table."""
+    return _tiered(connection, table) if table.mode is Mode.TIERED else _partitioned(connection, table)
+
+
+def now(connection: Connection) -> datetime:
+    """What time it is in Postgres."""
+    row = connection.execute("select now()").fetchone()
+    assert row is not None
+    return row[0]
+
+
+def _partitioned(connection: Connection, table: Table) -> TableState:
+    return TableState(
+        name=table.name,
+        mode=table.mode,
+        now=now(connection),
+        leased_by=leases.current_holder(connection, table),
+        missing_partitions=missing_partitions(connection, table),
+        can_retain=bool(partitioning.expirable(connection, table)),
+        failures=jobs.failures(connection, table),
+    )
+
+
+def _tiered(connection: Connection, table: Table) -> TableState:
+    line = seams.get(connection, table).frost_line
+    clock, swept_at = tables.swept_at(connection, table)
+    over = [one for one in jobs.uncleaned(connection, table) if one.grace_is_over]
+    blocked = [one for one in over if heap.marks(connection, table, one.lower, one.upper)]
+    files = jobs.recorded_files(connection, table)
+    known = states.every(connection, table)
+    snapshots = frozenset(one.snapshot_id for one in known if one.snapshot_id is not None)
+    old = expiry.expiry(known, pins.on(connection, table), snapshots, ())
+    return TableState(
+        name=table.name,
+        mode=table.mode,
+        now=clock,
+        leased_by=leases.current_holder(connection, table),
+        missing_partitions=missing_partitions(connection, table),
+        ripe_partitions=len(ripe(connection, table).partitions),
+        marks=heap.marks(connection, table, None, line),
+        fold_rows=table.policy.fold_rows,
+        has_old_mark=heap.has_older_mark(connection, table, line, table.policy.fold_age),
+        over_grace=len(over),
+        blocked_by_marks=len(blocked),
+        can_retain=not retain.plan(connection, table).is_empty,
+        can_compact=bool(compaction.due(table, files)),
+        manifests=states.manifests(connection, table),
+        expirable=len(old.snapshots),
+        has_lake=bool(known),
+        swept_at=swept_at,
+        failures=jobs.failures(connection, table),
+    )
+
+
+def ripe(connection: Connection, table: Table) -> archive.Plan:
+    """What an archive would move now."""
+    line = seams.get(connection, table).frost_line
+    return plan.ripe(table, heap.partitions(connection, table, sizes=False), line, heap.cutoff(connection, table))
+
+
+def lag(connection: Connection, table: Table) -> int:
+    """How far the end of the oldest partition that should be cold lies behind the hot period, on the axis."""
+    found = ripe(connection, table).partitions
+    oldest = found[0].upper if found else None
+    return 0 if oldest is None else heap.cutoff(connection, table) - oldest
+
+
+def missing_partitions(connection: Connection, table: Table) -> int:
+    """How many of the partitions that premake wants are not there."""
+    return len(premake.plan(connection, table).cells) if table.policy.premake else 0
+
+
+def grid_problem(connection: Connection, table: Table) -> str | None:
+    """Why no partition can be made ahead, if so."""
+    return premake.plan(connection, table).problem if table.policy.premake else None

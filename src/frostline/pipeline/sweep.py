@@ -1,0 +1,172 @@
+"""Sweep: delete what lies in a table's folder of the lake and belongs to nothing: docs/design/upkeep.md."""
+
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from frostline import failpoints, logs
+from frostline.catalog import histories, jobs, seams, states, tables
+from frostline.catalog.connect import Connection
+from frostline.catalog.jobs import State
+from frostline.errors import FrostlineError, UsageError
+from frostline.failpoints import Failpoint
+from frostline.lake import paths, reachable, snapshots, store
+from frostline.lake.paths import StoredFile
+from frostline.model.tables import Table
+from frostline.pipeline import turn
+from frostline.settings import Settings
+
+OLDER_THAN = "3 days"
+"""The safety age, when nobody says another."""
+_LEAST_AGE = timedelta(hours=1)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Orphan:
+    """A file that belongs to nothing."""
+
+    location: str
+    size_bytes: int
+    age: timedelta
+    """By the store's clock."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a sweep of one table deleted, or would delete."""
+
+    table: Table
+    orphans: tuple[Orphan, ...] = ()
+    left: int = 0
+    """Old files that belong to nothing here, and may belong to another history of this database."""
+    unknown: tuple[str, ...] = ()
+    """Old files that no job named. They are never deleted."""
+    error: FrostlineError | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all that was deleted."""
+        return sum(one.size_bytes for one in self.orphans)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How to sweep."""
+
+    older_than: str = OLDER_THAN
+    """Younger files are left alone, as an interval of Postgres."""
+    dry_run: bool = False
+    take_over: bool = False
+    """The databases that this one was restored or promoted from are gone: what they left is ours."""
+
+
+def run(connection: Connection, settings: Settings, chosen: Sequence[Table], wish: Wish) -> list[Result]:
+    """Sweep each table's folder in turn. One table's failure does not stop the others; it is in its result."""
+    age = _age(connection, wish)
+    if wish.take_over and not wish.dry_run:
+        histories.take_over(connection)
+    return turn.for_each(
+        chosen,
+        "sweep",
+        lambda table: _sweep(connection, settings, table, age, wish),
+        lambda table, error: Result(table, error=error),
+    )
+
+
+def sweep_table(connection: Connection, settings: Settings, table: Table) -> Result:
+    """Sweep one table's folder, as the worker does."""
+    wish = Wish()
+    return _sweep(connection, settings, table, _age(connection, wish), wish)
+
+
+def _age(connection: Connection, wish: Wish) -> timedelta:
+    """The safety age. A short one is for looking only: it guards against mistakes, the lease against running jobs."""
+    tables.check_interval(connection, "older-than", wish.older_than)
+    age = timedelta(seconds=tables.seconds(connection, wish.older_than))
+    if age < _LEAST_AGE and not wish.dry_run:
+        raise UsageError(f"--older-than {wish.older_than!r} is less than an hour", hint="say --dry-run to only look")
+    return age
+
+
+def _sweep(connection: Connection, settings: Settings, chosen: Table, age: timedelta, wish: Wish) -> Result:
+    if wish.dry_run:  # leaves even what a failed job left
+        return Sweep(connection, settings, chosen, age, wish).look()
+    with turn.taken(connection, settings, chosen, "sweep", "sweeping the lake of") as table:
+        sweep = Sweep(connection, settings, table, age, wish)
+        found = sweep.look()
+        if found.orphans:
+            sweep.delete(found)
+        return found
+
+
+class Sweep:
+    """One sweep of one table's folder; the caller holds the table's lease."""
+
+    def __init__(self, connection: Connection, settings: Settings, table: Table, age: timedelta, wish: Wish) -> None:
+        self.connection = connection
+        self.table = table
+        self.age = age
+        self.wish = wish
+        self.location = paths.table_location(settings.warehouse, table)
+
+    def look(self) -> Result:
+        """What there is to delete. One listing of the folder, and one look at each of the lake's manifests."""
+        ours = histories.own_jobs(self.connection, self.table, every=self.wish.take_over)
+        orphans: list[Orphan] = []
+        unknown: list[str] = []
+        left = 0
+        for file, age in self._old():
+            job = paths.job_of(file.location)
+            if job is None:
+                unknown.append(file.location)
+            elif job in ours:
+                orphans.append(Orphan(file.location, file.size_bytes, age))
+            else:
+                left += 1
+        return Result(self.table, tuple(orphans), left, tuple(unknown))
+
+    def _old(self) -> Iterator[tuple[StoredFile, timedelta]]:
+        """Files that are older than the safety age and belong to nothing. The listing comes before the references."""
+        with store.reachable(f"list the lake's files of {self.table.name}"):
+            files = list(paths.stored(self.location))
+            now: datetime | None = paths.store_clock(self.location) if files else None
+        needed = self._needed()
+        for file in files:
+            assert now is not None
+            if file.location not in needed and now - file.modified_at >= self.age:
+                yield file, now - file.modified_at
+
+    def _needed(self) -> Collection[str]:
+        """Everything that the current metadata, its snapshots, or a state that may still be read consists of."""
+        known = states.every(self.connection, self.table)
+        needed = {one.metadata_location for one in known}
+        needed.update(file.path for file in jobs.recorded_files(self.connection, self.table))
+        base = seams.pointer(self.connection, self.table)
+        if base is None:
+            return needed
+        metadata = snapshots.read_metadata(base)
+        needed |= {base, *(one.metadata_file for one in metadata.metadata_log)}
+        needed |= reachable.every(metadata).keys()
+        present = {one.snapshot_id for one in metadata.snapshots}
+        for one in known:
+            if one.snapshot_id is not None and one.snapshot_id not in present:
+                needed |= reachable.every(snapshots.read_metadata(one.metadata_location)).keys()
+        return needed
+
+    def delete(self, found: Result) -> None:
+        """Delete the orphans. Killed anywhere, the next sweep does the rest."""
+        failpoints.reached(Failpoint.SWEEP_BEFORE_START)
+        job_id = jobs.start(self.connection, self.table, "sweep")
+        failpoints.reached(Failpoint.SWEEP_STARTED)
+        said = logs.stage(_log, "sweep", table=str(self.table.name), job=job_id, files=len(found.orphans))
+        with turn.failure_recorded(self.connection, job_id), said:
+            with store.reachable(f"delete files of {self.table.name} that belong to nothing"):
+                for _ in paths.delete_each(one.location for one in found.orphans):
+                    failpoints.reached(Failpoint.SWEEP_DELETED_ONE)
+            failpoints.reached(Failpoint.SWEEP_DELETED)
+            left = f", {found.left} of another history left" if found.left else ""
+            jobs.describe(self.connection, job_id, f"{len(found.orphans)} files{left}")
+            jobs.advance(self.connection, job_id, State.PUBLISHED, size_bytes=found.size_bytes)

@@ -1,0 +1,193 @@
+"""The worker: looks at every table, decides what is due, and does it. docs/design/worker.md has the rules.
+
+It has no state that could be wrong: whatever it does is a job that can be killed anywhere and repeated.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from threading import Event
+
+from pyspark.sql import SparkSession
+
+from frostline import logs
+from frostline.catalog import jobs, leases, migrations, tables
+from frostline.catalog.connect import Connection, connect, first_line
+from frostline.errors import ConflictError, FrostlineError
+from frostline.failpoints import Failpoint, reached
+from frostline.model.names import Name
+from frostline.model.tables import Table
+from frostline.model.work import Action, Failures, Kind, decide
+from frostline.pipeline import archive, clean, command, compact, expire, fold, premake, retain, survey, sweep
+from frostline.pipeline.tasks import Progress
+from frostline.settings import Settings
+
+_RECONNECT_S = (1, 2, 5, 10, 30, 60)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What an action needs."""
+
+    connection: Connection
+    settings: Settings
+    spark: Callable[[], SparkSession]
+
+
+def _say_nothing(_table: Table, _progress: Progress) -> None:
+    """Progress is for people."""
+
+
+def _archive(tools: Tools, table: Table) -> bool:
+    done = archive.archive_table(tools.connection, tools.spark, tools.settings, table, _say_nothing)
+    return done.partitions > 0
+
+
+def _fold(tools: Tools, table: Table) -> bool:
+    return fold.fold_table(tools.connection, tools.spark, tools.settings, table, _say_nothing).taken > 0
+
+
+def _clean(tools: Tools, table: Table) -> bool:
+    return bool(clean.run(tools.connection, table, tools.settings.lease_seconds).emptied)
+
+
+def _premake(tools: Tools, table: Table) -> bool:
+    return bool(premake.run(tools.connection, tools.settings, table).created)
+
+
+def _retain(tools: Tools, table: Table) -> bool:
+    return retain.retain_table(tools.connection, tools.spark, tools.settings, table, _say_nothing).changed
+
+
+def _compact(tools: Tools, table: Table) -> bool:
+    done = compact.compact_table(tools.connection, tools.spark, tools.settings, table, _say_nothing, only_due=True)
+    return done.changed
+
+
+def _expire(tools: Tools, table: Table) -> bool:
+    return expire.expire_table(tools.connection, tools.settings, table).snapshots > 0
+
+
+def _sweep(tools: Tools, table: Table) -> bool:
+    sweep.sweep_table(tools.connection, tools.settings, table)
+    tables.set_swept(tools.connection, table)
+    return True
+
+
+ACTIONS: Mapping[Kind, Callable[[Tools, Table], bool]] = {
+    Kind.PREMAKE: _premake,
+    Kind.ARCHIVE: _archive,
+    Kind.FOLD: _fold,
+    Kind.CLEAN: _clean,
+    Kind.RETAIN: _retain,
+    Kind.COMPACT: _compact,
+    Kind.EXPIRE: _expire,
+    Kind.SWEEP: _sweep,
+}
+"""What each kind of action calls; it says whether anything was done."""
+
+
+def run(settings: Settings, stop: Event, *, announce: Callable[[str], None]) -> None:
+    """Work until `stop` is set. A Postgres that goes away is waited for; one that is not there at all is an error."""
+    with connect(settings.dsn, purpose="worker") as connection:
+        migrations.require(connection)
+    announce("ready worker")
+    with command.spark_while_busy(settings) as spark:
+        failures = 0
+        while not stop.is_set():
+            worker: Worker | None = None
+            try:
+                with connect(settings.dsn, purpose="worker") as connection:
+                    worker = Worker(Tools(connection, settings, spark.session), stop, spark.rest)
+                    _take_part(worker)
+            except Exception as error:  # noqa: BLE001  (whatever it is, a worker that has ended helps nobody)
+                _log.error("%s", logs.fields(stage="worker", error=f"{type(error).__name__}: {first_line(error)}"))
+                failures = 0 if worker is not None and worker.rounds else failures + 1
+                stop.wait(_RECONNECT_S[min(failures, len(_RECONNECT_S) - 1)])
+
+
+def _take_part(worker: "Worker") -> None:
+    """Lead while nobody else does."""
+    settings = worker.tools.settings
+    while not worker.stop.is_set():
+        try:
+            with leases.leading(worker.tools.connection, settings.lease_seconds) as leadership:
+                _log.info("%s", logs.fields(stage="worker", note="leads"))
+                worker.lead(lambda: leases.still_leads(worker.tools.connection, leadership))
+        except ConflictError as error:
+            _log.debug("%s", logs.fields(stage="worker", note=str(error)))
+            worker.stop.wait(settings.worker_interval_s)
+
+
+class Worker:
+    """The worker that leads, on one connection."""
+
+    def __init__(self, tools: Tools, stop: Event, rest: Callable[[], None] = lambda: None) -> None:
+        self.tools = tools
+        self.stop = stop
+        self._rest = rest
+        self.tries: dict[tuple[Kind, Name], datetime] = {}
+        self.rounds = 0
+        """How many it has finished."""
+
+    def lead(self, still_leads: Callable[[], bool]) -> None:
+        """Rounds with pauses, until it is told to stop or another worker leads."""
+        while not self.stop.is_set() and still_leads():
+            started = time.monotonic()
+            self.round(still_leads)
+            self._rest()
+            self.stop.wait(max(0.0, self.tools.settings.worker_interval_s - (time.monotonic() - started)))
+
+    def round(self, still_leads: Callable[[], bool] = lambda: True) -> list[Action]:
+        """Do what is due now; returns what was tried."""
+        states = survey.every(self.tools.connection)
+        actions = decide(states, self.tries)
+        for position, action in enumerate(actions):
+            if self.stop.is_set() or not still_leads():
+                return actions[:position]
+            self.perform(action)
+        self.rounds += 1
+        return actions
+
+    def perform(self, action: Action) -> None:
+        """Do one action. What goes wrong is written down, and is the next round's affair."""
+        table = tables.find(self.tools.connection, action.name)
+        if table is None:
+            return
+        reached(Failpoint.WORKER_BEFORE_ACTION)
+        before = jobs.failures(self.tools.connection, table)
+        said = logs.stage(_log, "work", action=action.kind.value, table=str(action.name), why=action.why)
+        try:
+            with said as line:
+                line["done"] = done = ACTIONS[action.kind](self.tools, table)
+        except ConflictError as error:
+            _log.info("%s", logs.fields(stage="work", table=str(action.name), note=str(error)))
+            done = False
+        except Exception as error:
+            if self.tools.connection.broken or self.tools.connection.closed:
+                raise
+            self._failed(action.kind, table, before, error)  # whatever it is, the other tables go on
+            return
+        reached(Failpoint.WORKER_AFTER_ACTION)
+        self._succeeded(action, table, before, done=done)
+
+    def _failed(self, kind: Kind, table: Table, before: Mapping[Kind, Failures], error: Exception) -> None:
+        """Have the failure in the catalog, which says when to try again. A job that began has done so itself."""
+        known = isinstance(error, FrostlineError)
+        text = str(error) if known else f"unexpected {type(error).__name__}: {' '.join(str(error).split())}"
+        _log.error("%s", logs.fields(stage="work", table=str(table.name), action=kind.value, error=text))
+        if jobs.failures(self.tools.connection, table).get(kind) == before.get(kind):
+            jobs.fail(self.tools.connection, jobs.start(self.tools.connection, table, kind.value), text)
+
+    def _succeeded(self, action: Action, table: Table, before: Mapping[Kind, Failures], *, done: bool) -> None:
+        key = (action.kind, action.name)
+        if not done:
+            self.tries[key] = survey.now(self.tools.connection)
+            return
+        self.tries.pop(key, None)
+        if action.kind in before and action.kind in jobs.failures(self.tools.connection, table):
+            jobs.record_done(self.tools.connection, table, action.kind.value, "succeeded after failures")

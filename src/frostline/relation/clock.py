@@ -1,0 +1,100 @@
+"""Where a table is now: the time, or for integer tier keys the highest value that it has got so far."""
+
+from collections.abc import Sequence
+
+import psycopg
+from psycopg import conninfo, sql
+
+from frostline import sqlfiles
+from frostline.catalog.connect import Connection
+from frostline.model.names import Name
+from frostline.model.partitions import Partition
+from frostline.model.tables import Table
+from frostline.model.tiers import TierKind, from_text
+from frostline.relation import names
+
+
+def _statement(name: str) -> sql.SQL:
+    return sql.SQL(sqlfiles.load(__package__ or "", "clock")[name])
+
+
+def _text(connection: Connection, statement: sql.Composable) -> str | None:
+    row = connection.execute(sql.Composed([statement])).fetchone()
+    return None if row is None else row[0]
+
+
+def now(connection: Connection, table: Table, partitions: Sequence[Partition], floor: int) -> int:
+    """The current tier value. Of a table of integers without rows it is where its first partition begins.
+
+    A row in DEFAULT does not count: a single wrong value would be taken for where the table is.
+    """
+    kind = table.tier_kind
+    if kind.is_time:
+        return time(connection, kind)
+    found = _newest(connection, table, partitions)
+    if found is not None:
+        return found
+    lowest = min((one.lower for one in partitions if one.lower is not None), default=0)
+    return lowest if floor == kind.lowest else max(lowest, floor)
+
+
+def _newest(connection: Connection, table: Table, partitions: Sequence[Partition]) -> int | None:
+    """The highest value in the newest partition that has rows, DEFAULT aside."""
+    lowest = table.tier_kind.lowest
+    begun = [one for one in partitions if not one.is_default]
+    for partition in sorted(begun, key=lambda one: lowest if one.lower is None else one.lower, reverse=True):
+        found = _highest(connection, table, partition.name)
+        if found is not None:
+            return found
+    return None
+
+
+def time(connection: Connection, kind: TierKind) -> int:
+    """The current time, on the axis of this kind."""
+    if kind is TierKind.TIMESTAMPTZ:
+        return from_text(kind, _text(connection, _statement("now_timestamptz")) or "")
+    return from_text(kind, _text(connection, _statement("now_time").format(kind=sql.SQL(kind.value))) or "")
+
+
+def _highest(connection: Connection, table: Table, relation: Name) -> int | None:
+    statement = _statement("highest").format(
+        tier_key=sql.Identifier(table.tier_key), relation=names.identifier(relation)
+    )
+    text = _text(connection, statement)
+    return None if text is None else int(text)
+
+
+def before(connection: Connection, table: Table, period: str, partitions: Sequence[Partition] | None = None) -> int:
+    """The tier value so long before now; of a table of integers without rows, the lowest that there is.
+
+    For integers, now is the highest value of the whole heap, and if partitions are given, that of the newest of them
+    that has rows. Archive asks for the first, since it can be undone. What removes rows for good asks for the second:
+    one wrong value in DEFAULT must not do it.
+    """
+    kind = table.tier_kind
+    if kind.is_time:
+        return _time_before(connection, kind, period)
+    found = _highest(connection, table, table.heap) if partitions is None else _newest(connection, table, partitions)
+    return kind.lowest if found is None else max(found - int(period), kind.lowest)
+
+
+def _time_before(connection: Connection, kind: TierKind, period: str) -> int:
+    parts = {"period": sql.Literal(period), "kind": sql.SQL(kind.value)}
+    statement = _statement("before_timestamptz" if kind is TierKind.TIMESTAMPTZ else "before_time")
+    return from_text(kind, _text(connection, statement.format(**parts)) or "")
+
+
+def time_zone(connection: Connection) -> str | None:
+    """The time zone that a session of ours would have if it did not ask for UTC; None when it is UTC.
+
+    Asked in a session of its own: ours cannot tell any more.
+    """
+    info = connection.info
+    secret = {"password": info.password} if info.password else {}
+    dsn = conninfo.make_conninfo(info.dsn, options="", application_name="frostline time zone", **secret)
+    try:
+        with psycopg.connect(dsn, autocommit=True) as other:
+            zone = other.info.parameter_status("TimeZone")
+    except psycopg.OperationalError:
+        return None
+    return None if zone in (None, "UTC", "GMT", "Etc/UTC") else zone

@@ -1,0 +1,50 @@
+"""Locks on tables that others use: tried for a moment at a time, so that nobody queues behind us for longer."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import psycopg
+from psycopg import sql
+
+from frostline.catalog.connect import Connection
+from frostline.errors import UnavailableError
+from frostline.model.names import Name
+
+LOCK_TIMEOUT_MS = 50
+"""Nobody waits longer than this for us."""
+PATIENCE_S = 60.0
+
+_T = TypeVar("_T")
+
+
+def patiently(
+    connection: Connection,
+    name: Name,
+    act: Callable[[], _T],
+    *,
+    dry_run: bool = False,
+    complaint: Callable[[], UnavailableError] | None = None,
+    patience_s: float | None = None,
+) -> _T:
+    """Do it in one transaction, tried until it gets all its locks at once; UnavailableError after a minute."""
+    deadline = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s)
+    while True:
+        try:
+            with connection.transaction(force_rollback=dry_run):
+                be_brief(connection)
+                return act()
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
+            if time.monotonic() > deadline:
+                raise (in_use(name) if complaint is None else complaint()) from None
+            time.sleep(LOCK_TIMEOUT_MS / 1000)
+
+
+def be_brief(connection: Connection) -> None:
+    """For the rest of the transaction: no lock is waited for longer than a moment."""
+    connection.execute(sql.SQL("set local lock_timeout = {}").format(LOCK_TIMEOUT_MS))
+
+
+def _in_use(name: Name) -> UnavailableError:
+    hint = "end the transactions that hold it, then run the command again: it goes on where it stopped"
+    return UnavailableError(f"{name} is in use all the time", hint=hint)

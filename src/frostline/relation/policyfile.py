@@ -1,0 +1,64 @@
+"""Brings the managed tables to what a document of policies says."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from frostline.catalog import facts, tables
+from frostline.catalog.connect import Connection
+from frostline.errors import UsageError
+from frostline.model.names import Name
+from frostline.model.policy import Mode
+from frostline.model.policyfile import Entry
+from frostline.model.tables import Table
+from frostline.relation import names, partitioning, policy, registration
+from frostline.relation.patience import patiently
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What became of one table: `added`, `changed` or `unchanged`."""
+
+    name: Name
+    what: str
+
+
+def apply(connection: Connection, entries: Sequence[Entry], *, dry_run: bool = False) -> list[Imported]:
+    """All tables or none. Tables that the document does not name stay as they are.
+
+    ACCESS EXCLUSIVE on the tables that become tiered, all at once in brief tries: nobody waits for one table while we
+    wait for the next.
+    """
+    new = [one.name for one in entries if one.mode is Mode.TIERED and tables.find(connection, one.name) is None]
+
+    def act() -> list[Imported]:
+        for name in new:
+            if facts.rows(connection, "relation", schema=name.schema, table=name.table):
+                connection.execute(sql.SQL("lock table {} in access exclusive mode").format(names.identifier(name)))
+        return list(_applied(connection, entries))
+
+    return patiently(connection, new[0] if new else Name("frostline", "managed_table"), act, dry_run=dry_run)
+
+
+def _applied(connection: Connection, entries: Sequence[Entry]) -> Iterator[Imported]:
+    for entry in entries:
+        try:
+            yield Imported(entry.name, _bring(connection, entry, tables.find(connection, entry.name)))
+        except UsageError as error:
+            raise UsageError(f"{entry.name}: {error}", hint=error.hint) from None
+
+
+def _bring(connection: Connection, entry: Entry, present: Table | None) -> str:
+    if present is None:
+        wish = registration.Wish(entry.name, entry.policy, entry.lake_partition)
+        (registration if entry.mode is Mode.TIERED else partitioning).add(connection, wish)
+        return "added"
+    if present.mode is not entry.mode:
+        hint = f"frostline table remove {entry.name}, then import again"
+        raise UsageError(f"it is in mode {present.mode}, not {entry.mode}", hint=hint)
+    if entry.lake_partition not in (None, present.lake_partition):
+        hint = "the files of its lake are cut that way: take lake_partition out"
+        raise UsageError(f"its lake partition is {present.lake_partition}, not {entry.lake_partition}", hint=hint)
+    after = policy.put(connection, present, entry.policy)
+    return "unchanged" if after == present else "changed"

@@ -1,0 +1,365 @@
+"""Makes the partitions of a heap ahead of time, on its own grid. docs/design/partitions.md has the locks and why."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, LiteralString
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import psycopg
+from psycopg import sql
+
+from frostline import sqlfiles
+from frostline.catalog import facts, jobs, leases, seams, tables
+from frostline.catalog.connect import Connection
+from frostline.errors import ConflictError
+from frostline.failpoints import Failpoint, reached
+from frostline.model import ladder
+from frostline.model.ladder import Ladder, Range, Unknown
+from frostline.model.names import Name
+from frostline.model.partitions import Partition
+from frostline.model.partnames import Cell, next_name
+from frostline.model.policy import Mode
+from frostline.model.tables import Table
+from frostline.model.tiers import TierKind, to_text
+from frostline.relation import clock, heap, marks, names, newpartition
+from frostline.relation.patience import patiently
+
+MOST_MOVED = 10_000
+"""So many rows are moved out of DEFAULT into their own partition while writers wait."""
+SMALL_BYTES = 8 << 20
+"""A DEFAULT partition of this size is read in a few milliseconds, so ATTACH may do it under its lock."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The partitions to make, in order, and the grid they are on."""
+
+    cells: tuple[Range, ...]
+    grid: Ladder | None
+    problem: str | None = None
+    """Why there is no grid."""
+    now: int = 0
+    known: tuple[Cell, ...] = ()
+    """The partitions that are there or were archived: new ones are called as they are."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A partition that was made, and how many rows were in DEFAULT that belong to it."""
+
+    name: Name
+    lower: str
+    upper: str
+    moved: int = 0
+
+
+@dataclass(frozen=True)
+class Stray:
+    """Rows that lie in DEFAULT though they are hot: there was no partition for them."""
+
+    rows: int = 0
+    is_more: bool = False
+    """There are more; counting stopped, and the two values are of those that were counted."""
+    lowest: str | None = None
+    highest: str | None = None
+
+
+class InTheWay(Exception):
+    """A partition cannot be made because of rows in DEFAULT. The text says which and what helps."""
+
+
+def _statement(name: str) -> sql.SQL:
+    return sql.SQL(sqlfiles.load(__package__ or "", "premake")[name])
+
+
+def _row(connection: Connection, statement: sql.Composed) -> tuple[Any, ...]:
+    row = connection.execute(statement).fetchone()
+    assert row is not None
+    return row
+
+
+def made_by(table: Table) -> sql.Literal:
+    """The comment of a table that is to become a partition, until it is one."""
+    return sql.Literal(f"made by Frostline: to be a partition of table {table.id}")
+
+
+def plan(connection: Connection, table: Table) -> Plan:
+    """What is missing now. Reads catalogs, and of a table with an integer tier key the highest value."""
+    if not table.policy.premake:
+        return Plan((), None)
+    partitions = heap.partitions(connection, table, sizes=False)
+    floor = _floor(connection, table)
+    now = clock.now(connection, table, partitions, floor)
+    known = _known(connection, table, partitions)
+    grid = _grid(connection, table, [(one.lower, one.upper) for one in known], now)
+    if isinstance(grid, Unknown):
+        return Plan((), None, grid.reason)
+    taken = [(one.lower, one.upper) for one in partitions if not one.is_default]
+    cells = ladder.missing(grid, taken, now, table.policy.premake, floor=floor)
+    return Plan(tuple(cells), grid, now=now, known=known)
+
+
+def _floor(connection: Connection, table: Table) -> int:
+    """Nothing is made below the frost line: a partition there would have to be adopted."""
+    return seams.get(connection, table).frost_line if table.mode is Mode.TIERED else table.tier_kind.lowest
+
+
+def _known(connection: Connection, table: Table, partitions: Sequence[Partition]) -> tuple[Cell, ...]:
+    """Every partition with finite bounds, those that were archived and dropped included."""
+    kind = table.tier_kind
+    archived = jobs.archived(connection, table) if table.mode is Mode.TIERED else []
+    found = {(lower, upper): name for name, lower, upper, _ in archived}
+    found |= {(one.lower, one.upper): one.name for one in partitions if one.upper is not None and not one.is_default}
+    cells = (Cell(name, lower, upper) for (lower, upper), name in found.items() if lower is not None)
+    return tuple(one for one in cells if not kind.is_time or kind.lowest < one.lower < one.upper < kind.highest)
+
+
+def _grid(connection: Connection, table: Table, ranges: Sequence[Range], now: int) -> Ladder | Unknown:
+    kind, every = table.tier_kind, table.policy.every
+    found = ladder.find(kind, ranges, now, every=every)
+    if kind is not TierKind.TIMESTAMPTZ or not ladder.may_be_local(found):
+        return found
+    zone = _zone(connection)
+    return found if zone is None else ladder.find(kind, ranges, now, every=every, zone=zone)
+
+
+def _zone(connection: Connection) -> str | None:
+    """The database's time zone, if Python knows it as well."""
+    zone = clock.time_zone(connection)
+    try:
+        return None if zone is None else ZoneInfo(zone).key
+    except (ZoneInfoNotFoundError, ValueError):
+        return None
+
+
+def make(connection: Connection, table: Table, wanted: Plan, most_moved: int = MOST_MOVED) -> Iterator[Made | InTheWay]:
+    """Make one after the other, each for good before the next. The caller holds the table's lease.
+
+    What a process that died has left is taken away first. A partition that somebody made meanwhile counts as made.
+    One that has something in its way does not stop the next. UnavailableError when DEFAULT is in use all the time;
+    what was made stays.
+    """
+    clean_up(connection, table)
+    known = list(wanted.known)
+    for lower, upper in wanted.cells:
+        assert wanted.grid is not None
+        cell = Cell(next_name(table.name, wanted.grid, known, lower, upper), lower, upper)
+        try:
+            done = _Making(connection, table, cell, most_moved).run(is_ahead=lower > wanted.now)
+        except InTheWay as problem:
+            yield problem
+            continue
+        if done is not None:
+            known.append(Cell(done.name, lower, upper))
+            yield done
+
+
+def clean_up(connection: Connection, table: Table) -> None:
+    """Take away what a process that died has left: tables that were not attached, and the guard of DEFAULT."""
+    newpartition.drop_leftovers(connection, made_by(table))
+    default = newpartition.default_partition(connection, table)
+    if default is not None and _row(connection, _on(connection, "has_guard", default))[0]:
+        patiently(connection, default, lambda: _drop_guard(connection, default))
+
+
+def _drop_guard(connection: Connection, default: Name) -> None:
+    connection.execute(_statement("drop_guard").format(default_partition=names.identifier(default)))
+
+
+def _on(connection: Connection, statement: str, default: Name, **parts: sql.Composable) -> sql.Composed:
+    """A query about DEFAULT in the system catalogs."""
+    return _statement(statement).format(default_partition=_literal(connection, default), **parts)
+
+
+def _literal(connection: Connection, name: Name) -> sql.Literal:
+    return sql.Literal(names.identifier(name).as_string(connection))
+
+
+class _Making:
+    """One partition on its way."""
+
+    def __init__(self, connection: Connection, table: Table, wanted: Cell, most_moved: int) -> None:
+        self.connection = connection
+        self.table = table
+        self.lower, self.upper = wanted.lower, wanted.upper
+        self.wanted = wanted.name
+        self.in_range = names.within(table, wanted.lower, wanted.upper)
+        self.most_moved = most_moved
+        self.default = newpartition.default_partition(connection, table)
+
+    def run(self, *, is_ahead: bool) -> Made | None:
+        """All steps; None when somebody else has made it. After an error nothing is left."""
+        try:
+            is_guarded = is_ahead and self._guard()
+            if not is_guarded:
+                self._refuse_size()
+            name = self._create()
+            reached(Failpoint.PREMAKE_CREATED_ONE)
+            moved = patiently(self.connection, self.table.heap, lambda: self._attach(name, is_guarded=is_guarded))
+        except psycopg.errors.InvalidObjectDefinition:
+            clean_up(self.connection, self.table)
+            return None  # it would overlap one that somebody made meanwhile
+        except Exception:
+            clean_up(self.connection, self.table)
+            raise
+        reached(Failpoint.PREMAKE_ATTACHED_ONE)
+        lower, upper = (to_text(self.table.tier_kind, value) for value in (self.lower, self.upper))
+        return Made(name, lower, upper, moved)
+
+    def _create(self) -> Name:
+        for _ in range(3):
+            name = newpartition.free_name(self.connection, self.wanted)
+            try:
+                newpartition.create(self.connection, self.table, name, (self.lower, self.upper), made_by(self.table))
+            except (psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation):
+                continue  # somebody took the name in this moment
+            self._copy_replica_identity(name)
+            return name
+        raise ConflictError(f"somebody else makes partitions of {self.table.name}", hint="try again")
+
+    def _copy_replica_identity(self, name: Name) -> None:
+        """As the heap has it: logical replication asks each partition."""
+        heap_name = _literal(self.connection, self.table.heap)
+        (letter,) = _row(self.connection, _statement("replica_identity").format(partition=heap_name))
+        identity = _REPLICA_IDENTITIES.get(letter)
+        if identity is not None:
+            statement = _statement("set_replica_identity").format(
+                partition=names.identifier(name), identity=sql.SQL(identity)
+            )
+            self.connection.execute(statement)
+
+    def _attach(self, name: Name, *, is_guarded: bool) -> int:
+        """In one transaction: lock, move the rows of DEFAULT that belong here, attach. Returns how many were moved."""
+        leases.require(self.connection, self.table)
+        self._lock_heap(is_guarded=is_guarded)
+        self.default = newpartition.default_partition(self.connection, self.table)
+        moved = 0 if self.default is None or is_guarded else self._move(self.default, name)
+        newpartition.attach(self.connection, self.table, name, self.lower, self.upper)
+        if self.default is not None and is_guarded:
+            _drop_guard(self.connection, self.default)
+        reached(Failpoint.PREMAKE_BEFORE_COMMIT)
+        return moved
+
+    def _lock_heap(self, *, is_guarded: bool) -> None:
+        """Nobody waits for it, unless there are rows to move.
+
+        Then somebody may be about to write more of them, and Postgres refuses a row that it has sent to DEFAULT just
+        before there was a partition for it. So writers wait here, and are sent to the right one.
+        """
+        is_live = self.default is not None and not is_guarded and self._count(self.default).rows > 0
+        mode = sql.SQL("share row exclusive" if is_live else "share update exclusive")
+        heap_name = names.identifier(self.table.heap)
+        self.connection.execute(sql.SQL("lock table only {} in {} mode").format(heap_name, mode))
+
+    def _count(self, default: Name) -> Stray:
+        return _count(self.connection, self.table, default, self.in_range, self.most_moved + 1)
+
+    def _guard(self) -> bool:
+        """Prove beforehand that a big DEFAULT has no row of the range, without a lock that others notice.
+
+        While the guard stands, a row of the range is refused. So it is only for ranges that lie in the future.
+        """
+        if self.default is None:
+            return False
+        kind, size, _ = self._about(self.default)
+        if kind != "r" or size <= SMALL_BYTES:
+            return False
+        patiently(self.connection, self.default, self._add_guard)
+        reached(Failpoint.PREMAKE_GUARDED)
+        try:
+            self.connection.execute(
+                _statement("validate_guard").format(default_partition=names.identifier(self.default))
+            )
+        except psycopg.errors.CheckViolation:
+            clean_up(self.connection, self.table)
+            return False
+        return True
+
+    def _add_guard(self) -> None:
+        assert self.default is not None
+        lower, upper = (sql.Literal(to_text(self.table.tier_kind, value)) for value in (self.lower, self.upper))
+        statement = _statement("guard").format(
+            default_partition=names.identifier(self.default),
+            tier_key=sql.Identifier(self.table.tier_key),
+            lower=lower,
+            upper=upper,
+        )
+        self.connection.execute(statement)
+
+    def _about(self, default: Name) -> tuple[str, int, bool]:
+        """Its kind and size, and whether a foreign key points at it."""
+        heap_name = _literal(self.connection, self.table.heap)
+        kind, size, is_referenced = _row(self.connection, _on(self.connection, "about", default, heap=heap_name))
+        return kind, size, is_referenced
+
+    def _move(self, default: Name, name: Name) -> int:
+        """Move the rows of the range out of DEFAULT, unnoticed by marks and triggers. Nobody else writes there now."""
+        kind, _, is_referenced = self._about(default)
+        target = names.identifier(default)
+        self.connection.execute(sql.SQL("lock table only {} in share row exclusive mode").format(target))
+        rows = self._count(default).rows
+        if not rows:
+            return 0
+        self._refuse_rows(default, rows, is_plain=kind == "r", is_referenced=is_referenced)
+        with newpartition.unnoticed(self.connection, default):
+            if self.table.mode is Mode.TIERED:
+                with marks.silence(self.connection, self.table):
+                    self._move_rows(target, name)
+                heap.forget_marks(self.connection, self.table, self.lower, self.upper)
+            else:
+                self._move_rows(target, name)
+        return rows
+
+    def _move_rows(self, default: sql.Identifier, name: Name) -> None:
+        oid = tables.heap_oid(self.connection, self.table.name, self.table.mode)
+        written = [column.name for column in facts.read_columns(self.connection, oid) if not column.generated]
+        statement = _statement("move").format(
+            default_partition=default,
+            condition=self.in_range,
+            columns=names.columns(None, written),
+            partition=names.identifier(name),
+        )
+        self.connection.execute(sql.SQL("set local row_security = off"))
+        self.connection.execute(statement)
+
+    def _refuse_size(self) -> None:
+        if self.default is None or self.most_moved > MOST_MOVED:
+            return
+        if self._about(self.default)[1] > SMALL_BYTES:
+            hint = f"in a quiet moment: frostline premake {self.table.name} --move-rows {2 * MOST_MOVED}"
+            raise InTheWay(f"{self.default} is too big to be read while others wait for it; {hint}")
+
+    def _refuse_rows(self, default: Name, rows: int, *, is_plain: bool, is_referenced: bool) -> None:
+        lower, upper = (to_text(self.table.tier_kind, value) for value in (self.lower, self.upper))
+        where = f"{default} has rows from {lower} to {upper}"
+        if is_referenced:
+            raise InTheWay(f"{where}, and a foreign key points at them: move them by hand")
+        if not is_plain:
+            raise InTheWay(f"{where}, and is no plain table: move them by hand")
+        if rows > self.most_moved:
+            hint = f"frostline premake {self.table.name} --move-rows N moves up to N, while writers wait"
+            raise InTheWay(f"{where}, more than {self.most_moved}; {hint}")
+
+
+_REPLICA_IDENTITIES: dict[str, LiteralString] = {"f": "full", "n": "nothing"}
+
+
+def stray(connection: Connection, table: Table) -> Stray:
+    """The rows in DEFAULT that have no partition of their own; below the frost line that is where they belong."""
+    default = newpartition.default_partition(connection, table)
+    if default is None:
+        return Stray()
+    floor = _floor(connection, table)
+    condition = names.within(table, None if floor == table.tier_kind.lowest else floor, None)
+    return _count(connection, table, default, condition, MOST_MOVED + 1)
+
+
+def _count(connection: Connection, table: Table, default: Name, condition: sql.Composed, most: int) -> Stray:
+    statement = _statement("count").format(
+        tier_key=sql.Identifier(table.tier_key),
+        partition=names.identifier(default),
+        condition=condition,
+        most=sql.Literal(most),
+    )
+    rows, lowest, highest = _row(connection, statement)
+    return Stray(rows, rows == most, lowest, highest)

@@ -1,0 +1,44 @@
+"""Puts the marking functions of this version in the place of those that an older one made at registration."""
+
+import logging
+
+import psycopg
+from psycopg import sql
+
+from frostline import logs, sqlfiles
+from frostline.catalog import facts, tables
+from frostline.catalog.connect import Connection, first_line
+from frostline.errors import CorruptionError
+from frostline.model.names import Name
+from frostline.model.tables import Table
+from frostline.relation import names
+from frostline.relation.definition import Definition
+
+_log = logging.getLogger(__name__)
+
+
+def renew(connection: Connection) -> list[Name]:
+    """Renew what is not of this version, and return whose it was. No lock on a table: who writes just now goes on.
+
+    A table that is broken, or another role's, keeps its function; Frostline must start all the same.
+    """
+    try:
+        return [table.name for table in tables.tiered(connection) if _renewed(connection, table)]
+    except CorruptionError as error:
+        _log.warning("%s", logs.fields(stage="renew", warning=str(error)))
+    except psycopg.errors.InsufficientPrivilege as error:
+        _log.warning("%s", logs.fields(stage="renew", warning=first_line(error)))
+    return []
+
+
+def _renewed(connection: Connection, table: Table) -> bool:
+    definition = Definition(table, facts.read(connection, table.heap))
+    statement = definition.mark_function()
+    _, body, _ = statement.as_string(connection).split(definition.body.as_string(connection))
+    source = sql.SQL(sqlfiles.load(__package__ or "", "renewal")["source"])
+    function = sql.Literal(names.function(table, "mark").as_string(connection) + "()")
+    (present,) = connection.execute(source.format(function=function)).fetchone() or (None,)
+    if present == body:
+        return False
+    connection.execute(statement)
+    return True

@@ -1,0 +1,3 @@
+-- name: source
+-- Locks nothing.
+select p.prosrc from pg_proc p where p.oid = to_regprocedure({function})
