@@ -84,6 +84,7 @@ class Failpoint(StrEnum):
     PARTITION_STARTED = "partition_started"
     PARTITION_MARKED = "partition_marked"
     PARTITION_BEFORE_COMMIT = "partition_before_commit"
+    PARTITION_BEFORE_NOTE = "partition_before_note"
     PARTITION_DETACHED_ONE = "partition_detached_one"
     PARTITION_DROPPED_ONE = "partition_dropped_one"
 

@@ -13,10 +13,10 @@ from tests.fixtures.statements import run
 from tests.fixtures.tables import make_events
 
 from frostline.catalog import jobs, seams
-from frostline.errors import ConflictError, UsageError
+from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.lake import commit
 from frostline.pipeline import archive, plan, status
-from frostline.relation import bound, policy
+from frostline.relation import bound, heap, patience, policy
 
 EVERYTHING = "select count(*), sum(amount), md5(string_agg(e::text, '|' order by id)) from public.events e"
 
@@ -244,6 +244,17 @@ def test_a_writer_before_capture_and_a_writer_of_a_lake_row_are_both_right(event
             assert events.value("select status from public.events where id = 1") == before
     assert events.value("select status from public.events where id = 1") == "later"
     assert events.value("select status from public.events where id = 1500") == "late"
+
+
+def test_capture_gives_up_on_a_writer_that_stays(events: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "PATIENCE_S", 0.2)
+    (first, *_) = heap.partitions(events.catalog, events.table())
+    with events.connect() as writer, writer.transaction():
+        writer.execute("update public.events set status = 'late' where id = 1")
+        with pytest.raises(UnavailableError, match=f"partition {first.name} is being written to all the time"):
+            heap.capture(events.catalog, events.table(), first.name)
+    heap.capture(events.catalog, events.table(), first.name)
+    heap.capture(events.catalog, events.table(), first.name)
 
 
 def test_one_tables_failure_does_not_stop_the_others(events: Lake) -> None:

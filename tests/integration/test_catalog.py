@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +20,7 @@ from frostline.catalog.connect import Connection
 from frostline.catalog.connect import connect as open_connection
 from frostline.catalog.migrations import Migration
 from frostline.embedded.postgres import Postgres
-from frostline.errors import UsageError
+from frostline.errors import UnavailableError, UsageError
 from frostline.model.names import Name
 from frostline.model.policy import Policy
 from frostline.relation import registration
@@ -105,6 +106,33 @@ def test_a_failed_migration_leaves_nothing_behind(empty: Connection, monkeypatch
     with pytest.raises(psycopg.errors.DivisionByZero):
         migrations.apply(empty)
     assert value(empty, f"select count(*) from pg_namespace where nspname in {_OURS}") == 0
+
+
+def test_a_migration_that_waits_for_somebody_lets_the_others_pass(
+    database: str, catalog: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = migrations.known()[-1]
+    step = Migration(last.number + 1, "later", "alter table frostline.seam add column later int")
+    steps = (*migrations.known(), step)
+    monkeypatch.setattr(migrations, "known", lambda: steps)
+    monkeypatch.setattr(migrations, "_PATIENCE_S", 3.0)
+    passed: list[int] = []
+
+    def read() -> None:
+        with psycopg.connect(database, autocommit=True) as reader:
+            reader.execute("set statement_timeout = '2s'")
+            for number in range(20):
+                reader.execute("select count(*) from frostline.seam")
+                passed.append(number)
+
+    with psycopg.connect(database) as somebody, ThreadPoolExecutor(2) as pool:
+        somebody.execute("select count(*) from frostline.seam")
+        installing = pool.submit(migrations.apply, catalog)
+        pool.submit(read).result()
+        with pytest.raises(UnavailableError, match="in use all the time"):
+            installing.result()
+    assert len(passed) == 20
+    assert migrations.apply(catalog) == [f"{step.number:03}_later"]
 
 
 def test_a_catalog_that_is_newer_than_the_program_is_refused(

@@ -76,7 +76,10 @@ WRONG: dict[tuple[str, str], list[str]] = {
     ("table set", "premake"): ["table set events --premake -1"],
     ("table set", "every"): ["table set events --every 0"],
     ("table set", "expire_by"): ["table set events --expire-by fire"],
-    ("table set", "snapshot_retention"): ["table set events --snapshot-retention '-1 day'"],
+    ("table set", "snapshot_retention"): [
+        "table set events --snapshot-retention '-1 day'",
+        "table set events --snapshot-retention '300000 years'",
+    ],
     ("table set", "target_file_size"): ["table set events --target-file-size 10XB"],
     ("table remove", "name"): [f"table remove {name}" for name in NAMES],
     ("grant", "role"): ["grant nobody", 'grant "a.b', "grant public", "grant a.b"],

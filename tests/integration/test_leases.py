@@ -68,6 +68,17 @@ def test_a_lease_that_ran_out_is_not_renewed(events: Lake) -> None:
             leases.require(events.catalog, events.table())
 
 
+def test_a_transaction_may_be_longer_than_the_lease(events: Lake) -> None:
+    """The renewal waits for the row that the holder has locked, and must count from when it gets it."""
+    with leases.held(events.catalog, events.table(), 0.9):
+        with events.catalog.transaction():
+            leases.require(events.catalog, events.table())
+            run(events.catalog, "select pg_sleep(2)")
+        time.sleep(0.2)
+        with events.catalog.transaction():
+            leases.require(events.catalog, events.table())
+
+
 def test_nobody_takes_a_lease_over_while_its_holder_publishes(events: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "_renew_until", lambda *_: None)
     table = events.table()

@@ -19,7 +19,7 @@ from frostline.model.names import Name
 from frostline.model.policy import ExpireBy, Mode, Policy
 from frostline.model.tables import Table
 from frostline.pipeline import premake as job
-from frostline.relation import dropping, partitioning, patience
+from frostline.relation import dropping, partitioning
 from frostline.relation.registration import Wish
 from frostline.settings import Settings
 
@@ -255,7 +255,7 @@ def test_a_reader_is_waited_for_and_the_next_run_goes_on(
 ) -> None:
     numbers(catalog, default=default, parts=3)
     table = manage(catalog, premake=0, retention_period="50")
-    monkeypatch.setattr(patience, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(dropping, "_HEAP_PATIENCE_S", 0.3)
     monkeypatch.setattr(dropping, "_WAIT_MS", 200)
     run(reader, "set transaction isolation level repeatable read")
     assert value(reader, "select count(*) from public.events") == 3
@@ -284,6 +284,8 @@ for with_default, place in (
     (True, Failpoint.PARTITION_MARKED),
     (True, Failpoint.PARTITION_DROPPED_ONE),
     (False, Failpoint.PARTITION_BEFORE_COMMIT),
+    (True, Failpoint.PARTITION_BEFORE_NOTE),
+    (False, Failpoint.PARTITION_BEFORE_NOTE),  # test_expiry_races.py has it
 ):
     EXPIRY.remove((ExpireBy.DROP, with_default, place))
 
@@ -336,6 +338,7 @@ def _nothing_is_left(connection: Connection) -> None:
     commented = "select count(*) from pg_class where obj_description(oid, 'pg_class') ~ 'Frostline.*table [0-9]+$'"
     assert value(connection, commented) == 0
     assert value(connection, "select count(*) from pg_inherits where inhdetachpending") == 0
+    assert value(connection, "select count(*) from frostline.expiring_partition") == 0
     assert value(connection, "select count(*) from frostline.lease where holder is not null") == 0
     unfinished = "select count(*) from frostline.job where state not in ('published', 'failed')"
     assert value(connection, unfinished) == 0

@@ -54,7 +54,7 @@ def test_an_edited_file_changes_and_adds_and_leaves_the_rest(managed: Lake, comm
     document = exported(command)
     del document["tables"]["public.logs"]
     document["tables"]["public.events"]["retention_period"] = "10 years"
-    document["tables"]["plain"] = {"hot_period": "1 year", "premake": 0}
+    document["tables"]["plain"] = {"hot_period": "1 year", "premake": 0, "every": "quarter"}
     file = written(tmp_path, document)
     before = rows(managed.catalog, STATE)
     assert command("table", "import", file, "--dry-run").exit_code == 0
@@ -66,7 +66,7 @@ def test_an_edited_file_changes_and_adds_and_leaves_the_rest(managed: Lake, comm
     }
     now = exported(command)["tables"]
     assert now["public.events"]["retention_period"] == "10 years"
-    assert (now["public.plain"]["hot_period"], now["public.plain"]["premake"]) == ("1 year", 0)
+    assert [now["public.plain"][key] for key in ("hot_period", "premake", "every")] == ["1 year", 0, "3 mons"]
     assert now["public.logs"]["premake"] == 9
 
 

@@ -491,6 +491,17 @@ def test_a_table_whose_heap_is_gone_does_not_keep_frostline_from_starting(lake: 
     assert renewal.renew(lake.catalog) == []
 
 
+def test_nor_does_it_keep_the_functions_of_others_old(lake: Lake) -> None:
+    for name in ("a_broken", "events"):
+        make_events(lake.catalog, f"public.{name}")
+        lake.add(name)
+    function = f"frostline_relation.mark_{lake.table().id}"
+    old = "begin return null; end"
+    run(lake.catalog, f"create or replace function {function}() returns trigger language plpgsql as $$ {old} $$")
+    run(lake.catalog, "drop table public._a_broken cascade")
+    assert [str(one) for one in renewal.renew(lake.catalog)] == ["public.events"]
+
+
 def test_values_are_compared_on_the_axis(cold: Lake) -> None:
     """R is kept in the tier key's own type, whatever the session's time zone."""
     retain(cold, MARCH)

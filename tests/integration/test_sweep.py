@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import time
 import uuid
 from pathlib import Path
@@ -150,6 +151,25 @@ def test_what_an_expiry_could_not_delete_is_swept(events: Lake, monkeypatch: pyt
     age(events)
     assert len(swept(events).orphans) >= 4
     assert files(events) == needed(events)
+
+
+@pytest.mark.parametrize("other_name", ["link", "slashes", "copy"])
+def test_another_name_of_the_warehouse_makes_nothing_garbage(events: Lake, tmp_path: Path, other_name: str) -> None:
+    for file in folder(events).rglob("*.*"):
+        long_ago = time.time() - 10 * 86400
+        os.utime(file, (long_ago, long_ago))
+    another = tmp_path / "another"
+    if other_name == "copy":
+        shutil.copytree(events.warehouse, another)
+    else:
+        another.symlink_to(events.warehouse)
+    named = f"/{events.warehouse}" if other_name == "slashes" else str(another)
+    settings = events.settings.model_copy(update={"warehouse": named})
+    for wish in (Wish(dry_run=True), Wish(take_over=True)):
+        (result,) = sweep.run(events.catalog, settings, [events.table()], wish)
+        assert isinstance(result.error, UsageError)
+        assert "nothing was deleted" in str(result.error)
+    assert verify.run(events.catalog, events.table()).faults == ()
 
 
 def test_without_anything_to_delete_there_is_no_job(events: Lake) -> None:

@@ -266,6 +266,21 @@ def test_a_second_signal_ends_it_at_once_and_nothing_is_lost(events: Lake, start
     assert events.value(EVERYTHING.format("events")) == before
 
 
+def test_a_step_that_does_not_end_is_abandoned(events: Lake, start: Start) -> None:
+    before = events.value(EVERYTHING.format("events"))
+    with events.connect() as writer, writer.transaction():
+        writer.execute("insert into public._events (ts) values ('2024-01-15')")  # capture waits for this, for a minute
+        process = ready(start())
+        wait_for(events, "select exists (select from frostline.job where kind = 'archive')", process)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=55)
+        assert (process.returncode, "the current step was abandoned" in said) == (0, True), said
+        raise psycopg.Rollback
+    assert leases.leader(events.catalog) is None
+    assert leases.current_holder(events.catalog, events.table()) is None
+    assert events.value(EVERYTHING.format("events")) == before
+
+
 def test_it_ends_with_its_parent(start: Start) -> None:
     process = ready(start("--with-parent"))
     assert process.stdin is not None

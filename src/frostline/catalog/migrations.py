@@ -1,6 +1,7 @@
 """Installs the catalog by numbered migrations: idempotent, and refuses a catalog newer than this program."""
 
 import re
+import time
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -10,9 +11,11 @@ import psycopg
 
 from frostline.catalog import queries
 from frostline.catalog.connect import Connection
-from frostline.errors import UsageError
+from frostline.errors import UnavailableError, UsageError
 from frostline.model.names import quoted
 
+_PATIENCE_S = 60.0
+_PAUSE_S = 0.2
 _FILE = re.compile(r"(\d{3})_(\w+)\.sql")
 
 
@@ -41,11 +44,19 @@ def known() -> tuple[Migration, ...]:
 def apply(connection: Connection) -> list[str]:
     """Bring the catalog up to date and say which migrations ran; none when it already was.
 
-    One transaction under an advisory lock, so two installers at once are safe and a crash leaves nothing.
+    One transaction under an advisory lock, so two installers at once are safe and a crash leaves nothing. It may need
+    tables that every query of a relation reads, so it tries for a moment at a time: nobody queues behind it for long.
     """
+    deadline = time.monotonic() + _PATIENCE_S
     try:
-        with connection.transaction():
-            return _apply(connection)
+        while True:
+            try:
+                with connection.transaction():
+                    return _apply(connection)
+            except psycopg.errors.LockNotAvailable:
+                if time.monotonic() > deadline:
+                    raise _in_use() from None
+                time.sleep(_PAUSE_S)
     except psycopg.errors.InsufficientPrivilege as error:
         raise UsageError(
             f"the connected role may not install the catalog: {error.diag.message_primary}",
@@ -53,9 +64,17 @@ def apply(connection: Connection) -> list[str]:
         ) from None
 
 
+def _in_use() -> UnavailableError:
+    return UnavailableError(
+        "the catalog is in use all the time by transactions that stay open",
+        hint="end them: select * from pg_stat_activity where xact_start < now() - interval '1 minute'",
+    )
+
+
 def _apply(connection: Connection) -> list[str]:
     _refuse_wrong_encoding(connection)
     connection.execute(queries.get("migration", "lock_out_other_installers"))
+    connection.execute(queries.get("migration", "be_brief"))
     _refuse_strange_schemas(connection)
     connection.execute(queries.get("migration", "make_room"))
     done = {number for (number,) in connection.execute(queries.get("migration", "applied"))}

@@ -263,6 +263,9 @@ def check_interval(connection: Connection, option: str, text: str, *, positive: 
     """Refuse what Postgres does not read as an interval, or one that runs backwards."""
     try:
         row = connection.execute(queries.get("table", "valid_interval"), {"text": text}).fetchone()
+    except psycopg.errors.DatetimeFieldOverflow:
+        hint = "for example '1 month' or '90 days'"
+        raise UsageError(f"--{option} {text!r} goes back beyond the calendar", hint=hint) from None
     except psycopg.DataError:
         raise UsageError(f"--{option} {text!r} is not an interval", hint="for example '1 month' or '90 days'") from None
     if row is None or not row[0 if positive else 1]:

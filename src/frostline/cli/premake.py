@@ -30,7 +30,7 @@ def premake(invocation: Invocation, names: tuple[Name, ...], move_rows: int, dry
     """Make the partitions that a table's policy wants ahead of now, aligned to those that it has.
 
     Without a name: all managed tables. Rows that had no partition and lie in DEFAULT are moved to their own, and those
-    that are left there are counted. More than N of one partition are left: writers wait meanwhile.
+    that are left there are counted. More than N of one partition are left: others wait meanwhile.
     """
     from frostline.pipeline import premake as job  # noqa: PLC0415
     from frostline.relation.premake import plan, stray  # noqa: PLC0415

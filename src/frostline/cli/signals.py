@@ -1,5 +1,6 @@
 """Running in the foreground until somebody says stop."""
 
+import logging
 import os
 import signal
 import threading
@@ -7,12 +8,16 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
 
+from frostline import logs
 from frostline.cli.errors import INTERRUPTED
 
 FINISH_S = 20
 """How long the current step may go on after the first signal."""
 ABANDON_S = 8
 """How long it may take to abandon it."""
+_AGAIN_S = 2
+"""psycopg forgets the interrupt if the statement it cancels has failed by itself in that moment."""
+_log = logging.getLogger(__name__)
 _STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -53,26 +58,28 @@ def stopped_in_time() -> Generator[threading.Event]:
 
     def request(_number: int, _frame: FrameType | None) -> None:
         if requested.is_set():
-            leave(_number, _frame)
+            os._exit(INTERRUPTED)
         requested.set()
-        signal.setitimer(signal.ITIMER_REAL, FINISH_S)
-
-    def leave(_number: int, _frame: FrameType | None) -> None:
-        os._exit(INTERRUPTED)
+        last.start()
+        signal.setitimer(signal.ITIMER_REAL, FINISH_S, _AGAIN_S)
 
     def abandon(_number: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGALRM, leave)
-        signal.setitimer(signal.ITIMER_REAL, ABANDON_S)
         raise KeyboardInterrupt
 
+    # A thread, because a library that is busy in C does not let the main thread see a signal.
+    last = threading.Timer(FINISH_S + ABANDON_S, os._exit, [INTERRUPTED])
+    last.daemon = True
     before = {number: signal.getsignal(number) for number in (*_STOPPING, signal.SIGALRM)}
     for number in _STOPPING:
         signal.signal(number, request)
     signal.signal(signal.SIGALRM, abandon)
     try:
         yield requested
+    except KeyboardInterrupt:
+        _log.warning("%s", logs.fields(stage="stop", note="the current step was abandoned"))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        last.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -86,4 +93,3 @@ def stop_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=wait, daemon=True).start()
-

@@ -49,7 +49,7 @@ def stage(table: tables.Table, base: str, what: Expiry, job_id: int) -> StagedCo
     kept = [one for one in current.metadata.metadata_log if one.metadata_file not in what.locations]
     pruned = current.metadata.model_copy(update={"metadata_log": kept})
     removal = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(what.snapshots)})
-    metadata = update_table_metadata(pruned, (removal,), metadata_location=base)
+    metadata = _with_honest_log(update_table_metadata(pruned, (removal,), metadata_location=base), pruned, what)
     with store.reachable(f"write the lake's metadata of {table.name}"):
         staging.write(current, metadata)
     snapshot = metadata.current_snapshot()
@@ -61,6 +61,13 @@ def stage(table: tables.Table, base: str, what: Expiry, job_id: int) -> StagedCo
         snapshot_id=snapshot.snapshot_id if snapshot else None,
         manifests=len(snapshots.manifests(snapshot, current.io)) if snapshot else 0,
     )
+
+
+def _with_honest_log(metadata: TableMetadata, before: TableMetadata, what: Expiry) -> TableMetadata:
+    """The log of snapshots from after the last that went: through a gap in it, a moment would find the wrong one."""
+    gone = [entry.timestamp_ms for entry in before.snapshot_log if entry.snapshot_id in what.snapshots]
+    kept = [entry for entry in metadata.snapshot_log if entry.timestamp_ms > max(gone, default=-1)]
+    return metadata.model_copy(update={"snapshot_log": kept})
 
 
 def doomed(base: str, what: Expiry) -> Sizes:

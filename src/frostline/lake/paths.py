@@ -101,18 +101,19 @@ def stored(table: str) -> Iterator[StoredFile]:
     """All data and metadata files of a table location, whoever wrote them. Folders inside are passed over."""
     for folder in _FOLDERS:
         for one in _entries(f"{table}/{folder}"):
-            if one.is_file and one.base_name != _PROBE:
+            if one.is_file and not one.base_name.startswith(_PROBE):
                 yield StoredFile(f"{table}/{folder}/{one.base_name}", one.size, one.mtime)
 
 
 def store_clock(table: str) -> datetime:
     """What time it is for the store: it is asked by writing an empty file, which is gone afterwards."""
-    probe = f"{table}/metadata/{_PROBE}"
+    name = f"{_PROBE}-{uuid.uuid4().hex}"
+    probe = f"{table}/metadata/{name}"
     make_parent(probe)
     try:
         with file_io(probe).new_output(probe).create(overwrite=True):
             pass
-        (found,) = (one for one in _entries(f"{table}/metadata") if one.base_name == _PROBE)
+        (found,) = (one for one in _entries(f"{table}/metadata") if one.base_name == name)
         return found.mtime
     finally:
         delete(probe)

@@ -32,9 +32,12 @@ def only(metadata: TableMetadata, gone: Collection[int]) -> Sizes:
     io = paths.file_io(metadata.location)
     kept = _of((one for one in metadata.snapshots if one.snapshot_id not in gone), io)
     found: Sizes = {}
+    known = set(kept)
     for snapshot in (one for one in metadata.snapshots if one.snapshot_id in gone):
         try:
-            found |= _of([snapshot], io, kept.keys() | found.keys())
+            own = _of([snapshot], io, known)
+            found |= own
+            known |= own.keys()
         except UnavailableError as error:
             _log.warning("%s", logs.fields(stage="expire", snapshot=snapshot.snapshot_id, warning=str(error)))
     return {location: size for location, size in found.items() if location not in kept}

@@ -11,6 +11,8 @@ MANY_MANIFESTS = 100
 MANIFEST_BYTES = 8 << 20
 """About how large a new manifest becomes."""
 _SMALL_FILES_DUE = 5
+_MOST_FILES = 1000
+"""That one task opens."""
 
 Bin = tuple[RecordedFile, ...]
 """Files of one lake partition that become one."""
@@ -40,11 +42,13 @@ def _small_files(table: Table, files: Sequence[RecordedFile]) -> Iterator[list[R
 def _bins(small: Sequence[RecordedFile], target: int) -> Iterator[Bin]:
     """Neighbours together, up to the target size. What finds no partner is left alone."""
     current: list[RecordedFile] = []
+    size = 0
     for file in small:
-        if current and sum(one.size_bytes for one in current) + file.size_bytes > target:
+        if current and (size + file.size_bytes > target or len(current) == _MOST_FILES):
             yield from _worth(current)
-            current = []
+            current, size = [], 0
         current.append(file)
+        size += file.size_bytes
     yield from _worth(current)
 
 

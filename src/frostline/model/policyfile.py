@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
+from frostline.model.ladder import spelled
 from frostline.model.names import Name
 from frostline.model.policy import ExpireBy, Mode, Policy
 from frostline.model.tables import Table
@@ -79,6 +80,8 @@ def _entry(name: Name, given: object) -> Entry:
     for key in _OPTIONAL:
         if values.get(key) is not None:
             values[key] = str(values[key])
+    if values.get("every") is not None:
+        values["every"] = spelled(values["every"])
     return Entry(name, mode, lake_partition, Policy(**values))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from frostline.model.compaction import MANY_MANIFESTS
 from frostline.model.names import Name
 from frostline.model.policy import Mode
 
@@ -16,7 +17,6 @@ LONGEST_PAUSE = timedelta(hours=1)
 FRUITLESS_PAUSE = timedelta(seconds=60)
 """An action that found nothing it could do, though it was due."""
 SWEEP_EVERY = timedelta(days=1)
-MANY_MANIFESTS = 100
 
 
 class Kind(StrEnum):

@@ -16,6 +16,8 @@ from frostline.relation import bound, heap
 
 _log = logging.getLogger(__name__)
 
+_IN_USE = "somebody has the seam in use all the time, with an open cursor perhaps"
+
 
 @dataclass(frozen=True)
 class Waiting:
@@ -49,7 +51,11 @@ def within_job(connection: Connection, target: Table) -> Result:
     waiting: list[Waiting] = []
     jobs.adopt_xids(connection, target)
     for partition in jobs.uncleaned(connection, target):
-        reason = _reason_to_wait(connection, target, partition) or _empty(connection, target, partition)
+        reason = _reason_to_wait(connection, target, partition)
+        if reason is None:
+            # It was waited for long enough once; the others would wait as long.
+            is_in_use = any(one.reason == _IN_USE for one in waiting)
+            reason = _IN_USE if is_in_use else _empty(connection, target, partition)
         if reason:
             waiting.append(Waiting(str(partition.name), reason))
         else:
@@ -83,7 +89,7 @@ def _empty(connection: Connection, target: Table, partition: ArchivedPartition) 
     verify.before_clean(connection, target, partition)
     reached(Failpoint.CLEAN_VERIFIED)
     if not jobs.settle_standbys(connection):
-        return "somebody has the seam in use all the time, with an open cursor perhaps"
+        return _IN_USE
     try:
         with connection.transaction():
             leases.require(connection, target)

@@ -2,7 +2,10 @@
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+
+import psycopg
 
 from frostline import logs
 from frostline.catalog import jobs, tables
@@ -52,8 +55,15 @@ def run(connection: Connection, settings: Settings, chosen: Table, most_moved: i
     held = jobs.exclusive(connection, chosen, settings.lease_seconds)
     with gives_up(f"making partitions of {chosen.name}", hint=hint), held:
         table = tables.get(connection, chosen.name)
+        _clean_up(connection, table)
         created, problem = _make_all(connection, table, most_moved)
         return Result(table, tuple(created), premake.stray(connection, table), problem)
+
+
+def _clean_up(connection: Connection, table: Table) -> None:
+    """Whatever the policy wants: a guard that was left refuses rows. A table that somebody reads can stay for now."""
+    with suppress(psycopg.errors.LockNotAvailable):
+        premake.clean_up(connection, table)
 
 
 def _make_all(connection: Connection, table: Table, most_moved: int) -> tuple[list[Made], str | None]:

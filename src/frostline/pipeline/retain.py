@@ -94,7 +94,7 @@ def retain_table(
     if chosen.mode is Mode.PARTITION:
         done = dropping.expire(connection, settings, chosen)
         gone = (*done.dropped, *done.detached)
-        return Result(chosen, partitions=gone, waiting=done.waiting, changed=done.changed)
+        return Result(chosen, partitions=gone, waiting=(*done.waiting, *done.kept), changed=done.changed)
     with turn.taken(connection, settings, chosen, "retain", "removing old rows of") as table:
         found = plan(connection, table)
         if found.is_empty:
@@ -156,7 +156,8 @@ class Retention:
             rows = self._rows(trimmed)
             taken = self._publish(trimmed, rows)
             said.update(files=len(self.planned.gone), trimmed=len(trimmed), rows=rows, marks=taken)
-        return replace(_result(self.table, self.planned), rows=rows, marks=taken, changed=True)
+        changed = bool(rows or taken) or self.planned.from_line != self.line
+        return replace(_result(self.table, self.planned), rows=rows, marks=taken, changed=changed)
 
     def _trim(self, spark: Callable[[], SparkSession], report: Report) -> list[WrittenFile]:
         made: list[WrittenFile] = []

@@ -17,7 +17,7 @@ from frostline.model.policy import Mode
 from frostline.model.tables import Table
 from frostline.model.work import TableState
 from frostline.pipeline import plan, retain
-from frostline.relation import heap, partitioning, premake
+from frostline.relation import defaultguard, heap, partitioning, premake
 
 _log = logging.getLogger(__name__)
 
@@ -131,8 +131,9 @@ def lag(connection: Connection, table: Table) -> int:
 
 
 def missing_partitions(connection: Connection, table: Table) -> int:
-    """How many of the partitions that premake wants are not there."""
-    return len(premake.plan(connection, table).cells) if table.policy.premake else 0
+    """How many of the partitions that premake wants are not there. A guard that was left is a reason to run it too."""
+    missing = len(premake.plan(connection, table).cells) if table.policy.premake else 0
+    return missing or int(defaultguard.stands(connection, table))
 
 
 def grid_problem(connection: Connection, table: Table) -> str | None:

@@ -133,11 +133,27 @@ class Sweep:
         with store.reachable(f"list the lake's files of {self.table.name}"):
             files = list(paths.stored(self.location))
             now: datetime | None = paths.store_clock(self.location) if files else None
+        self._refuse_another_place({file.location for file in files})
         needed = self._needed()
         for file in files:
             assert now is not None
             if file.location not in needed and now - file.modified_at >= self.age:
                 yield file, now - file.modified_at
+
+    def _refuse_another_place(self, found: Collection[str]) -> None:
+        """The lake's own names for its files must be those of the listing, or all of them would look like garbage.
+
+        The same folder may have two names: by a link, a mount, or another spelling of the warehouse.
+        """
+        base = seams.pointer(self.connection, self.table)
+        if base is None:
+            return
+        place = snapshots.read_metadata(base).location
+        if place != self.location or base not in found:
+            raise UsageError(
+                f"the lake of {self.table.name} is at {place}, not at {self.location}; nothing was deleted",
+                hint="set warehouse as it was when the table was archived",
+            )
 
     def _needed(self) -> Collection[str]:
         """Everything that the current metadata, its snapshots, or a state that may still be read consists of."""

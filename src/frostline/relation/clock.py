@@ -26,7 +26,8 @@ def _text(connection: Connection, statement: sql.Composable) -> str | None:
 def now(connection: Connection, table: Table, partitions: Sequence[Partition], floor: int) -> int:
     """The current tier value. Of a table of integers without rows it is where its first partition begins.
 
-    A row in DEFAULT does not count: a single wrong value would be taken for where the table is.
+    A row in DEFAULT does not count, nor one in a partition without an upper end: a single wrong value would be taken
+    for where the table is.
     """
     kind = table.tier_kind
     if kind.is_time:
@@ -41,7 +42,7 @@ def now(connection: Connection, table: Table, partitions: Sequence[Partition], f
 def _newest(connection: Connection, table: Table, partitions: Sequence[Partition]) -> int | None:
     """The highest value in the newest partition that has rows, DEFAULT aside."""
     lowest = table.tier_kind.lowest
-    begun = [one for one in partitions if not one.is_default]
+    begun = [one for one in partitions if not one.is_default and one.upper is not None]
     for partition in sorted(begun, key=lambda one: lowest if one.lower is None else one.lower, reverse=True):
         found = _highest(connection, table, partition.name)
         if found is not None:
@@ -87,14 +88,11 @@ def _time_before(connection: Connection, kind: TierKind, period: str) -> int:
 def time_zone(connection: Connection) -> str | None:
     """The time zone that a session of ours would have if it did not ask for UTC; None when it is UTC.
 
-    Asked in a session of its own: ours cannot tell any more.
+    Asked in a session of its own: ours cannot tell any more. OperationalError when there is none to be had.
     """
     info = connection.info
     secret = {"password": info.password} if info.password else {}
     dsn = conninfo.make_conninfo(info.dsn, options="", application_name="frostline time zone", **secret)
-    try:
-        with psycopg.connect(dsn, autocommit=True) as other:
-            zone = other.info.parameter_status("TimeZone")
-    except psycopg.OperationalError:
-        return None
+    with psycopg.connect(dsn, autocommit=True) as other:
+        zone = other.info.parameter_status("TimeZone")
     return None if zone in (None, "UTC", "GMT", "Etc/UTC") else zone

@@ -4,35 +4,42 @@ Each step can be interrupted anywhere, and the next run goes on. docs/design/par
 """
 
 import logging
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import LiteralString
 
 import psycopg
 from psycopg import sql
 
 from frostline import logs, sqlfiles
-from frostline.catalog import facts, jobs, leases, tables
+from frostline.catalog import expiring, facts, jobs, leases, tables
 from frostline.catalog.connect import Connection, first_line, gives_up
+from frostline.catalog.expiring import Expiring
 from frostline.catalog.jobs import State
-from frostline.errors import UnavailableError
+from frostline.errors import ConflictError, UnavailableError
 from frostline.failpoints import Failpoint, reached
 from frostline.model.names import Name
+from frostline.model.partitions import Partition
 from frostline.model.policy import ExpireBy
 from frostline.model.tables import Table
+from frostline.model.tiers import to_text
 from frostline.relation import clock, heap, names, newpartition
-from frostline.relation.patience import LOCK_TIMEOUT_MS, patiently
+from frostline.relation.patience import LOCK_TIMEOUT_MS, in_use, patiently
 from frostline.settings import Settings
 
 _WAIT_MS = 2_000
 """How long DETACH CONCURRENTLY waits for readers. Nobody waits for it, so it may take its time."""
+_HEAP_PATIENCE_S = 10.0
+_DROP_PATIENCE_S = 1.0
+"""How long locks are tried for. The next run tries again, and there may be hundreds of partitions."""
 _KINDS: dict[str, LiteralString] = {"r": "table", "p": "table", "f": "foreign table"}
 _REFUSED = (
     psycopg.errors.ForeignKeyViolation,
     psycopg.errors.DependentObjectsStillExist,
     psycopg.errors.ObjectNotInPrerequisiteState,
     psycopg.errors.FeatureNotSupported,
+    psycopg.errors.InvalidObjectDefinition,
 )
 """What Postgres says when something else needs the partition. It is reported, never forced."""
 
@@ -48,24 +55,33 @@ class Result:
     """And kept, as tables of their own."""
     waiting: tuple[str, ...] = ()
     """Which are still there or not dropped yet, and why."""
+    kept: tuple[str, ...] = ()
+    """Which had been begun with and stay after all, and why."""
 
     @property
     def changed(self) -> bool:
         """Whether anything was done."""
-        return bool(self.dropped or self.detached)
+        return bool(self.dropped or self.detached or self.kept)
 
 
 @dataclass(frozen=True)
 class Expired:
-    """A partition past the retention period."""
+    """A partition past the retention period, or one that was begun with when it was."""
 
     name: Name
     kind: str
     """`pg_class.relkind`."""
+    oid: int
+    lower: int | None = None
+    upper: int = 0
     is_pending: bool = False
     """It is half detached."""
     is_detached: bool = False
     """It is only to be dropped."""
+    is_ripe: bool = True
+    """False for one that is half detached, but not past the retention period any more."""
+    stays: str | None = None
+    """Why it is kept, though it is detached."""
 
     @property
     def kind_sql(self) -> sql.SQL:
@@ -77,36 +93,54 @@ def _statement(name: str) -> sql.SQL:
     return sql.SQL(sqlfiles.load(__package__ or "", "partitioning")[name])
 
 
-def _made_by(table: Table) -> sql.Literal:
-    """The comment of a partition that is detached to be dropped."""
-    return sql.Literal(f"expired: Frostline drops it as a partition of table {table.id}")
-
-
 def expirable(connection: Connection, table: Table) -> list[Expired]:
-    """What is wholly older than the retention period, oldest first, after what only waits to be dropped."""
-    period = table.policy.retention_period
-    if period is None:
-        return []
+    """What is wholly older than the retention period, oldest first, after what an expiry has begun with. Only reads."""
     partitions = heap.partitions(connection, table)
-    cutoff = clock.before(connection, table, period, partitions)
-    ripe = [one for one in partitions if not one.is_default and one.upper is not None and one.upper <= cutoff]
-    children = _children(connection, table)
-    ordered = sorted(ripe, key=lambda one: one.upper or 0)
-    return [*_to_be_dropped(connection, table), *(children[one.name] for one in ordered if one.name in children)]
+    cutoff = _cutoff(connection, table, partitions)
+    children = _children(connection, table, partitions)
+    ripe = [one for one in children if cutoff is not None and one.upper <= cutoff]
+    stuck = _begun(connection, table, children, cutoff)
+    return [*stuck, *sorted(ripe, key=lambda one: one.upper)]
 
 
-def _children(connection: Connection, table: Table) -> dict[Name, Expired]:
+def _cutoff(connection: Connection, table: Table, partitions: Sequence[Partition]) -> int | None:
+    period = table.policy.retention_period
+    return None if period is None else clock.before(connection, table, period, partitions)
+
+
+def _children(connection: Connection, table: Table, partitions: Sequence[Partition]) -> list[Expired]:
+    """The partitions that have an end. DEFAULT has none."""
     oid = tables.heap_oid(connection, table.name, table.mode)
     found = connection.execute(_statement("children").format(oid=sql.Literal(oid))).fetchall()
-    return {Name(*row[:2]): Expired(Name(*row[:2]), row[2], is_pending=row[3]) for row in found}
+    about = {Name(*row[:2]): row[2:] for row in found}
+    return [
+        Expired(one.name, about[one.name][0], about[one.name][2], one.lower, one.upper, about[one.name][1])
+        for one in partitions
+        if one.upper is not None and not one.is_default and one.name in about
+    ]
 
 
-def _to_be_dropped(connection: Connection, table: Table) -> Iterator[Expired]:
-    if table.policy.expire_by is ExpireBy.DROP:
-        for schema, name, kind in connection.execute(
-            _statement("to_be_dropped").format(made_by=_made_by(table))
-        ).fetchall():
-            yield Expired(Name(schema, name), kind, is_detached=True)
+def _begun(connection: Connection, table: Table, children: Sequence[Expired], cutoff: int | None) -> Iterator[Expired]:
+    """What an expiry that did not get to its end has left half detached or detached."""
+    by_oid = {one.oid: one for one in children}
+    for one in expiring.every(connection, table):
+        child = by_oid.get(one.oid)
+        is_ripe = cutoff is not None and one.upper <= cutoff
+        if child is not None and child.is_pending and not is_ripe:
+            yield replace(child, is_ripe=False)
+        elif child is None and not one.is_partition and one.drops and table.policy.expire_by is ExpireBy.DROP:
+            yield from _detached(one, is_ripe=is_ripe)
+
+
+def _detached(one: Expiring, *, is_ripe: bool) -> Iterator[Expired]:
+    """It goes only if it is certain that it was this program that detached it, and if it still should."""
+    stays = None
+    if not one.is_detached:
+        stays = "it is detached, perhaps by a person, so it is kept; drop it if nobody needs it"
+    elif not is_ripe:
+        stays = "it is detached, and not past the retention period any more; attach it again, or drop it"
+    if one.name is not None and one.kind is not None:
+        yield Expired(one.name, one.kind, one.oid, upper=one.upper, is_detached=True, stays=stays)
 
 
 def expire(connection: Connection, settings: Settings, chosen: Table) -> Result:
@@ -118,7 +152,18 @@ def expire(connection: Connection, settings: Settings, chosen: Table) -> Result:
     with gives_up(f"expiring partitions of {chosen.name}", hint=f"frostline retain {chosen.name}"), held:
         table = tables.get(connection, chosen.name)
         expired = expirable(connection, table)
+        _forget_ended(connection, table, expired)
         return _Expiry(connection, table).run(expired) if expired else Result()
+
+
+def _forget_ended(connection: Connection, table: Table, expired: Sequence[Expired]) -> None:
+    """What is gone, or attached as if nothing had been, was not begun with."""
+    going_on = {one.oid for one in expired if one.is_pending or one.is_detached}
+    with connection.transaction():
+        leases.require(connection, table)
+        for one in expiring.every(connection, table):
+            if one.oid not in going_on:
+                expiring.forget(connection, table, one.oid)
 
 
 class _Expiry:
@@ -131,8 +176,12 @@ class _Expiry:
         self.dropped: list[str] = []
         self.detached: list[str] = []
         self.waiting: list[str] = []
+        self.kept: list[str] = []
+        self.is_busy = False
+        """The heap's lock was not to be had. Then it is not tried for the next partition."""
 
-    def run(self, expired: list[Expired]) -> Result:
+    def run(self, expired: Sequence[Expired]) -> Result:
+        """Let go of one after the other. Each stays gone, whatever comes after it."""
         reached(Failpoint.PARTITION_BEFORE_START)
         job_id = jobs.start(self.connection, self.table, "retain")
         reached(Failpoint.PARTITION_STARTED)
@@ -141,7 +190,7 @@ class _Expiry:
             for one in expired:
                 self._let_go(one)
             said.update(dropped=len(self.dropped), detached=len(self.detached), waiting=len(self.waiting))
-        return Result(tuple(self.dropped), tuple(self.detached), tuple(self.waiting))
+        return Result(tuple(self.dropped), tuple(self.detached), tuple(self.waiting), tuple(self.kept))
 
     @contextmanager
     def _recorded(self, job_id: int) -> Generator[None]:
@@ -151,26 +200,60 @@ class _Expiry:
             jobs.fail(self.connection, job_id, str(error))
             raise
         jobs.describe(self.connection, job_id, self._described())
-        if self.waiting and not (self.dropped or self.detached):
+        if self.waiting and not (self.dropped or self.detached or self.kept):
             jobs.fail(self.connection, job_id, self.waiting[0])
         else:
             jobs.advance(self.connection, job_id, State.PUBLISHED)
 
     def _described(self) -> str:
-        lists = (("dropped", self.dropped), ("detached", self.detached), ("waiting:", self.waiting))
+        lists = (
+            ("dropped", self.dropped),
+            ("detached", self.detached),
+            ("kept:", self.kept),
+            ("waiting:", self.waiting),
+        )
         return "; ".join(f"{word} {', '.join(listed)}" for word, listed in lists if listed)
 
     def _let_go(self, one: Expired) -> None:
         try:
-            if not one.is_detached:
-                self._detach(one)
-            elif self.drops:
-                self._drop(one)
-            (self.dropped if self.drops else self.detached).append(str(one.name))
+            if self.is_busy and not one.is_detached:
+                raise in_use(self.table.heap)
+            self._act(one)
         except (psycopg.errors.LockNotAvailable, UnavailableError):
+            self.is_busy = self.is_busy or not one.is_detached
             self.waiting.append(f"{one.name}: it is being read or written")
         except _REFUSED as error:
             self.waiting.append(f"{one.name}: {error.diag.message_detail or first_line(error)}")
+
+    def _act(self, one: Expired) -> None:
+        if one.stays is not None:
+            self._forget(one)
+            self.kept.append(f"{one.name}: {one.stays}")
+        elif not one.is_ripe:
+            patiently(self.connection, self.table.heap, lambda: self._attach_again(one), patience_s=_HEAP_PATIENCE_S)
+            self.kept.append(f"{one.name}: it is not past the retention period any more, and attached again")
+        else:
+            if one.is_detached:
+                self._drop(one)
+            else:
+                self._detach(one)
+            (self.dropped if self.drops else self.detached).append(str(one.name))
+
+    def _forget(self, one: Expired) -> None:
+        with self.connection.transaction():
+            leases.require(self.connection, self.table)
+            expiring.forget(self.connection, self.table, one.oid)
+
+    def _attach_again(self, one: Expired) -> None:
+        """One that is half detached is seen by nobody."""
+        leases.require(self.connection, self.table)
+        self._execute("finalize", one)
+        low, high = (
+            sql.SQL("minvalue") if value is None else sql.Literal(to_text(self.table.tier_kind, value))
+            for value in (one.lower, one.upper)
+        )
+        self._execute("attach_again", one, lower=low, upper=high)
+        expiring.forget(self.connection, self.table, one.oid)
 
     def _detach(self, one: Expired) -> None:
         if newpartition.default_partition(self.connection, self.table) is None:
@@ -178,7 +261,7 @@ class _Expiry:
             if self.drops:
                 self._drop(one)
         else:
-            patiently(self.connection, self.table.heap, lambda: self._detach_at_once(one))
+            patiently(self.connection, self.table.heap, lambda: self._detach_at_once(one), patience_s=_HEAP_PATIENCE_S)
             reached(Failpoint.PARTITION_DETACHED_ONE)
 
     def _detach_at_once(self, one: Expired) -> None:
@@ -187,18 +270,31 @@ class _Expiry:
         self._execute("finalize" if one.is_pending else "detach", one)
         if self.drops:
             self._execute("drop", one)
+        expiring.forget(self.connection, self.table, one.oid)
         reached(Failpoint.PARTITION_BEFORE_COMMIT)
 
     def _detach_concurrently(self, one: Expired) -> None:
-        """Cannot be in a transaction. The comment tells the next run, should this one die, that it is to be dropped."""
+        """Cannot be in a transaction. What is written down tells the next run, should this one die, what it was."""
         with self.connection.transaction():
             leases.require(self.connection, self.table)
-            if self.drops:
-                self._execute("mark", one)
+            expiring.begin(self.connection, self.table, one.oid, one.name, one.upper, drops=self.drops)
         reached(Failpoint.PARTITION_MARKED)
-        with self._waiting_for_readers():
-            self._execute("finalize" if one.is_pending else "detach_concurrently", one)
+        try:
+            with self._waiting_for_readers():
+                self._execute("finalize" if one.is_pending else "detach_concurrently", one)
+        except BaseException:
+            self._forget_unless_pending(one)
+            raise
+        reached(Failpoint.PARTITION_BEFORE_NOTE)
+        (expiring.set_detached if self.drops else expiring.forget)(self.connection, self.table, one.oid)
         reached(Failpoint.PARTITION_DETACHED_ONE)
+
+    def _forget_unless_pending(self, one: Expired) -> None:
+        """Nothing happened to it, so it must not look as if. Should this fail too, the next run does it."""
+        with suppress(psycopg.Error, ConflictError):
+            found = _children(self.connection, self.table, heap.partitions(self.connection, self.table))
+            if not any(other.oid == one.oid and other.is_pending for other in found):
+                self._forget(one)
 
     @contextmanager
     def _waiting_for_readers(self) -> Generator[None]:
@@ -213,15 +309,27 @@ class _Expiry:
             self.connection.execute(sql.SQL("reset lock_timeout"))
 
     def _drop(self, one: Expired) -> None:
-        patiently(self.connection, one.name, lambda: self._execute("drop", one))
+        patiently(self.connection, one.name, lambda: self._drop_detached(one), patience_s=_DROP_PATIENCE_S)
         reached(Failpoint.PARTITION_DROPPED_ONE)
 
-    def _execute(self, statement: str, one: Expired) -> None:
+    def _drop_detached(self, one: Expired) -> None:
+        """Look again under its lock: somebody may have attached it again, to keep it."""
+        leases.require(self.connection, self.table)
+        if one.kind != "f":  # Postgres locks no foreign table, which has no rows to lose
+            self._execute("lock", one)
+        name = sql.Literal(names.identifier(one.name).as_string(self.connection))
+        row = self.connection.execute(_statement("is_detached").format(oid=sql.Literal(one.oid), name=name)).fetchone()
+        if row is None or not row[0]:
+            raise ConflictError(f"{one.name} was attached again while it was to be dropped", hint="frostline status")
+        self._execute("drop", one)
+        expiring.forget(self.connection, self.table, one.oid)
+
+    def _execute(self, statement: str, one: Expired, **parts: sql.Composable) -> None:
         self.connection.execute(
             _statement(statement).format(
                 heap=names.identifier(self.table.heap),
                 partition=names.identifier(one.name),
                 kind=one.kind_sql,
-                made_by=_made_by(self.table),
+                **parts,
             )
         )

@@ -41,6 +41,19 @@ def create(
         connection.execute(statement)
 
 
+def copy_replica_identity(connection: Connection, table: Table, name: Name) -> None:
+    """As the heap has it: logical replication asks each partition."""
+    heap_name = sql.Literal(names.identifier(table.heap).as_string(connection))
+    row = connection.execute(_statement("replica_identity").format(partition=heap_name)).fetchone()
+    identity = _REPLICA_IDENTITIES.get(row[0]) if row is not None else None
+    if identity is not None:
+        parts = {"partition": names.identifier(name), "identity": sql.SQL(identity)}
+        connection.execute(_statement("set_replica_identity").format(**parts))
+
+
+_REPLICA_IDENTITIES: dict[str, LiteralString] = {"f": "full", "n": "nothing"}
+
+
 def attach(connection: Connection, table: Table, name: Name, lower: int | None, upper: int) -> None:
     """Make it a partition. Inside the caller's transaction, which has the locks already, or waits for them."""
     low, high = (

@@ -34,7 +34,9 @@ def patiently(
             with connection.transaction(force_rollback=dry_run):
                 be_brief(connection)
                 return act()
-        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
+            if isinstance(error.__context__, KeyboardInterrupt):
+                raise error.__context__ from None  # psycopg was just cancelling the statement because of it
             if time.monotonic() > deadline:
                 raise (in_use(name) if complaint is None else complaint()) from None
             time.sleep(LOCK_TIMEOUT_MS / 1000)
@@ -45,6 +47,7 @@ def be_brief(connection: Connection) -> None:
     connection.execute(sql.SQL("set local lock_timeout = {}").format(LOCK_TIMEOUT_MS))
 
 
-def _in_use(name: Name) -> UnavailableError:
+def in_use(name: Name) -> UnavailableError:
+    """The lock could not be had; says so."""
     hint = "end the transactions that hold it, then run the command again: it goes on where it stopped"
     return UnavailableError(f"{name} is in use all the time", hint=hint)

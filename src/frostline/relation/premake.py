@@ -1,8 +1,9 @@
 """Makes the partitions of a heap ahead of time, on its own grid. docs/design/partitions.md has the locks and why."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, LiteralString
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import psycopg
@@ -10,8 +11,8 @@ from psycopg import sql
 
 from frostline import sqlfiles
 from frostline.catalog import facts, jobs, leases, seams, tables
-from frostline.catalog.connect import Connection
-from frostline.errors import ConflictError
+from frostline.catalog.connect import Connection, first_line
+from frostline.errors import ConflictError, FrostlineError, UnavailableError
 from frostline.failpoints import Failpoint, reached
 from frostline.model import ladder
 from frostline.model.ladder import Ladder, Range, Unknown
@@ -21,13 +22,15 @@ from frostline.model.partnames import Cell, next_name
 from frostline.model.policy import Mode
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind, to_text
-from frostline.relation import clock, heap, marks, names, newpartition
-from frostline.relation.patience import patiently
+from frostline.relation import clock, defaultguard, heap, marks, names, newpartition
+from frostline.relation.patience import in_use, patiently
 
 MOST_MOVED = 10_000
-"""So many rows are moved out of DEFAULT into their own partition while writers wait."""
+"""So many rows are moved out of DEFAULT into their own partition while readers and writers wait."""
 SMALL_BYTES = 8 << 20
 """A DEFAULT partition of this size is read in a few milliseconds, so ATTACH may do it under its lock."""
+_SHORT_S = 5.0
+"""Who has an old snapshot was waited for once; for the next partition, not as long again."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,14 @@ class InTheWay(Exception):
     """A partition cannot be made because of rows in DEFAULT. The text says which and what helps."""
 
 
+class Watched(InTheWay):
+    """Somebody's snapshot is older than the move would be."""
+
+
+class _NotNow(psycopg.errors.LockNotAvailable):
+    """Roll back and try again, as if a lock was not to be had."""
+
+
 def _statement(name: str) -> sql.SQL:
     return sql.SQL(sqlfiles.load(__package__ or "", "premake")[name])
 
@@ -99,6 +110,12 @@ def plan(connection: Connection, table: Table) -> Plan:
     return Plan(tuple(cells), grid, now=now, known=known)
 
 
+def _is_far(table: Table, cell: Cell, now: int) -> bool:
+    """Whether it lies so far ahead that nobody writes there yet: by its own width, or a day."""
+    width = cell.upper - cell.lower
+    return cell.lower - now > (min(width, ladder.day_width(table.tier_kind)) if table.tier_kind.is_time else width)
+
+
 def _floor(connection: Connection, table: Table) -> int:
     """Nothing is made below the frost line: a partition there would have to be adopted."""
     return seams.get(connection, table).frost_line if table.mode is Mode.TIERED else table.tier_kind.lowest
@@ -119,7 +136,12 @@ def _grid(connection: Connection, table: Table, ranges: Sequence[Range], now: in
     found = ladder.find(kind, ranges, now, every=every)
     if kind is not TierKind.TIMESTAMPTZ or not ladder.may_be_local(found):
         return found
-    zone = _zone(connection)
+    try:
+        zone = _zone(connection)
+    except psycopg.OperationalError as error:
+        return Unknown(
+            f"where its days begin is unknown, because nobody can ask for its time zone: {first_line(error)}"
+        )
     return found if zone is None else ladder.find(kind, ranges, now, every=every, zone=zone)
 
 
@@ -135,18 +157,19 @@ def _zone(connection: Connection) -> str | None:
 def make(connection: Connection, table: Table, wanted: Plan, most_moved: int = MOST_MOVED) -> Iterator[Made | InTheWay]:
     """Make one after the other, each for good before the next. The caller holds the table's lease.
 
-    What a process that died has left is taken away first. A partition that somebody made meanwhile counts as made.
-    One that has something in its way does not stop the next. UnavailableError when DEFAULT is in use all the time;
-    what was made stays.
+    The caller has cleaned up. A partition that somebody made meanwhile counts as made. One that has something in its
+    way does not stop the next. UnavailableError when DEFAULT is in use all the time; what was made stays.
     """
-    clean_up(connection, table)
     known = list(wanted.known)
+    patience_s: float | None = None
     for lower, upper in wanted.cells:
         assert wanted.grid is not None
         cell = Cell(next_name(table.name, wanted.grid, known, lower, upper), lower, upper)
         try:
-            done = _Making(connection, table, cell, most_moved).run(is_ahead=lower > wanted.now)
+            making = _Making(connection, table, cell, most_moved, patience_s)
+            done = making.run(is_ahead=_is_far(table, cell, wanted.now))
         except InTheWay as problem:
+            patience_s = _SHORT_S if isinstance(problem, Watched) else patience_s
             yield problem
             continue
         if done is not None:
@@ -155,20 +178,18 @@ def make(connection: Connection, table: Table, wanted: Plan, most_moved: int = M
 
 
 def clean_up(connection: Connection, table: Table) -> None:
-    """Take away what a process that died has left: tables that were not attached, and the guard of DEFAULT."""
-    newpartition.drop_leftovers(connection, made_by(table))
-    default = newpartition.default_partition(connection, table)
-    if default is not None and _row(connection, _on(connection, "has_guard", default))[0]:
-        patiently(connection, default, lambda: _drop_guard(connection, default))
+    """Take away what a process that died has left: the guard of DEFAULT, and tables that were not attached.
+
+    ConflictError unless this session has the table's lease; LockNotAvailable when somebody holds such a table.
+    """
+    defaultguard.clear(connection, table)
+    newpartition.drop_leftovers(connection, table, made_by(table))
 
 
-def _drop_guard(connection: Connection, default: Name) -> None:
-    connection.execute(_statement("drop_guard").format(default_partition=names.identifier(default)))
-
-
-def _on(connection: Connection, statement: str, default: Name, **parts: sql.Composable) -> sql.Composed:
-    """A query about DEFAULT in the system catalogs."""
-    return _statement(statement).format(default_partition=_literal(connection, default), **parts)
+def _try_to_clean_up(connection: Connection, table: Table) -> None:
+    """After an error, which must not be hidden by another one. What stays is found by the next run."""
+    with suppress(psycopg.Error, FrostlineError):
+        clean_up(connection, table)
 
 
 def _literal(connection: Connection, name: Name) -> sql.Literal:
@@ -178,13 +199,17 @@ def _literal(connection: Connection, name: Name) -> sql.Literal:
 class _Making:
     """One partition on its way."""
 
-    def __init__(self, connection: Connection, table: Table, wanted: Cell, most_moved: int) -> None:
+    def __init__(
+        self, connection: Connection, table: Table, wanted: Cell, most_moved: int, patience_s: float | None
+    ) -> None:
         self.connection = connection
         self.table = table
         self.lower, self.upper = wanted.lower, wanted.upper
         self.wanted = wanted.name
         self.in_range = names.within(table, wanted.lower, wanted.upper)
         self.most_moved = most_moved
+        self.patience_s = patience_s
+        self.watchers: list[int] = []
         self.default = newpartition.default_partition(connection, table)
 
     def run(self, *, is_ahead: bool) -> Made | None:
@@ -195,12 +220,18 @@ class _Making:
                 self._refuse_size()
             name = self._create()
             reached(Failpoint.PREMAKE_CREATED_ONE)
-            moved = patiently(self.connection, self.table.heap, lambda: self._attach(name, is_guarded=is_guarded))
+            moved = patiently(
+                self.connection,
+                self.table.heap,
+                lambda: self._attach(name, is_guarded=is_guarded),
+                complaint=self._complaint,
+                patience_s=self.patience_s,
+            )
         except psycopg.errors.InvalidObjectDefinition:
-            clean_up(self.connection, self.table)
+            _try_to_clean_up(self.connection, self.table)
             return None  # it would overlap one that somebody made meanwhile
-        except Exception:
-            clean_up(self.connection, self.table)
+        except BaseException:  # Ctrl-C too: the guard would refuse rows until the next run
+            _try_to_clean_up(self.connection, self.table)
             raise
         reached(Failpoint.PREMAKE_ATTACHED_ONE)
         lower, upper = (to_text(self.table.tier_kind, value) for value in (self.lower, self.upper))
@@ -213,86 +244,80 @@ class _Making:
                 newpartition.create(self.connection, self.table, name, (self.lower, self.upper), made_by(self.table))
             except (psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation):
                 continue  # somebody took the name in this moment
-            self._copy_replica_identity(name)
+            newpartition.copy_replica_identity(self.connection, self.table, name)
             return name
         raise ConflictError(f"somebody else makes partitions of {self.table.name}", hint="try again")
 
-    def _copy_replica_identity(self, name: Name) -> None:
-        """As the heap has it: logical replication asks each partition."""
-        heap_name = _literal(self.connection, self.table.heap)
-        (letter,) = _row(self.connection, _statement("replica_identity").format(partition=heap_name))
-        identity = _REPLICA_IDENTITIES.get(letter)
-        if identity is not None:
-            statement = _statement("set_replica_identity").format(
-                partition=names.identifier(name), identity=sql.SQL(identity)
-            )
-            self.connection.execute(statement)
-
     def _attach(self, name: Name, *, is_guarded: bool) -> int:
         """In one transaction: lock, move the rows of DEFAULT that belong here, attach. Returns how many were moved."""
+        self.watchers = []
         leases.require(self.connection, self.table)
-        self._lock_heap(is_guarded=is_guarded)
+        is_live = self.default is not None and not is_guarded and self._count(self.default).rows > 0
+        self._lock_heap(is_live=is_live)
         self.default = newpartition.default_partition(self.connection, self.table)
-        moved = 0 if self.default is None or is_guarded else self._move(self.default, name)
+        moved = 0 if self.default is None or is_guarded else self._move(self.default, name, is_live=is_live)
         newpartition.attach(self.connection, self.table, name, self.lower, self.upper)
         if self.default is not None and is_guarded:
-            _drop_guard(self.connection, self.default)
+            defaultguard.drop(self.connection, self.default)
         reached(Failpoint.PREMAKE_BEFORE_COMMIT)
+        if moved:
+            self._refuse_watchers()
         return moved
 
-    def _lock_heap(self, *, is_guarded: bool) -> None:
+    def _lock_heap(self, *, is_live: bool) -> None:
         """Nobody waits for it, unless there are rows to move.
 
-        Then somebody may be about to write more of them, and Postgres refuses a row that it has sent to DEFAULT just
-        before there was a partition for it. So writers wait here, and are sent to the right one.
+        Then everybody does. A writer may be about to write more of them, and Postgres refuses a row that it has sent to
+        DEFAULT just before there was a partition for it. A reader that waited for DEFAULT only would know the old
+        partitions, and see the rows in none of them.
         """
-        is_live = self.default is not None and not is_guarded and self._count(self.default).rows > 0
-        mode = sql.SQL("share row exclusive" if is_live else "share update exclusive")
+        mode = sql.SQL("access exclusive" if is_live else "share update exclusive")
         heap_name = names.identifier(self.table.heap)
         self.connection.execute(sql.SQL("lock table only {} in {} mode").format(heap_name, mode))
+        if is_live:
+            self._refuse_watchers()
+
+    def _refuse_watchers(self) -> None:
+        """Who has a snapshot from before would look for the moved rows in the new partition, and not see them."""
+        self.connection.execute(_statement("see_anew"))
+        heap_name = _literal(self.connection, self.table.heap)
+        found = self.connection.execute(_statement("watchers").format(heap=heap_name)).fetchall()
+        self.watchers = [pid for (pid,) in found]
+        if found:
+            raise _NotNow("somebody has an older snapshot")
+
+    def _complaint(self) -> UnavailableError:
+        if self.watchers and self.default is not None:
+            pids = ", ".join(map(str, self.watchers))
+            hint = "end them, or wait: the next run tries again"
+            raise Watched(f"{self._where(self.default)}, and these processes have older snapshots: {pids}; {hint}")
+        return in_use(self.table.heap)
 
     def _count(self, default: Name) -> Stray:
         return _count(self.connection, self.table, default, self.in_range, self.most_moved + 1)
 
     def _guard(self) -> bool:
-        """Prove beforehand that a big DEFAULT has no row of the range, without a lock that others notice.
-
-        While the guard stands, a row of the range is refused. So it is only for ranges that lie in the future.
-        """
+        """Prove beforehand that a big DEFAULT has no row of the range, without a lock that others notice."""
         if self.default is None:
             return False
         kind, size, _ = self._about(self.default)
         if kind != "r" or size <= SMALL_BYTES:
             return False
-        patiently(self.connection, self.default, self._add_guard)
+        defaultguard.put(self.connection, self.table, self.default, (self.lower, self.upper))
         reached(Failpoint.PREMAKE_GUARDED)
-        try:
-            self.connection.execute(
-                _statement("validate_guard").format(default_partition=names.identifier(self.default))
-            )
-        except psycopg.errors.CheckViolation:
+        if not defaultguard.proves(self.connection, self.default):
             clean_up(self.connection, self.table)
             return False
         return True
 
-    def _add_guard(self) -> None:
-        assert self.default is not None
-        lower, upper = (sql.Literal(to_text(self.table.tier_kind, value)) for value in (self.lower, self.upper))
-        statement = _statement("guard").format(
-            default_partition=names.identifier(self.default),
-            tier_key=sql.Identifier(self.table.tier_key),
-            lower=lower,
-            upper=upper,
-        )
-        self.connection.execute(statement)
-
     def _about(self, default: Name) -> tuple[str, int, bool]:
         """Its kind and size, and whether a foreign key points at it."""
         heap_name = _literal(self.connection, self.table.heap)
-        kind, size, is_referenced = _row(self.connection, _on(self.connection, "about", default, heap=heap_name))
+        statement = _statement("about").format(default_partition=_literal(self.connection, default), heap=heap_name)
+        kind, size, is_referenced = _row(self.connection, statement)
         return kind, size, is_referenced
 
-    def _move(self, default: Name, name: Name) -> int:
+    def _move(self, default: Name, name: Name, *, is_live: bool) -> int:
         """Move the rows of the range out of DEFAULT, unnoticed by marks and triggers. Nobody else writes there now."""
         kind, _, is_referenced = self._about(default)
         target = names.identifier(default)
@@ -301,6 +326,8 @@ class _Making:
         if not rows:
             return 0
         self._refuse_rows(default, rows, is_plain=kind == "r", is_referenced=is_referenced)
+        if not is_live:
+            raise _NotNow("they were written in this moment, and the heap is not locked for a move")
         with newpartition.unnoticed(self.connection, default):
             if self.table.mode is Mode.TIERED:
                 with marks.silence(self.connection, self.table):
@@ -329,19 +356,19 @@ class _Making:
             hint = f"in a quiet moment: frostline premake {self.table.name} --move-rows {2 * MOST_MOVED}"
             raise InTheWay(f"{self.default} is too big to be read while others wait for it; {hint}")
 
-    def _refuse_rows(self, default: Name, rows: int, *, is_plain: bool, is_referenced: bool) -> None:
+    def _where(self, default: Name) -> str:
         lower, upper = (to_text(self.table.tier_kind, value) for value in (self.lower, self.upper))
-        where = f"{default} has rows from {lower} to {upper}"
+        return f"{default} has rows from {lower} to {upper}"
+
+    def _refuse_rows(self, default: Name, rows: int, *, is_plain: bool, is_referenced: bool) -> None:
+        where = self._where(default)
         if is_referenced:
             raise InTheWay(f"{where}, and a foreign key points at them: move them by hand")
         if not is_plain:
             raise InTheWay(f"{where}, and is no plain table: move them by hand")
         if rows > self.most_moved:
-            hint = f"frostline premake {self.table.name} --move-rows N moves up to N, while writers wait"
+            hint = f"frostline premake {self.table.name} --move-rows N moves up to N, while others wait"
             raise InTheWay(f"{where}, more than {self.most_moved}; {hint}")
-
-
-_REPLICA_IDENTITIES: dict[str, LiteralString] = {"f": "full", "n": "nothing"}
 
 
 def stray(connection: Connection, table: Table) -> Stray:

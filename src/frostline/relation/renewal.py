@@ -10,6 +10,7 @@ from frostline.catalog import facts, tables
 from frostline.catalog.connect import Connection, first_line
 from frostline.errors import CorruptionError
 from frostline.model.names import Name
+from frostline.model.policy import Mode
 from frostline.model.tables import Table
 from frostline.relation import names
 from frostline.relation.definition import Definition
@@ -22,13 +23,16 @@ def renew(connection: Connection) -> list[Name]:
 
     A table that is broken, or another role's, keeps its function; Frostline must start all the same.
     """
+    return [name for name in tables.names(connection) if _tried(connection, name)]
+
+
+def _tried(connection: Connection, name: Name) -> bool:
     try:
-        return [table.name for table in tables.tiered(connection) if _renewed(connection, table)]
-    except CorruptionError as error:
-        _log.warning("%s", logs.fields(stage="renew", warning=str(error)))
-    except psycopg.errors.InsufficientPrivilege as error:
-        _log.warning("%s", logs.fields(stage="renew", warning=first_line(error)))
-    return []
+        table = tables.get(connection, name)
+        return table.mode is Mode.TIERED and _renewed(connection, table)
+    except (CorruptionError, psycopg.errors.InsufficientPrivilege) as error:
+        _log.warning("%s", logs.fields(stage="renew", table=str(name), warning=first_line(error)))
+        return False
 
 
 def _renewed(connection: Connection, table: Table) -> bool:

@@ -217,7 +217,7 @@ begin
         key_is_new := row(old."day", old."Id") is distinct from row(new."day", new."Id");
     end if;
     -- Whoever was not told of the newest R writes a row that the next `frostline retain` removes.
-    if key_is_new and new."day" < (select s."retained_integer"::integer from frostline.seam as s where s.table_id = 7) then
+    if key_is_new and new."day" < (select s."retained_integer"::integer from frostline.seam as s where s.table_id = 7) and not exists (select from "frostline_overlay"."Größe_7" as m where m."day" = new."day" and m."Id" = new."Id") then
         raise check_violation using message = 'new row of Größe is older than its retention period',
             detail = format('Rows before %s were removed for good.', (select s."retained_integer"::integer from frostline.seam as s where s.table_id = 7)), hint = 'How long rows are kept: frostline table set "Odd ""Shop"""."Größe" --retention ...',
             schema = 'Odd "Shop"', table = 'Größe';

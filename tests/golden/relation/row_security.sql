@@ -221,7 +221,7 @@ begin
         key_is_new := row(old."tenant", old."day", old."number") is distinct from row(new."tenant", new."day", new."number");
     end if;
     -- Whoever was not told of the newest R writes a row that the next `frostline retain` removes.
-    if key_is_new and new."day" < (select s."retained_date" from frostline.seam as s where s.table_id = 7) then
+    if key_is_new and new."day" < (select s."retained_date" from frostline.seam as s where s.table_id = 7) and not exists (select from "frostline_overlay"."messages_7" as m where m."tenant" = new."tenant" and m."day" = new."day" and m."number" = new."number") then
         raise check_violation using message = 'new row of messages is older than its retention period',
             detail = format('Rows before %s were removed for good.', (select s."retained_date" from frostline.seam as s where s.table_id = 7)), hint = 'How long rows are kept: frostline table set public.messages --retention ...',
             schema = 'public', table = 'messages';

@@ -1,5 +1,7 @@
 """Which files are merged, without a lake."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,6 +46,12 @@ def sizes(bins: list[Bin]) -> list[list[int]]:
 )
 def test_neighbours_are_packed_up_to_the_target(given_sizes: list[int], wanted: list[list[int]]) -> None:
     assert sizes(compaction.plan(TABLE, files(*given_sizes)[::-1])) == wanted
+
+
+def test_a_task_opens_a_thousand_files_at_most() -> None:
+    (file,) = files(0)
+    tiny = [replace(file, path=str(number)) for number in range(2500)]
+    assert [len(one) for one in compaction.plan(TABLE, tiny)] == [1000, 1000, 500]
 
 
 def test_files_of_two_lake_partitions_stay_apart() -> None:

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from frostline.model.compaction import MANY_MANIFESTS
 from frostline.model.names import Name
 from frostline.model.policy import Mode
 from frostline.model.work import (
     FIRST_PAUSE,
     FRUITLESS_PAUSE,
     LONGEST_PAUSE,
-    MANY_MANIFESTS,
     ORDER,
     Action,
     Failures,

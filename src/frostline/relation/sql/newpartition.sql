@@ -33,3 +33,9 @@ select tgname, tgenabled::text
 -- name: set_trigger
 -- SHARE ROW EXCLUSIVE on the partition.
 alter table {partition} {state} trigger {trigger}
+
+-- name: replica_identity
+select relreplident::text from pg_class where oid = {partition}::regclass
+
+-- name: set_replica_identity
+alter table {partition} replica identity {identity}

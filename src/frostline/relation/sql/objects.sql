@@ -230,7 +230,7 @@ begin
         key_is_new := row({old_key}) is distinct from row({new_key});
     end if;
     -- Whoever was not told of the newest R writes a row that the next `frostline retain` removes.
-    if key_is_new and new.{tier_key} < {retained} then
+    if key_is_new and new.{tier_key} < {retained} and not exists (select from {overlay} as m where {mark_is_new}) then
         raise check_violation using message = {below_retention},
             detail = format('Rows before %s were removed for good.', {retained}), hint = {retention},
             schema = {schema_name}, table = {table_name};

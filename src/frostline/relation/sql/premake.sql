@@ -4,24 +4,10 @@ select count(*), min({tier_key})::text, max({tier_key})::text
   from (select {tier_key} from {partition} where {condition} limit {most}) as counted
 
 -- name: move
--- Under SHARE ROW EXCLUSIVE on DEFAULT: nobody else writes to it. Generated columns are computed anew.
+-- Under ACCESS EXCLUSIVE on the heap and SHARE ROW EXCLUSIVE on DEFAULT: nobody reads through the heap, and nobody else
+-- writes. Generated columns are computed anew.
 with moved as (delete from only {default_partition} where {condition} returning {columns})
 insert into {partition} ({columns}) select {columns} from moved
-
--- name: guard
--- ACCESS EXCLUSIVE on DEFAULT, for a moment. With it ATTACH need not read DEFAULT under its locks.
-alter table {default_partition} add constraint frostline_premake check ({tier_key} < {lower} or {tier_key} >= {upper}) not valid
-
--- name: validate_guard
--- SHARE UPDATE EXCLUSIVE on DEFAULT while it is read: neither readers nor writers wait.
-alter table {default_partition} validate constraint frostline_premake
-
--- name: drop_guard
--- ACCESS EXCLUSIVE on DEFAULT, for a moment.
-alter table {default_partition} drop constraint if exists frostline_premake
-
--- name: has_guard
-select exists (select from pg_constraint where conrelid = {default_partition}::regclass and conname = 'frostline_premake')
 
 -- name: about
 -- What DEFAULT is, how big, and whether a foreign key points at it or at the heap: deleting a row would act on others.
@@ -29,8 +15,21 @@ select c.relkind::text, pg_relation_size(c.oid),
        exists (select from pg_constraint k where k.contype = 'f' and k.confrelid in (c.oid, {heap}::regclass))
   from pg_class c where c.oid = {default_partition}::regclass
 
--- name: replica_identity
-select relreplident::text from pg_class where oid = {partition}::regclass
+-- name: see_anew
+-- Postgres shows a transaction the activity of others as it was at its first look.
+select pg_stat_clear_snapshot()
 
--- name: set_replica_identity
-alter table {partition} replica identity {identity}
+-- name: watchers
+-- Who has a snapshot of this database, and might look into the heap with it once it is free. Under ACCESS EXCLUSIVE on it.
+-- One whose snapshot is hidden from this role counts. A single statement that waits for the heap does not: it takes its
+-- snapshot when it has the lock, unless the isolation level is higher by default. Nor does what renews our lease.
+select a.pid
+  from pg_stat_activity a
+ where a.pid <> pg_backend_pid() and a.datname = current_database()
+   and a.backend_type <> 'autovacuum worker' and a.application_name <> 'frostline lease'
+   and (a.backend_xmin is not null or a.state is null and a.backend_type = 'client backend')
+   and not (a.state = 'active' and a.xact_start = a.query_start
+            and exists (select from pg_locks l where l.pid = a.pid and not l.granted and l.relation = {heap}::regclass)
+            and not exists (select from pg_db_role_setting s, unnest(s.setconfig) as one
+                             where one ilike 'default_transaction_isolation=%'))
+ order by 1

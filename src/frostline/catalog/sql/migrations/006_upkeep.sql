@@ -87,3 +87,16 @@ update frostline.job j
 -- a new history, and the old one may still be in use somewhere: `frostline sweep --take-over` says that it is not.
 create table frostline.own_history (server text primary key);
 insert into frostline.own_history values (frostline.this_server());
+
+-- Partitions past their retention that are on their way out, in steps that no transaction holds together. `detached`: it
+-- was this expiry that detached it, and not a person who wants to keep it. An oid means nothing on another server.
+create table frostline.expiring_partition (
+    table_id        integer not null references frostline.managed_table on delete cascade,
+    partition_oid   oid not null,
+    partition_name  text not null,
+    upper           bigint not null,
+    drops           boolean not null,
+    detached        boolean not null default false,
+    server          text not null default frostline.this_server(),
+    primary key (table_id, partition_oid)
+);

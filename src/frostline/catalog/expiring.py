@@ -1,0 +1,63 @@
+"""Partitions that are on their way out: which step each has come to, so that the next run goes on."""
+
+from dataclasses import dataclass
+
+from frostline.catalog import queries
+from frostline.catalog.connect import Connection
+from frostline.model.names import Name
+from frostline.model.tables import Table
+
+
+@dataclass(frozen=True)
+class Expiring:
+    """A partition that an expiry has begun with."""
+
+    oid: int
+    upper: int
+    drops: bool
+    """It was to be dropped, not only detached."""
+    is_detached: bool
+    """That expiry has detached it."""
+    name: Name | None
+    """None when it is gone, or has another name by now."""
+    kind: str | None
+    """`pg_class.relkind`."""
+    is_partition: bool
+
+
+def begin(connection: Connection, table: Table, oid: int, name: Name, upper: int, *, drops: bool) -> None:
+    """Write down, before anything is done to it, that this partition is about to go."""
+    values = {"table_id": table.id, "oid": oid, "name": str(name), "upper": upper, "drops": drops}
+    connection.execute(queries.get("expiring", "begin"), values)
+
+
+def set_detached(connection: Connection, table: Table, oid: int) -> None:
+    """Write down that it was detached by us."""
+    connection.execute(queries.get("expiring", "set_detached"), {"table_id": table.id, "oid": oid})
+
+
+def forget(connection: Connection, table: Table, oid: int) -> None:
+    """It is dropped, or stays."""
+    connection.execute(queries.get("expiring", "forget"), {"table_id": table.id, "oid": oid})
+
+
+def every(connection: Connection, table: Table) -> list[Expiring]:
+    """All that were begun with and not ended, oldest first."""
+    rows = connection.execute(queries.get("expiring", "every"), {"table_id": table.id}).fetchall()
+    return [_expiring(*row) for row in rows]
+
+
+def _expiring(
+    oid: int,
+    known_as: str,
+    upper: int,
+    drops: bool,  # noqa: FBT001
+    detached: bool,  # noqa: FBT001
+    schema: str | None,
+    table: str | None,
+    kind: str | None,
+    is_partition: bool | None,  # noqa: FBT001
+) -> Expiring:
+    name = Name(schema, table) if schema is not None and table is not None else None
+    found = name if name is not None and str(name) == known_as else None
+    return Expiring(oid, upper, drops, detached, found, kind, bool(is_partition))
