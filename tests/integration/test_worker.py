@@ -1,6 +1,7 @@
 """The worker: rounds on real tables, failures, who leads, and how the process stops."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import psycopg
@@ -18,6 +20,7 @@ from tests.fixtures.tables import make_events
 
 from frostline.catalog import jobs, leases
 from frostline.catalog.connect import connect
+from frostline.dashboard.worker import families
 from frostline.embedded.postgres import free_port
 from frostline.errors import ConflictError
 from frostline.failpoints import Failpoint
@@ -241,12 +244,20 @@ def test_the_process_works_until_it_is_told_to_stop(events: Lake, start: Start) 
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
         lines = page.read().decode().splitlines()
     assert 'frostline_jobs_total{table="public.events",kind="archive"} 1' in lines
-    assert 'frostline_lake_files{table="public.events"} 6' in lines
+    assert 'frostline_table_files{table="public.events"} 6' in lines
     assert "frostline_worker_leads 1" in lines
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 0
     assert leases.leader(events.catalog) is None
     assert events.value(EVERYTHING.format("events")) == before
+
+
+def test_the_page_describes_every_metric(events: Lake) -> None:
+    worker(events).round()
+    file = Path(__file__).parents[2] / "docs/reference/metrics.md"
+    page = file.read_text(encoding="utf-8").partition("## Tables and jobs")[2]
+    described = dict(re.findall(r"^\| `(frostline_\w+)` \| (\w+) \|", page, re.MULTILINE))
+    assert described == {one.name: one.kind.value for one in families(events.catalog)}
 
 
 def test_a_second_signal_ends_it_at_once_and_nothing_is_lost(events: Lake, start: Start) -> None:

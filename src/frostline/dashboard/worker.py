@@ -21,9 +21,9 @@ _GAUGES: tuple[tuple[str, str, Number], ...] = (
     ("hot_rows", "Rows in the hot partitions, as Postgres estimates.", lambda one: one.hot_rows_estimate),
     ("cold_rows", "Rows in the lake.", lambda one: one.lake.rows),
     ("cold_bytes", "Size of the lake's current files.", lambda one: one.lake.size_bytes),
-    ("lake_files", "Current files of the lake.", lambda one: one.lake.files),
-    ("lake_snapshots", "Lake snapshots that can still be read.", lambda one: one.lake.snapshots),
-    ("lake_manifests", "Manifests of the current lake snapshot.", lambda one: one.state.manifests),
+    ("files", "Current files of the lake.", lambda one: one.lake.files),
+    ("snapshots", "Lake snapshots that can still be read.", lambda one: one.lake.snapshots),
+    ("manifests", "Manifests of the current lake snapshot.", lambda one: one.state.manifests),
     ("overlay_rows", "Changed cold rows that wait to be folded.", lambda one: one.lake.overlay_rows),
     ("overlay_age_seconds", "How long the oldest of them has waited.", lambda one: one.lake.overlay_age_s or 0),
     ("uncleaned_partitions", "Archived partitions that are still in the heap.",
@@ -66,7 +66,7 @@ def _of_tables(found: Status) -> Iterator[Family]:
     for name, text, number in _GAUGES:
         numbers = ((one, number(one)) for one in found.tables)
         samples = [Sample(value, {"table": str(one.table.name)}) for one, value in numbers if value is not None]
-        yield gauge(f"frostline_{name}", text, *samples)
+        yield gauge(f"frostline_table_{name}", text, *samples)
 
 
 def _of_jobs(connection: Connection) -> Iterator[Family]:
