@@ -78,7 +78,11 @@ def make(connection: Connection, table: Table, state: str, seconds: float) -> in
         with connection.transaction():
             connection.execute(sql.SQL("set local lock_timeout = {}").format(_MAKE_TIMEOUT_MS))
             row = connection.execute(queries.get("pin", "insert"), values).fetchone()
-    except (psycopg.errors.ForeignKeyViolation, psycopg.errors.LockNotAvailable):
+    except psycopg.errors.LockNotAvailable:
+        raise ConflictError(
+            f"old states of the lake of {table.name} are being expired just now", hint="try again"
+        ) from None
+    except psycopg.errors.ForeignKeyViolation:
         raise ConflictError(f"the lake of {table.name} has no state {state} any more", hint=_READ_AGAIN) from None
     assert row is not None
     return row[0]
