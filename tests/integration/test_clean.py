@@ -73,6 +73,17 @@ def test_a_clean_partition_is_gone_and_the_relation_answers_the_same(archived: L
     assert archived.clean() == clean.NOTHING
 
 
+def test_a_role_that_may_not_vacuum_the_seam_is_told_so(lake: Lake) -> None:
+    assert jobs.settle_standbys(lake.catalog)
+    run(lake.catalog, "create role frostline_nobody")
+    try:
+        run(lake.catalog, "set role frostline_nobody")
+        assert not jobs.settle_standbys(lake.catalog)
+    finally:
+        run(lake.catalog, "reset role")
+        run(lake.catalog, "drop role frostline_nobody")
+
+
 def test_it_waits_for_the_grace_period(events: Lake) -> None:
     (result,) = events.archive()
     assert len(result.cleaned.waiting) == 3

@@ -1,5 +1,6 @@
 """Jobs, the partitions they archived and the files they wrote."""
 
+import logging
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from enum import StrEnum
 
 import psycopg
 
+from frostline import logs
 from frostline.catalog import leases, queries
 from frostline.catalog.connect import Connection
 from frostline.errors import ConflictError
@@ -17,6 +19,7 @@ from frostline.model.tables import Fingerprint, RecordedFile, Table
 from frostline.model.work import Failures, Kind
 
 _SETTLING_S = 10
+_log = logging.getLogger(__name__)
 
 
 class State(StrEnum):
@@ -194,16 +197,26 @@ def settle_standbys(connection: Connection) -> bool:
     """End, on every standby, queries that see a frost line which nobody on this server sees any more.
 
     Outside a transaction. They end when the standby replays it, so whatever is done next finds them gone. It waits for
-    those who have the seam's page in use, as an open cursor on a relation can; False if that takes too long.
+    those who have the seam's page in use, as an open cursor on a relation can; False if that takes too long, or if
+    Postgres passes over the table because the role may not vacuum it.
     """
+    warnings: list[str | None] = []
+
+    def hear(notice: psycopg.errors.Diagnostic) -> None:
+        warnings.append(notice.message_primary)
+
     connection.execute(queries.get("job", "limit_settling"), {"limit": f"{_SETTLING_S}s"})
+    connection.add_notice_handler(hear)
     try:
         connection.execute(queries.get("job", "settle_standbys"))
     except psycopg.errors.QueryCanceled:
         return False
     finally:
+        connection.remove_notice_handler(hear)
         connection.execute(queries.get("job", "end_limit"))
-    return True
+    for warning in warnings:
+        _log.warning("%s", logs.fields(stage="settle", warning=warning))
+    return not warnings
 
 
 def older_snapshots(connection: Connection, xid: str) -> list[str]:
