@@ -67,11 +67,10 @@ def _changed(table: Table) -> ConflictError:
     )
 
 
-def cutoff(connection: Connection, table: Table, period: str | None = None) -> int:
-    """The tier value below which a row is older than the period, now; the hot period if none is given."""
-    wanted = period or table.policy.hot_period
-    assert wanted is not None
-    return clock.before(connection, table, wanted)
+def cutoff(connection: Connection, table: Table) -> int:
+    """The tier value below which a row is older than the hot period, now."""
+    assert table.policy.hot_period is not None
+    return clock.before(connection, table, table.policy.hot_period)
 
 
 def ripe_at(connection: Connection, table: Table, upper: int) -> datetime | None:
