@@ -8,7 +8,7 @@ happens, the staged files are garbage for the orphan sweep.
 import re
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
@@ -236,6 +236,22 @@ def _write_snapshot(
     transaction.commit_transaction()
 
 
+def _judge_each_manifest_by_itself(producer: Any) -> None:
+    """PyIceberg asks one evaluator from many threads, and it remembers the manifest that it was asked about last.
+
+    So a manifest could be judged by another's partitions, and a file that is to go be passed over.
+    """
+    build = producer._build_manifest_evaluator  # noqa: SLF001
+
+    def evaluator(spec_id: int) -> Callable[[ManifestFile], bool]:
+        def judge(manifest: ManifestFile) -> bool:
+            return build(spec_id)(manifest)
+
+        return judge
+
+    producer._build_manifest_evaluator = evaluator  # noqa: SLF001
+
+
 def _exchange(
     table: tables.Table,
     current: Table,
@@ -245,6 +261,7 @@ def _exchange(
 ) -> None:
     assert isinstance(current.catalog, Staging)
     producer.commit_uuid = current.catalog.commit
+    _judge_each_manifest_by_itself(producer)
     for data_file in removed:
         producer.delete_data_file(data_file)
     for written in add:

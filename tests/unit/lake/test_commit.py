@@ -1,8 +1,10 @@
 """Staged commits: what readers of the new metadata see."""
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -215,3 +217,19 @@ def test_an_integer_tier_key_is_partitioned_by_its_value(tmp_path: Path):
     read = StaticTable.from_metadata(staged.metadata_location)
     assert read.scan(row_filter="ts is not null").to_arrow().column("Größe ☃").to_pylist() == list(range(100))
     assert (integer.partition, integer.lower, integer.upper) == (0, 0, 99)
+
+
+def test_each_manifest_is_judged_by_an_evaluator_of_its_own() -> None:
+    made: list[object] = []
+
+    class Producer:
+        def _build_manifest_evaluator(self, spec_id: int) -> Callable[[object], bool]:
+            made.append(spec_id)
+            return lambda _: True
+
+    producer: Any = Producer()
+    commit._judge_each_manifest_by_itself(producer)
+    judge = producer._build_manifest_evaluator(0)
+    assert judge("one")
+    assert judge("another")
+    assert made == [0, 0]
