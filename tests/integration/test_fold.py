@@ -1,9 +1,11 @@
 """Fold: changed cold rows reach the lake, their marks go away, and nobody who reads can tell."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
+from psycopg import sql
 from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
@@ -12,6 +14,7 @@ from frostline.catalog import jobs, seams, snapshots
 from frostline.errors import CorruptionError
 from frostline.lake import commit, paths
 from frostline.model.names import Name
+from frostline.model.tables import Table
 from frostline.pipeline import rewrite, status, verify
 from frostline.relation import marks
 
@@ -285,6 +288,49 @@ def test_a_publish_of_more_marks_than_fit_into_memory_reads_no_note_whole_for_ea
         notes = "('frostline_folded', 'frostline_locked', 'frostline_done')"
         read = value(cold.catalog, f"select sum(seq_tup_read) from pg_stat_xact_all_tables where relname in {notes}")
     assert read < 20 * 3000
+
+
+@pytest.mark.parametrize(("tries", "taken"), [(10, 1), (1, 0)])
+def test_a_row_that_leaves_its_partition_while_a_fold_locks_it_keeps_its_mark(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, tries: int, taken: int
+) -> None:
+    lake.catalog.execute("""
+        create table public.t (id int, k int, n int, primary key (id, k)) partition by range (k);
+        create table public.t_1 partition of public.t for values from (0) to (100);
+        create table public.t_2 partition of public.t for values from (100) to (200);
+        create table public.t_3 partition of public.t for values from (200) to (300);
+        insert into public.t values (1, 1, 0), (2, 101, 0), (3, 299, 0)
+    """)
+    lake.add("t", hot="99")
+    lake.archive("t")
+    run(lake.catalog, "update public.t set n = n + 1")
+    monkeypatch.setattr(marks, "LOCK_TRIES", tries)
+    monkeypatch.setattr(marks, "_parts", _with_a_pause(marks._parts))
+    with lake.connect() as other, ThreadPoolExecutor(1) as pool:
+        run(other, "select pg_advisory_lock(77)")
+        folding = pool.submit(lake.fold, "t")
+        while not value(other, "select count(*) from pg_locks where objid = 77 and not granted"):
+            assert not folding.done()
+        run(other, "update public.t set k = 250 where id = 1")
+        run(other, "select pg_advisory_unlock(77)")
+        (result,) = folding.result()
+        shown = "select id, k, n from public.t order by id"
+        assert (result.error, rows(other, shown)) == (None, [(1, 250, 1), (2, 101, 1), (3, 299, 1)])
+        assert (result.marks, result.taken) == (2, taken)
+        monkeypatch.undo()
+        lake.fold("t")
+        assert rows(other, shown) == [(1, 250, 1), (2, 101, 1), (3, 299, 1)]
+
+
+def _with_a_pause(parts: Callable[..., dict[str, sql.Composable]]) -> Callable[..., dict[str, sql.Composable]]:
+    """The statements of a fold, waiting at each heap row as long as somebody holds a lock of the test's."""
+
+    def pausing(table: Table, frost_line: int) -> dict[str, sql.Composable]:
+        made = parts(table, frost_line)
+        pause = sql.SQL("({} and pg_catalog.pg_advisory_xact_lock(77) is not null)").format(made["heap_below_line"])
+        return {**made, "heap_below_line": pause}
+
+    return pausing
 
 
 def test_negative_zero_and_nan_survive_a_rewrite(lake: Lake) -> None:

@@ -68,6 +68,8 @@ def publishing(connection: Connection, what: str, *, hint: str) -> Generator[Non
         with connection.transaction():
             yield
     except psycopg.OperationalError as error:
+        if not connection.closed:
+            raise  # a server that answers has rolled it back
         raise OutcomeUnknown(f"lost Postgres while {what}: {first_line(error)}", hint=hint) from error
 
 

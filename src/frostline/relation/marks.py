@@ -11,6 +11,9 @@ from frostline.catalog.connect import Connection
 from frostline.model.tables import Table
 from frostline.relation import names
 
+LOCK_TRIES = 10
+"""How often the rows of a fold are locked anew when one of them is moved to another partition meanwhile."""
+
 
 def _statement(name: str) -> sql.SQL:
     return sql.SQL(sqlfiles.load(__package__ or "", "marks")[name])
@@ -59,7 +62,7 @@ def take_away(connection: Connection, table: Table, frost_line: int, in_grace: I
     """
     parts = _parts(table, frost_line)
     with silence(connection, table):
-        connection.execute(_statement("lock_heap").format(**parts))
+        _lock_heap(connection, parts)
         _prepare_to_join(connection, table, "frostline_locked")
         connection.execute(_statement("lock_overlay").format(**parts))
         _prepare_to_join(connection, table, "frostline_done")
@@ -67,6 +70,20 @@ def take_away(connection: Connection, table: Table, frost_line: int, in_grace: I
         with _unnoticed(connection):
             connection.execute(_statement("delete_heap").format(in_grace=oids, **parts))
         return connection.execute(_statement("delete_overlay").format(**parts)).rowcount
+
+
+def _lock_heap(connection: Connection, parts: dict[str, sql.Composable]) -> None:
+    """Lock the rows that nobody holds. If others move rows between partitions at every try, none: their marks stay."""
+    for _ in range(LOCK_TRIES):
+        try:
+            with connection.transaction():
+                connection.execute(_statement("lock_heap").format(**parts))
+                return
+        except psycopg.errors.SerializationFailure:
+            # Postgres cannot follow a row that left its partition after the statement began, SKIP LOCKED or not.
+            continue
+    nothing = {**parts, "heap_below_line": sql.SQL("false")}
+    connection.execute(_statement("lock_heap").format(**nothing))
 
 
 @contextmanager
