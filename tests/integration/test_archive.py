@@ -12,11 +12,11 @@ from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.statements import run
 from tests.fixtures.tables import make_events
 
-from frostline.catalog import jobs, seams
+from frostline.catalog import jobs, patience, seams
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.lake import commit
 from frostline.pipeline import archive, plan, status
-from frostline.relation import bound, heap, patience, policy
+from frostline.relation import bound, heap, policy
 
 EVERYTHING = "select count(*), sum(amount), md5(string_agg(e::text, '|' order by id)) from public.events e"
 

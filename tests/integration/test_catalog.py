@@ -15,7 +15,7 @@ from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 
 from frostline import sqlfiles
-from frostline.catalog import migrations, queries, tables
+from frostline.catalog import migrations, patience, queries, tables
 from frostline.catalog.connect import Connection
 from frostline.catalog.connect import connect as open_connection
 from frostline.catalog.migrations import Migration
@@ -115,7 +115,7 @@ def test_a_migration_that_waits_for_somebody_lets_the_others_pass(
     step = Migration(last.number + 1, "later", "alter table frostline.seam add column later int")
     steps = (*migrations.known(), step)
     monkeypatch.setattr(migrations, "known", lambda: steps)
-    monkeypatch.setattr(migrations, "_PATIENCE_S", 3.0)
+    monkeypatch.setattr(patience, "PATIENCE_S", 3.0)
     passed: list[int] = []
 
     def read() -> None:

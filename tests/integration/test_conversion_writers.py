@@ -19,11 +19,11 @@ from tests.fixtures.conversion import (
 )
 from tests.fixtures.statements import rows, run, value
 
-from frostline.catalog import conversions
+from frostline.catalog import conversions, patience
 from frostline.catalog.connect import Connection
 from frostline.errors import UnavailableError
 from frostline.model.conversion import State
-from frostline.relation import backfill, conversion, patience
+from frostline.relation import backfill, conversion
 
 CHANGES = (
     "insert into public.{t} (id, ts, ref, amount) values ({new}, timestamptz '2024-02-01 00:00+00' + interval '1 min' * {n}, 'new', {n})",

@@ -9,12 +9,13 @@ import pytest
 from tests.fixtures.doomed import die
 from tests.fixtures.statements import rows, run, value
 
+from frostline.catalog import patience
 from frostline.catalog.connect import Connection
 from frostline.failpoints import Failpoint
 from frostline.model.names import Name
 from frostline.model.policy import ExpireBy, Policy
 from frostline.model.tables import Table
-from frostline.relation import dropping, partitioning, patience, policy
+from frostline.relation import dropping, partitioning, policy
 from frostline.relation.registration import Wish
 from frostline.settings import Settings
 

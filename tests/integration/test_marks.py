@@ -9,10 +9,11 @@ from tests.fixtures.lake import Lake
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.twins import make_twins
 
+from frostline.catalog import patience
 from frostline.errors import UnavailableError
 from frostline.failpoints import Failpoint
 from frostline.pipeline import archive, verify
-from frostline.relation import marks, patience
+from frostline.relation import marks
 
 MOVE = """
 begin;

@@ -12,7 +12,7 @@ from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 
-from frostline.catalog import seams, tables
+from frostline.catalog import patience, seams, tables
 from frostline.catalog.connect import Connection
 from frostline.errors import UnavailableError
 from frostline.model.ladder import Ladder, Step
@@ -21,7 +21,7 @@ from frostline.model.policy import Mode, Policy
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind, from_text
 from frostline.pipeline import premake as job
-from frostline.relation import clock, partitioning, patience, policy, premake, registration
+from frostline.relation import clock, partitioning, policy, premake, registration
 from frostline.relation.registration import Wish
 from frostline.settings import Settings
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from tests.fixtures.statements import rows, run, value
 
-from frostline.catalog import jobs, leases
+from frostline.catalog import jobs, leases, patience
 from frostline.catalog.connect import Connection, connect
 from frostline.errors import ConflictError
 from frostline.failpoints import Failpoint
@@ -20,7 +20,7 @@ from frostline.model.policy import Policy
 from frostline.model.tables import Table
 from frostline.pipeline import premake as job
 from frostline.pipeline import survey
-from frostline.relation import defaultguard, newpartition, partitioning, patience, policy, premake
+from frostline.relation import defaultguard, newpartition, partitioning, policy, premake
 from frostline.relation.registration import Wish
 from frostline.settings import Settings
 

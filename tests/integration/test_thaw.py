@@ -30,12 +30,12 @@ from tests.fixtures.lake import Lake
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.twins import make_twins
 
-from frostline.catalog import jobs, seams
+from frostline.catalog import jobs, patience, seams
 from frostline.errors import CorruptionError, UnavailableError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.pipeline import command as command_jobs
 from frostline.pipeline import plan, thaw, verify
-from frostline.relation import guard, patience
+from frostline.relation import guard
 
 HEAP = "select tableoid::regclass::text, count(*) from public._events group by 1 order by 1"
 LEFTOVERS = "select count(*) from pg_class where obj_description(oid, 'pg_class') like 'made by Frostline: rows on%'"

@@ -1,10 +1,13 @@
 """Connections to Postgres for Frostline's own work."""
 
+import os
+import socket
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from psycopg import conninfo
 
 from frostline.errors import UnavailableError, UsageError
 
@@ -49,6 +52,17 @@ def connect(dsn: str, *, purpose: str) -> Connection:
             f"cannot connect to Postgres: {first_line(error)}",
             hint="check FROSTLINE_DSN, or start the embedded one: frostline up --home DIR",
         ) from None
+
+
+def dsn_of(connection: Connection) -> str:
+    """The connection string for another session like this one."""
+    info = connection.info
+    return conninfo.make_conninfo(info.dsn, **({"password": info.password} if info.password else {}))
+
+
+def this_process() -> str:
+    """Who we are, for those who wait for us."""
+    return f"process {os.getpid()} on {socket.gethostname()}"
 
 
 @contextmanager

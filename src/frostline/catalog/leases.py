@@ -4,20 +4,18 @@ A lease belongs to one Postgres session, has an epoch, and runs out unless it is
 its own transaction, so a worker that was paused for too long changes nothing any more.
 """
 
-import os
-import socket
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
 
 import psycopg
-from psycopg import conninfo, sql
+from psycopg import sql
 
 from frostline.catalog import queries
-from frostline.catalog.connect import Connection, connect
-from frostline.errors import ConflictError, UnavailableError
+from frostline.catalog.connect import Connection, dsn_of, this_process
+from frostline.catalog.heartbeat import beating
+from frostline.errors import ConflictError
 from frostline.model.tables import Table
 
 SECONDS = 60
@@ -72,14 +70,10 @@ def _holder(connection: Connection, query: str, values: dict[str, Any]) -> str |
 @contextmanager
 def _kept(connection: Connection, renew: str, release: str, values: dict[str, Any]) -> Generator[None]:
     """Renew a lease that was taken until the block ends, then give it back."""
-    done = threading.Event()
-    beat = threading.Thread(target=_renew_until, args=(done, _dsn(connection), renew, values), daemon=True)
-    beat.start()
     try:
-        yield
+        with beating(dsn_of(connection), "lease", renew, values):
+            yield
     finally:
-        done.set()
-        beat.join()
         with suppress(psycopg.OperationalError):  # whose session is gone has lost the lease with it
             connection.execute(queries.get("lease", release), values)
 
@@ -87,7 +81,7 @@ def _kept(connection: Connection, renew: str, release: str, values: dict[str, An
 def _take(connection: Connection, query: str, values: dict[str, Any]) -> int | None:
     """The epoch; None when somebody else has it."""
     values = values | {
-        "holder": f"process {os.getpid()} on {socket.gethostname()}",
+        "holder": this_process(),
         "backend_start": _backend_start(connection),
     }
     try:
@@ -103,21 +97,6 @@ def _backend_start(connection: Connection) -> datetime:
     row = connection.execute(queries.get("lease", "me")).fetchone()
     assert row is not None
     return row[0]
-
-
-def _dsn(connection: Connection) -> str:
-    info = connection.info
-    return conninfo.make_conninfo(info.dsn, **({"password": info.password} if info.password else {}))
-
-
-def _renew_until(done: threading.Event, dsn: str, renew: str, values: dict[str, Any]) -> None:
-    """In a thread with a session of its own. What cannot be renewed runs out, and the next check says so."""
-    seconds = values["seconds"]
-    while not done.wait(seconds / 3):
-        with suppress(psycopg.Error, UnavailableError), connect(dsn, purpose="lease") as connection:
-            while connection.execute(queries.get("lease", renew), values).rowcount == 1:
-                if done.wait(seconds / 3):
-                    return
 
 
 def require(connection: Connection, table: Table) -> None:

@@ -1,7 +1,6 @@
 """Installs the catalog by numbered migrations: idempotent, and refuses a catalog newer than this program."""
 
 import re
-import time
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -11,11 +10,10 @@ import psycopg
 
 from frostline.catalog import queries
 from frostline.catalog.connect import Connection
+from frostline.catalog.patience import patiently
 from frostline.errors import UnavailableError, UsageError
-from frostline.model.names import quoted
+from frostline.model.names import Name, quoted
 
-_PATIENCE_S = 60.0
-_PAUSE_S = 0.2
 _FILE = re.compile(r"(\d{3})_(\w+)\.sql")
 
 
@@ -47,16 +45,8 @@ def apply(connection: Connection) -> list[str]:
     One transaction under an advisory lock, so two installers at once are safe and a crash leaves nothing. It may need
     tables that every query of a relation reads, so it tries for a moment at a time: nobody queues behind it for long.
     """
-    deadline = time.monotonic() + _PATIENCE_S
     try:
-        while True:
-            try:
-                with connection.transaction():
-                    return _apply(connection)
-            except psycopg.errors.LockNotAvailable:
-                if time.monotonic() > deadline:
-                    raise _in_use() from None
-                time.sleep(_PAUSE_S)
+        return patiently(connection, Name("frostline", "seam"), lambda: _apply(connection), complaint=_in_use)
     except psycopg.errors.InsufficientPrivilege as error:
         raise UsageError(
             f"the connected role may not install the catalog: {error.diag.message_primary}",
@@ -74,7 +64,6 @@ def _in_use() -> UnavailableError:
 def _apply(connection: Connection) -> list[str]:
     _refuse_wrong_encoding(connection)
     connection.execute(queries.get("migration", "lock_out_other_installers"))
-    connection.execute(queries.get("migration", "be_brief"))
     _refuse_strange_schemas(connection)
     connection.execute(queries.get("migration", "make_room"))
     done = {number for (number,) in connection.execute(queries.get("migration", "applied"))}

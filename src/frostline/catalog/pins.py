@@ -4,9 +4,6 @@ A pin runs out unless it is renewed, so that a dead reader holds nothing for lon
 interleavings.
 """
 
-import os
-import socket
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,7 +13,8 @@ import psycopg
 from psycopg import sql
 
 from frostline.catalog import queries
-from frostline.catalog.connect import Connection, connect
+from frostline.catalog.connect import Connection, connect, this_process
+from frostline.catalog.heartbeat import beating
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.model.names import Name
 from frostline.model.tables import Table
@@ -51,15 +49,11 @@ def held(dsn: str, table: Table, state: str, seconds: float = SECONDS) -> Genera
     """
     with connect(dsn, purpose="pin") as connection:
         pin_id = make(connection, table, state, seconds)
-    done = threading.Event()
-    beat = threading.Thread(target=_renew_until, args=(done, dsn, pin_id, seconds), daemon=True)
-    beat.start()
     kept = True
     try:
-        yield pin_id
+        with beating(dsn, "pin", "renew", {"pin_id": pin_id, "seconds": seconds}):
+            yield pin_id
     finally:
-        done.set()
-        beat.join()
         with suppress(psycopg.Error, UnavailableError), connect(dsn, purpose="pin") as connection:
             kept = _release(connection, pin_id)
     if not kept:
@@ -71,7 +65,7 @@ def make(connection: Connection, table: Table, state: str, seconds: float) -> in
     values = {
         "table_id": table.id,
         "metadata_location": state,
-        "holder": f"process {os.getpid()} on {socket.gethostname()}",
+        "holder": this_process(),
         "seconds": seconds,
     }
     try:
@@ -86,16 +80,6 @@ def make(connection: Connection, table: Table, state: str, seconds: float) -> in
         raise ConflictError(f"the lake of {table.name} has no state {state} any more", hint=_READ_AGAIN) from None
     assert row is not None
     return row[0]
-
-
-def _renew_until(done: threading.Event, dsn: str, pin_id: int, seconds: float) -> None:
-    """In a thread with a session of its own. What cannot be renewed runs out, and the end says so."""
-    values = {"pin_id": pin_id, "seconds": seconds}
-    while not done.wait(seconds / 3):
-        with suppress(psycopg.Error, UnavailableError), connect(dsn, purpose="pin") as connection:
-            while connection.execute(queries.get("pin", "renew"), values).rowcount == 1:
-                if done.wait(seconds / 3):
-                    return
 
 
 def release(connection: Connection, pin_id: int) -> None:

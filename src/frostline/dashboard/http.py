@@ -6,7 +6,8 @@ It stays out of the way of what it watches: few clients at a time, each with a f
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from http.client import LineTooLong
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, BinaryIO, cast
@@ -54,6 +55,19 @@ class Endpoint:
         """Close the port. Answers that are on their way may still arrive."""
         self._server.shutdown()
         self._server.server_close()
+
+
+@contextmanager
+def served(host: str, port: int | None, collect: Collect) -> Generator[None]:
+    """Serve it for the block; without a port, do not."""
+    if port is None:
+        yield
+        return
+    endpoint = Endpoint(host, port, collect)
+    try:
+        yield
+    finally:
+        endpoint.stop()
 
 
 class _Server(ThreadingHTTPServer):

@@ -1,12 +1,12 @@
 """Tables and jobs as metrics: everything from the catalog, so a worker that starts again goes on counting."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 
 from frostline.catalog import jobs, pins
 from frostline.catalog.connect import Connection, connect
+from frostline.dashboard import http
 from frostline.dashboard.exposition import Family, Sample, counter, gauge
-from frostline.dashboard.http import Endpoint
 from frostline.pipeline import status
 from frostline.pipeline.status import Status, TableStatus
 from frostline.settings import Settings
@@ -33,17 +33,9 @@ _GAUGES: tuple[tuple[str, str, Number], ...] = (
 )  # fmt: skip
 
 
-@contextmanager
-def served(settings: Settings) -> Generator[None]:
+def served(settings: Settings) -> AbstractContextManager[None]:
     """Serve the metrics for the block, if a port is set for them."""
-    if settings.metrics_port is None:
-        yield
-        return
-    endpoint = Endpoint(settings.metrics_listen, settings.metrics_port, lambda: collected(settings.dsn))
-    try:
-        yield
-    finally:
-        endpoint.stop()
+    return http.served(settings.metrics_listen, settings.metrics_port, lambda: collected(settings.dsn))
 
 
 def collected(dsn: str) -> list[Family]:

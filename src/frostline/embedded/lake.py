@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from frostline.catalog import migrations
 from frostline.catalog.connect import connect
-from frostline.dashboard.http import Endpoint
+from frostline.dashboard import http
 from frostline.embedded import watchdog
 from frostline.embedded.install import lake_password
 from frostline.server import tls
@@ -52,23 +52,11 @@ def serve_until(settings: Settings, *, announce: Callable[[str], None], stop: Ev
 @contextmanager
 def running(settings: Settings) -> Generator["LakeServer"]:
     """The lake server for the block, and its metrics if a port is set for them."""
+    from frostline.dashboard import lakeserver  # noqa: PLC0415  (as in `start`)
+
     server = start(settings)
     try:
-        with _exposed(settings, server):
+        with http.served(settings.metrics_listen, settings.lake_metrics_port, lambda: lakeserver.families(server)):
             yield server
     finally:
         server.stop()
-
-
-@contextmanager
-def _exposed(settings: Settings, server: "LakeServer") -> Generator[None]:
-    if settings.lake_metrics_port is None:
-        yield
-        return
-    from frostline.dashboard import lakeserver  # noqa: PLC0415  (as in `start`)
-
-    endpoint = Endpoint(settings.metrics_listen, settings.lake_metrics_port, lambda: lakeserver.families(server))
-    try:
-        yield
-    finally:
-        endpoint.stop()

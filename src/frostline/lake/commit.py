@@ -102,6 +102,11 @@ def stage(
             _write_snapshot(table, current, add, removed, summary)
         elif not base:
             staging.write(current, current.metadata)
+    return staged(table, current, base)
+
+
+def staged(table: tables.Table, current: Table, base: str | None) -> StagedCommit:
+    """The commit that would make what was written last the current state."""
     snapshot = current.current_snapshot()
     return StagedCommit(
         namespace=table.name.schema,

@@ -52,15 +52,7 @@ def stage(table: tables.Table, base: str, what: Expiry, job_id: int) -> StagedCo
     metadata = _with_honest_log(update_table_metadata(pruned, (removal,), metadata_location=base), pruned, what)
     with store.reachable(f"write the lake's metadata of {table.name}"):
         staging.write(current, metadata)
-    snapshot = metadata.current_snapshot()
-    return StagedCommit(
-        namespace=table.name.schema,
-        table_name=table.internal,
-        previous_location=base,
-        metadata_location=current.metadata_location,
-        snapshot_id=snapshot.snapshot_id if snapshot else None,
-        manifests=len(snapshots.manifests(snapshot, current.io)) if snapshot else 0,
-    )
+    return commit.staged(table, current, base)
 
 
 def _with_honest_log(metadata: TableMetadata, before: TableMetadata, what: Expiry) -> TableMetadata:

@@ -1,7 +1,7 @@
 """Jobs as a command runs them: Spark starts when the first table needs it and stops when the last is done."""
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
@@ -22,52 +22,52 @@ def archive(
     connection: Connection, settings: Settings, tables: Sequence[Table], report: archive_job.Report
 ) -> list[archive_job.Result]:
     """Archive the tables."""
-    with _spark_when_needed(settings) as session:
-        return archive_job.run(connection, session, settings, tables, report)
+    with spark_while_busy(settings) as busy:
+        return archive_job.run(connection, busy.session, settings, tables, report)
 
 
 def fold(
     connection: Connection, settings: Settings, tables: Sequence[Table], report: fold_job.Report
 ) -> list[fold_job.Result]:
     """Fold the tables."""
-    with _spark_when_needed(settings) as session:
-        return fold_job.run(connection, session, settings, tables, report)
+    with spark_while_busy(settings) as busy:
+        return fold_job.run(connection, busy.session, settings, tables, report)
 
 
 def compact(
     connection: Connection, settings: Settings, tables: Sequence[Table], report: compact_job.Report
 ) -> list[compact_job.Result]:
     """Merge small files of the tables' lakes."""
-    with _spark_when_needed(settings) as session:
-        return compact_job.run(connection, session, settings, tables, report)
+    with spark_while_busy(settings) as busy:
+        return compact_job.run(connection, busy.session, settings, tables, report)
 
 
 def retain(
     connection: Connection, settings: Settings, tables: Sequence[Table], report: retain_job.Report
 ) -> list[retain_job.Result]:
     """Remove what is older than the tables' retention periods."""
-    with _spark_when_needed(settings) as session:
-        return retain_job.run(connection, session, settings, tables, report)
+    with spark_while_busy(settings) as busy:
+        return retain_job.run(connection, busy.session, settings, tables, report)
 
 
 def undo(
     connection: Connection, settings: Settings, table: Table, to: str | None, report: undo_job.Report
 ) -> undo_job.Result:
     """Lower the frost line over partitions that are still in the heap."""
-    with _spark_when_needed(settings) as session:
-        return undo_job.run(connection, session, settings, table, to, report)
+    with spark_while_busy(settings) as busy:
+        return undo_job.run(connection, busy.session, settings, table, to, report)
 
 
 def thaw(
     connection: Connection, settings: Settings, table: Table, wanted: thaw_job.Wanted, report: thaw_job.Report
 ) -> thaw_job.Result:
     """Bring a range back from the lake."""
-    with _spark_when_needed(settings) as session:
-        return thaw_job.run(connection, session, settings, table, wanted, report)
+    with spark_while_busy(settings) as busy:
+        return thaw_job.run(connection, busy.session, settings, table, wanted, report)
 
 
 class Busy:
-    """Spark for a process that goes on for months: started when it is needed, stopped when it has long not been."""
+    """Spark, started when it is first needed; a process that goes on for months stops it when it has long not been."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -97,26 +97,9 @@ class Busy:
 
 @contextmanager
 def spark_while_busy(settings: Settings) -> Generator[Busy]:
-    """Spark for as long as jobs come in; nothing of it is left behind."""
+    """Spark for as long as jobs come in; nothing of it is left behind, also after a failure."""
     busy = Busy(settings)
     try:
         yield busy
     finally:
         busy.stop()
-
-
-@contextmanager
-def _spark_when_needed(settings: Settings) -> Generator[Callable[[], SparkSession]]:
-    """Yield a function that starts Spark at its first call; nothing of it is left behind, also after a failure."""
-    started: list[SparkSession] = []
-
-    def session() -> SparkSession:
-        if not started:
-            started.append(spark.session(settings.spark_master, memory=settings.spark_memory))
-        return started[0]
-
-    try:
-        yield session
-    finally:
-        for one in started:
-            spark.stop(one)

@@ -16,6 +16,7 @@ from frostline import failpoints, logs, sqlfiles
 from frostline.catalog import jobs, leases, seams
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
+from frostline.catalog.patience import patiently
 from frostline.errors import ConflictError, CorruptionError, UnavailableError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.model import thaw as rules
@@ -28,7 +29,6 @@ from frostline.pipeline.refill import Filled, Piece, fill
 from frostline.pipeline.tasks import Report
 from frostline.pipeline.undo import Lowering
 from frostline.relation import bound, heap, names, refill
-from frostline.relation.patience import patiently
 from frostline.settings import Settings
 
 Wanted = tuple[str | None, str | None]

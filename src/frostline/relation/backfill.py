@@ -8,13 +8,13 @@ import psycopg
 from psycopg import sql
 
 from frostline import failpoints, sqlfiles
-from frostline.catalog import conversions
+from frostline.catalog import conversions, patience
 from frostline.catalog.connect import Connection
 from frostline.catalog.conversions import Running
 from frostline.errors import UnavailableError
 from frostline.failpoints import Failpoint
 from frostline.model.conversion import ConversionFacts
-from frostline.relation import names, patience, shadow
+from frostline.relation import names, shadow
 from frostline.relation.names import identifier, trusted
 
 FIRST_BATCH_ROWS = 500

@@ -6,7 +6,7 @@ import psycopg
 from psycopg import conninfo, sql
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, dsn_of
 from frostline.model.names import Name
 from frostline.model.partitions import Partition
 from frostline.model.tables import Table
@@ -90,9 +90,7 @@ def time_zone(connection: Connection) -> str | None:
 
     Asked in a session of its own: ours cannot tell any more. OperationalError when there is none to be had.
     """
-    info = connection.info
-    secret = {"password": info.password} if info.password else {}
-    dsn = conninfo.make_conninfo(info.dsn, options="", application_name="frostline time zone", **secret)
+    dsn = conninfo.make_conninfo(dsn_of(connection), options="", application_name="frostline time zone")
     with psycopg.connect(dsn, autocommit=True) as other:
         zone = other.info.parameter_status("TimeZone")
     return None if zone in (None, "UTC", "GMT", "Etc/UTC") else zone

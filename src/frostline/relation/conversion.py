@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 
 from frostline import failpoints, logs, sqlfiles
-from frostline.catalog import conversions, jobs, tables
+from frostline.catalog import conversions, jobs, patience, tables
 from frostline.catalog.connect import Connection
 from frostline.catalog.conversions import Running
 from frostline.errors import CorruptionError, UnavailableError, UsageError
@@ -25,8 +25,9 @@ from frostline.model.ladder import Step
 from frostline.model.names import Name
 from frostline.model.registration import Refusal
 from frostline.model.tiers import TierKind
-from frostline.relation import backfill, patience, shadow, swap
+from frostline.relation import backfill, shadow, swap
 from frostline.relation.names import identifier
+from frostline.relation.refusal import refuse
 
 _log = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ def tier_kind(connection: Connection, wish: Conversion) -> TierKind:
     """The type of the column to partition by; UsageError when it cannot be one."""
     facts = conversions.facts(connection, wish.name, wish.tier_key)
     if facts.kind is None:
-        _refuse(wish.name, rules.refusals(facts))
+        refuse("convert", wish.name, rules.refusals(facts))
         raise UsageError(f"{wish.name} cannot be partitioned by {wish.tier_key}", hint="name a time or integer column")
     return facts.kind
 
@@ -147,12 +148,12 @@ def _is_as_wide(connection: Connection, one: str, other: str) -> bool:
 def _check(connection: Connection, wish: Conversion) -> tuple[ConversionFacts, TierKind, list[Cell]]:
     """Refuse with all reasons at once, before anything is made."""
     facts = conversions.facts(connection, wish.name, wish.tier_key)
-    _refuse(wish.name, rules.refusals(facts))
+    refuse("convert", wish.name, rules.refusals(facts))
     kind = facts.kind
     assert kind is not None
     step = _step(connection, wish, kind)
     extent = shadow.extent(connection, facts, kind)
-    _refuse(wish.name, rules.extent_refusals(kind, wish.tier_key, extent))
+    refuse("convert", wish.name, rules.extent_refusals(kind, wish.tier_key, extent))
     cells = rules.cells(wish.name, kind, step, extent)
     if isinstance(cells, Refusal):
         raise UsageError(f"cannot convert {wish.name}: {cells.reason}", hint=cells.hint)
@@ -164,12 +165,6 @@ def _step(connection: Connection, wish: Conversion, kind: TierKind) -> Step:
     if isinstance(step, Refusal):
         raise UsageError(step.reason, hint=step.hint)
     return step
-
-
-def _refuse(name: Name, reasons: list[Refusal]) -> None:
-    if reasons:
-        reason = "; ".join(one.reason for one in reasons)
-        raise UsageError(f"cannot convert {name}: {reason}", hint="\n".join(one.hint for one in reasons))
 
 
 def _start(connection: Connection, wish: Conversion) -> Running:

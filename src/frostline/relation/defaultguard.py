@@ -9,11 +9,11 @@ from psycopg import sql
 from frostline import sqlfiles
 from frostline.catalog import leases
 from frostline.catalog.connect import Connection
+from frostline.catalog.patience import patiently
 from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
 from frostline.relation import names, newpartition
-from frostline.relation.patience import patiently
 
 
 def _statement(name: str) -> sql.SQL:

@@ -17,6 +17,7 @@ from frostline.catalog import expiring, facts, jobs, leases, tables
 from frostline.catalog.connect import Connection, first_line, gives_up
 from frostline.catalog.expiring import Expiring
 from frostline.catalog.jobs import State
+from frostline.catalog.patience import LOCK_TIMEOUT_MS, in_use, patiently
 from frostline.errors import ConflictError, UnavailableError
 from frostline.failpoints import Failpoint, reached
 from frostline.model.names import Name
@@ -25,7 +26,6 @@ from frostline.model.policy import ExpireBy
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
 from frostline.relation import clock, heap, names, newpartition
-from frostline.relation.patience import LOCK_TIMEOUT_MS, in_use, patiently
 from frostline.settings import Settings
 
 _WAIT_MS = 2_000

@@ -10,6 +10,7 @@ from psycopg import sql
 from frostline import sqlfiles
 from frostline.catalog import facts, tables
 from frostline.catalog.connect import Connection
+from frostline.catalog.patience import be_brief, patiently
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.model import grid
 from frostline.model.names import Name
@@ -19,7 +20,6 @@ from frostline.model.tiers import TierKind, from_text, to_text
 from frostline.relation import clock, names
 from frostline.relation import marks as overlay_marks
 from frostline.relation.definition import line, mark_trigger, replace_image
-from frostline.relation.patience import be_brief, patiently
 
 
 def _statement(name: str) -> sql.SQL:

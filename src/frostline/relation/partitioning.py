@@ -13,6 +13,7 @@ from frostline.model.tables import Table
 from frostline.model.tiers import TierKind
 from frostline.relation import policy, premake
 from frostline.relation.dropping import Result, expirable, expire
+from frostline.relation.refusal import refuse
 from frostline.relation.registration import Added, Wish
 
 __all__ = ["Result", "add", "expirable", "expire", "remove"]
@@ -37,9 +38,7 @@ def _check(connection: Connection, found: HeapFacts, wish: Wish) -> TierKind:
     reasons = rules.partition_refusals(found)
     if wish.lake_partition is not None:
         reasons.append(rules.Refusal("in partition mode it has no lake", "leave --lake-partition out"))
-    if reasons:
-        reason = "; ".join(one.reason for one in reasons)
-        raise UsageError(f"cannot manage {wish.name}: {reason}", hint="\n".join(one.hint for one in reasons))
+    refuse("manage", wish.name, reasons)
     kind = found.tier_kind
     assert kind is not None
     policy.check(connection, kind, Mode.PARTITION, wish.policy)

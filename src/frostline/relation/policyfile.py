@@ -7,13 +7,13 @@ from psycopg import sql
 
 from frostline.catalog import facts, tables
 from frostline.catalog.connect import Connection
+from frostline.catalog.patience import patiently
 from frostline.errors import UsageError
 from frostline.model.names import Name
 from frostline.model.policy import Mode
 from frostline.model.policyfile import Entry
 from frostline.model.tables import Table
 from frostline.relation import names, partitioning, policy, registration
-from frostline.relation.patience import patiently
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from psycopg import sql
 from frostline import sqlfiles
 from frostline.catalog import facts, jobs, leases, seams, tables
 from frostline.catalog.connect import Connection, first_line
+from frostline.catalog.patience import in_use, patiently
 from frostline.errors import ConflictError, FrostlineError, UnavailableError
 from frostline.failpoints import Failpoint, reached
 from frostline.model import ladder
@@ -23,7 +24,6 @@ from frostline.model.policy import Mode
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind, to_text
 from frostline.relation import clock, defaultguard, heap, marks, names, newpartition
-from frostline.relation.patience import in_use, patiently
 
 MOST_MOVED = 10_000
 """So many rows are moved out of DEFAULT into their own partition while readers and writers wait."""

@@ -12,12 +12,12 @@ from psycopg import sql
 from frostline import sqlfiles
 from frostline.catalog import facts
 from frostline.catalog.connect import Connection
+from frostline.catalog.patience import be_brief
 from frostline.errors import CorruptionError, UsageError
 from frostline.model.names import MAX_BYTES, Name, cut
 from frostline.model.tables import Table
 from frostline.model.thaw import Stretch
 from frostline.relation import heap, marks, names, newpartition
-from frostline.relation.patience import be_brief
 
 _JOB = re.compile(r"_thaw_\d+_\d+")
 

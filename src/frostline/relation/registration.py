@@ -9,7 +9,7 @@ from psycopg import sql
 from frostline.catalog import facts as catalog_facts
 from frostline.catalog import seams, tables
 from frostline.catalog.connect import Connection
-from frostline.errors import UnavailableError, UsageError
+from frostline.errors import UnavailableError
 from frostline.model import registration as rules
 from frostline.model.names import Name
 from frostline.model.partitions import bounds
@@ -21,6 +21,7 @@ from frostline.model.types import carriage
 from frostline.relation import dependents, foreign_server, names, policy
 from frostline.relation.definition import Definition, template
 from frostline.relation.lakecolumns import domain_name, needs_domain
+from frostline.relation.refusal import refuse
 
 LOCK_TIMEOUT_MS = 5_000
 """How long registration may wait for the table's lock; everybody else queues behind it meanwhile."""
@@ -80,9 +81,7 @@ def _check(connection: Connection, wish: Wish) -> TierKind:
     if kind is not None and wish.lake_partition is not None:
         problem = rules.check_lake_partition(wish.lake_partition, kind)
         reasons += [problem] if problem else []
-    if reasons:
-        reason = "; ".join(one.reason for one in reasons)
-        raise UsageError(f"cannot manage {wish.name}: {reason}", hint="\n".join(one.hint for one in reasons))
+    refuse("manage", wish.name, reasons)
     assert kind is not None
     policy.check(connection, kind, Mode.TIERED, wish.policy)
     return kind

@@ -15,6 +15,7 @@ from frostline.catalog import conversions
 from frostline.catalog import facts as catalog_facts
 from frostline.catalog.connect import Connection
 from frostline.catalog.conversions import Running
+from frostline.catalog.patience import patiently
 from frostline.errors import ConflictError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.model.conversion import NOT_NULL, Cell, Conversion, ConversionFacts, Extent, State
@@ -22,7 +23,6 @@ from frostline.model.names import MAX_BYTES, Name, cut
 from frostline.model.tiers import TierKind, from_text, to_text
 from frostline.relation import clock, names
 from frostline.relation.names import identifier, trusted
-from frostline.relation.patience import patiently
 
 
 def _statement(name: str) -> sql.SQL:

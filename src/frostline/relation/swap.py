@@ -11,6 +11,7 @@ from frostline import failpoints, sqlfiles
 from frostline.catalog import conversions
 from frostline.catalog.connect import Connection, first_line
 from frostline.catalog.conversions import Running
+from frostline.catalog.patience import patiently
 from frostline.errors import UsageError
 from frostline.failpoints import Failpoint
 from frostline.model import conversion as rules
@@ -18,7 +19,6 @@ from frostline.model.conversion import State
 from frostline.model.names import Name
 from frostline.relation import dependents, shadow
 from frostline.relation.names import identifier, trusted
-from frostline.relation.patience import patiently
 
 
 def _statement(name: str) -> sql.SQL:

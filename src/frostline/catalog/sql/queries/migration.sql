@@ -32,7 +32,3 @@ select to_regclass('frostline.migration') is not null
 
 -- name: newest
 select max(number) from frostline.migration
-
--- name: be_brief
--- For the rest of the transaction.
-select set_config('lock_timeout', '200ms', true)
