@@ -198,11 +198,18 @@ def set_policy(connection: Connection, table: Table, policy: Policy) -> None:
     )
 
 
-def swept_at(connection: Connection, table: Table) -> tuple[datetime, datetime]:
-    """What time it is in Postgres, and when the table's folder was last swept, or the table added."""
+def now(connection: Connection) -> datetime:
+    """What time it is in Postgres."""
+    row = connection.execute(queries.get("table", "now")).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def swept_at(connection: Connection, table: Table) -> datetime:
+    """When the table's folder was last swept, or the table added."""
     row = connection.execute(queries.get("table", "swept_at"), {"table_id": table.id}).fetchone()
     assert row is not None
-    return row[0], row[1]
+    return row[0]
 
 
 def set_swept(connection: Connection, table: Table) -> None:

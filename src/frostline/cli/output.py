@@ -4,6 +4,7 @@ import json
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, cast
 
 from rich.console import Console
@@ -142,6 +143,15 @@ def size(size_bytes: int) -> str:
             return f"{amount:.3g} {unit}"
         amount /= 1000
     return f"{amount:.3g} {_UNITS[-1]}"
+
+
+def duration(seconds: float) -> str:
+    """As a person says it: `3 d`, `5 h`, `12 min`, `40 s`."""
+    span = timedelta(seconds=abs(seconds))
+    for unit, name in ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(minutes=1), "min")):
+        if span >= unit:
+            return f"{span // unit} {name}"
+    return f"{int(span.total_seconds())} s"
 
 
 def _is_number(value: object) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from frostline.cli.invocation import Invocation
-from frostline.cli.output import size
+from frostline.cli.output import duration, size
 from frostline.model.health import Problem
 
 if TYPE_CHECKING:
@@ -76,8 +76,6 @@ def _described(one: "TableStatus") -> dict[str, Any]:
 
 def _brief(one: "TableStatus") -> dict[str, Any]:
     """What a person takes in at a glance."""
-    from frostline.pipeline.status import duration  # noqa: PLC0415
-
     lake = one.lake
     age = "" if lake.overlay_age_s is None else f", {duration(lake.overlay_age_s)} old"
     lag = duration(one.lag_s) if one.lag_s is not None else f"{lake.lag:,}"
@@ -105,8 +103,6 @@ def _short(line: str | None) -> str | None:
 
 
 def _last(job: "Job | None") -> str | None:
-    from frostline.pipeline.status import duration  # noqa: PLC0415
-
     if job is None:
         return None
     ago = duration((datetime.now(UTC) - job.changed_at).total_seconds())
@@ -114,8 +110,6 @@ def _last(job: "Job | None") -> str | None:
 
 
 def _next(following: "Next | None") -> str | None:
-    from frostline.pipeline.status import duration  # noqa: PLC0415
-
     if following is None:
         return None
     if following.at is None:

@@ -10,7 +10,6 @@ from enum import StrEnum
 
 from frostline.model.compaction import MANY_MANIFESTS
 from frostline.model.names import Name
-from frostline.model.policy import Mode
 
 FIRST_PAUSE = timedelta(seconds=30)
 LONGEST_PAUSE = timedelta(hours=1)
@@ -49,14 +48,17 @@ class TableState:
     """What is known of a table. All times and ages are Postgres' own."""
 
     name: Name
-    mode: Mode
     now: datetime
     leased_by: str | None = None
     """Who runs a job on it just now."""
     missing_partitions: int = 0
     """Of those that premake wants ahead."""
+    grid_problem: str | None = None
+    """Why no partition can be made ahead, if so."""
     ripe_partitions: int = 0
     """Wholly older than the hot period, and not held."""
+    lag: int = 0
+    """How far the end of the oldest of them lies behind the hot period, on the axis."""
     marks: int = 0
     fold_rows: int = 100_000
     has_old_mark: bool = False

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from frostline.catalog import jobs, leases, seams, states
 from frostline.catalog.connect import Connection
@@ -130,7 +130,7 @@ def _lake(connection: Connection, table: Table, state: TableState) -> LakeStatus
         frost_line=None if line == kind.lowest else to_text(kind, line),
         held_from=None if table.held_from is None else to_text(kind, table.held_from),
         retained_from=None if retained is None else to_text(kind, retained),
-        lag=survey.lag(connection, table),
+        lag=state.lag,
         snapshot_id=seam.snapshot_id,
         rows=rows,
         size_bytes=size_bytes,
@@ -148,7 +148,7 @@ def _signs(connection: Connection, table: Table, state: TableState, lake: LakeSt
     return Signs(
         held_from=lake.held_from,
         stray_rows=premake.stray(connection, table).rows,
-        grid_problem=survey.grid_problem(connection, table),
+        grid_problem=state.grid_problem,
         blockers=tuple(jobs.older_snapshots(connection, over[0].published_xid)) if over else (),
     )
 
@@ -184,12 +184,3 @@ def problems(status: Status) -> Sequence[Problem]:
     """All of them, each with its table's name."""
     named = [Problem(f"{one.table.name}: {it.what}", it.command) for one in status.tables for it in one.problems]
     return [*status.problems, *named]
-
-
-def duration(seconds: float) -> str:
-    """As a person says it: `3 d`, `5 h`, `12 min`, `40 s`."""
-    span = timedelta(seconds=abs(seconds))
-    for unit, name in ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(minutes=1), "min")):
-        if span >= unit:
-            return f"{span // unit} {name}"
-    return f"{int(span.total_seconds())} s"

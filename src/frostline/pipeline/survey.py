@@ -1,9 +1,8 @@
 """Survey: the state of every table, as far as it matters for what to do next. Asks Postgres only, never the lake."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TypeVar
 
 from psycopg import sql
@@ -11,8 +10,9 @@ from psycopg import sql
 from frostline import logs
 from frostline.catalog import jobs, leases, pins, seams, states, tables
 from frostline.catalog.connect import Connection, first_line
-from frostline.model import archive, compaction, expiry
+from frostline.model import compaction, expiry
 from frostline.model.names import Name
+from frostline.model.partitions import Partition
 from frostline.model.policy import Mode
 from frostline.model.tables import Table
 from frostline.model.work import TableState
@@ -67,20 +67,14 @@ def of_table(connection: Connection, table: Table) -> TableState:
     return _tiered(connection, table) if table.mode is Mode.TIERED else _partitioned(connection, table)
 
 
-def now(connection: Connection) -> datetime:
-    """What time it is in Postgres."""
-    row = connection.execute("select now()").fetchone()
-    assert row is not None
-    return row[0]
-
-
 def _partitioned(connection: Connection, table: Table) -> TableState:
+    missing, problem = _partitions_ahead(connection, table)
     return TableState(
         name=table.name,
-        mode=table.mode,
-        now=now(connection),
+        now=tables.now(connection),
         leased_by=leases.current_holder(connection, table),
-        missing_partitions=missing_partitions(connection, table),
+        missing_partitions=missing,
+        grid_problem=problem,
         can_retain=bool(partitioning.expirable(connection, table)),
         failures=jobs.failures(connection, table),
     )
@@ -88,7 +82,9 @@ def _partitioned(connection: Connection, table: Table) -> TableState:
 
 def _tiered(connection: Connection, table: Table) -> TableState:
     line = seams.get(connection, table).frost_line
-    clock, swept_at = tables.swept_at(connection, table)
+    cutoff = heap.cutoff(connection, table)
+    ripe = _ripe(connection, table, line, cutoff)
+    missing, problem = _partitions_ahead(connection, table)
     over = [one for one in jobs.uncleaned(connection, table) if one.grace_is_over]
     blocked = [one for one in over if heap.marks(connection, table, one.lower, one.upper)]
     files = jobs.recorded_files(connection, table)
@@ -97,11 +93,12 @@ def _tiered(connection: Connection, table: Table) -> TableState:
     old = expiry.expiry(known, pins.on(connection, table), snapshots, ())
     return TableState(
         name=table.name,
-        mode=table.mode,
-        now=clock,
+        now=tables.now(connection),
         leased_by=leases.current_holder(connection, table),
-        missing_partitions=missing_partitions(connection, table),
-        ripe_partitions=len(ripe(connection, table).partitions),
+        missing_partitions=missing,
+        grid_problem=problem,
+        ripe_partitions=len(ripe),
+        lag=_lag(ripe, cutoff),
         marks=heap.marks(connection, table, None, line),
         fold_rows=table.policy.fold_rows,
         has_old_mark=heap.has_older_mark(connection, table, line, table.policy.fold_age),
@@ -112,30 +109,26 @@ def _tiered(connection: Connection, table: Table) -> TableState:
         manifests=states.manifests(connection, table),
         expirable=len(old.snapshots),
         has_lake=bool(known),
-        swept_at=swept_at,
+        swept_at=tables.swept_at(connection, table),
         failures=jobs.failures(connection, table),
     )
 
 
-def ripe(connection: Connection, table: Table) -> archive.Plan:
-    """What an archive would move now."""
-    line = seams.get(connection, table).frost_line
-    return plan.ripe(table, heap.partitions(connection, table, sizes=False), line, heap.cutoff(connection, table))
+def _ripe(connection: Connection, table: Table, line: int, cutoff: int) -> Sequence[Partition]:
+    """What an archive would move now, the oldest first."""
+    return plan.ripe(table, heap.partitions(connection, table, sizes=False), line, cutoff).partitions
 
 
-def lag(connection: Connection, table: Table) -> int:
-    """How far the end of the oldest partition that should be cold lies behind the hot period, on the axis."""
-    found = ripe(connection, table).partitions
-    oldest = found[0].upper if found else None
-    return 0 if oldest is None else heap.cutoff(connection, table) - oldest
+def _lag(ripe: Sequence[Partition], cutoff: int) -> int:
+    oldest = ripe[0].upper if ripe else None
+    return 0 if oldest is None else cutoff - oldest
 
 
 def missing_partitions(connection: Connection, table: Table) -> int:
     """How many of the partitions that premake wants are not there. A guard that was left is a reason to run it too."""
-    missing = len(premake.plan(connection, table).cells) if table.policy.premake else 0
-    return missing or int(defaultguard.stands(connection, table))
+    return _partitions_ahead(connection, table)[0]
 
 
-def grid_problem(connection: Connection, table: Table) -> str | None:
-    """Why no partition can be made ahead, if so."""
-    return premake.plan(connection, table).problem if table.policy.premake else None
+def _partitions_ahead(connection: Connection, table: Table) -> tuple[int, str | None]:
+    planned = premake.plan(connection, table)
+    return len(planned.cells) or int(defaultguard.stands(connection, table)), planned.problem

@@ -186,7 +186,7 @@ class Worker:
     def _succeeded(self, action: Action, table: Table, before: Mapping[Kind, Failures], *, done: bool) -> None:
         key = (action.kind, action.name)
         if not done:
-            self.tries[key] = survey.now(self.tools.connection)
+            self.tries[key] = tables.now(self.tools.connection)
             return
         self.tries.pop(key, None)
         if action.kind in before and action.kind in jobs.failures(self.tools.connection, table):

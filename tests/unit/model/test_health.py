@@ -6,11 +6,10 @@ from datetime import UTC, datetime
 from frostline.model import health
 from frostline.model.health import Problem, Signs
 from frostline.model.names import Name
-from frostline.model.policy import Mode
 from frostline.model.work import Failures, Kind, TableState
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
-STATE = TableState(Name("public", "events"), Mode.TIERED, NOW)
+STATE = TableState(Name("public", "events"), NOW)
 
 
 def test_a_healthy_table_has_no_problem() -> None:

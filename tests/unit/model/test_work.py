@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from frostline.model.compaction import MANY_MANIFESTS
 from frostline.model.names import Name
-from frostline.model.policy import Mode
 from frostline.model.work import (
     FIRST_PAUSE,
     FRUITLESS_PAUSE,
@@ -25,10 +24,9 @@ from frostline.model.work import (
 )
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
-QUIET = TableState(Name("public", "events"), Mode.TIERED, NOW)
+QUIET = TableState(Name("public", "events"), NOW)
 BUSY = TableState(
     Name("public", "events"),
-    Mode.TIERED,
     NOW,
     missing_partitions=1,
     ripe_partitions=2,

@@ -59,8 +59,11 @@ update frostline.managed_table
        target_file_size = %(target_file_size)s
  where table_id = %(table_id)s
 
+-- name: now
+select now()
+
 -- name: swept_at
-select now(), swept_at from frostline.managed_table where table_id = %(table_id)s
+select swept_at from frostline.managed_table where table_id = %(table_id)s
 
 -- name: set_swept
 update frostline.managed_table set swept_at = now() where table_id = %(table_id)s
