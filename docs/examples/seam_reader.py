@@ -1,0 +1,60 @@
+"""Reads a table of two tiers from outside Postgres. Relies on docs/reference/seam-protocol.md and on nothing else."""
+
+from contextlib import contextmanager, nullcontext
+
+import psycopg
+from psycopg import rows, sql
+from pyiceberg.expressions import LessThan
+from pyiceberg.table import StaticTable
+
+SEAM = "select * from frostline.seam_v1 where schema_name = %s and table_name = %s"
+COLUMNS = "select * from frostline.seam_column_v1 where table_id = %s order by position"
+PIN = "select frostline.pin_v1(%s, %s, 'seam_reader', %s)"
+HOT = sql.SQL("select {chosen} from {heap} where {tier} >= {line}::{kind}")
+MARKS = sql.SQL("select {chosen}, frostline_live from {overlay} where {tier} < {line}::{kind}")
+
+
+def read(dsn, schema, table, seconds=60):
+    """All rows as of one point in time. Columns that travel as text are text."""
+    with psycopg.connect(dsn, autocommit=True, row_factory=rows.namedtuple_row) as connection:
+        connection.execute("begin isolation level repeatable read read only")
+        seam = connection.execute(SEAM, (schema, table)).fetchone()
+        columns = connection.execute(COLUMNS, (seam.table_id,)).fetchall()
+        key = [number for number, column in enumerate(columns) if column.name in seam.key_columns]
+        with pinned(dsn, seam, seconds) if seam.metadata_location else nullcontext() as renew:
+            hot, marks = from_postgres(connection, seam, columns)
+            connection.execute("rollback")
+            hidden = {tuple(mark[n] for n in key) for mark in marks}
+            cold = from_lake(seam, columns, renew) if seam.snapshot_id is not None else ()
+            live = [mark[:-1] for mark in marks if mark[-1]]
+            return hot + live + [row for row in cold if tuple(row[n] for n in key) not in hidden]
+
+
+def from_postgres(connection, seam, columns):
+    """The hot rows, and the overlay with `frostline_live` in the end. Binary, so that a `real` keeps all its bits."""
+    chosen = [sql.SQL("frostline.text_v1({})" if c.as_text else "{}").format(sql.Identifier(c.name)) for c in columns]
+    names = {"chosen": sql.SQL(", ").join(chosen), "heap": sql.SQL(seam.heap), "overlay": sql.SQL(seam.overlay)}
+    names |= {"tier": sql.Identifier(seam.tier_key), "line": seam.frost_line, "kind": sql.SQL(seam.tier_kind)}
+    cursor = connection.cursor(binary=True, row_factory=rows.tuple_row)
+    return [cursor.execute(query.format(**names)).fetchall() for query in (HOT, MARKS)]
+
+
+def from_lake(seam, columns, renew):
+    """The rows of S below T, by field id. PyIceberg takes the axis value of the line for every kind of tier key."""
+    scan = StaticTable.from_metadata(seam.metadata_location).scan(snapshot_id=seam.snapshot_id)
+    names = {column.name: scan.projection().find_column_name(column.field_id) for column in columns}
+    for batch in scan.filter(LessThan(names[seam.tier_key], seam.frost_line_axis)).to_arrow_batch_reader():
+        renew()
+        yield from zip(*(batch.column(name).to_pylist() for name in names.values()), strict=True)
+
+
+@contextmanager
+def pinned(dsn, seam, seconds):
+    """Hold the state of the lake. Gives what renews the pin; TimeoutError in the end if it did not hold."""
+    with psycopg.connect(dsn, autocommit=True) as pins:
+        (pin,) = pins.execute(PIN, (seam.table_id, seam.metadata_location, seconds)).fetchone()
+        try:
+            yield lambda: pins.execute("select frostline.renew_pin_v1(%s, %s)", (pin, seconds))
+        finally:
+            if not pins.execute("select frostline.release_pin_v1(%s)", (pin,)).fetchone()[0]:
+                raise TimeoutError("the pin ran out: what was read does not count, read again")

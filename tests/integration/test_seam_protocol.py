@@ -1,0 +1,396 @@
+"""The reader of docs/reference/seam-protocol.md sees what the relation shows, whatever is done to the table meanwhile."""
+
+import importlib.util
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from tests.fixtures.cold_twins import release
+from tests.fixtures.lake import Lake
+from tests.fixtures.roles import role
+from tests.fixtures.statements import rows, run, value
+from tests.fixtures.states import expired, location
+
+from frostline.model import keys
+from frostline.relation import policy
+
+pytestmark = pytest.mark.spark
+
+DOCS = Path(__file__).parents[2] / "docs"
+TABLE = r"""
+create type public.mood as enum ('calm', 'wild');
+create table public.events (
+    code text, ts timestamptz, piece text, part char(4), amount numeric(12,2), loose numeric, data jsonb,
+    mood public.mood, raw bytea, small real, day date, gone int, flag boolean, primary key (ts, code, piece)
+) partition by range (ts);
+alter table public.events drop column gone;
+create table public.events_1 partition of public.events for values from ('2024-01-01 00:00+00') to ('2024-02-01 00:00+00');
+create table public.events_2 partition of public.events for values from ('2024-02-01 00:00+00') to ('2024-03-01 00:00+00');
+create table public.events_hot partition of public.events for values from ('2090-01-01 00:00+00') to ('2091-01-01 00:00+00');
+insert into public.events
+select p.code, first + interval '1 hour' * i, p.piece, 'p' || i, i / 4.0, ('1.' || repeat('0', i))::numeric,
+       jsonb_build_object('i', i, 'a', array[1, null]), (array['calm', 'wild', null])[1 + i % 3]::public.mood,
+       decode(repeat('5c1f00', i), 'hex'), i / 10.0, date '2024-01-01' + i, i % 2 = 0
+  from unnest(array[timestamptz '2024-01-01 00:00+00', '2024-02-01 00:00+00', '2090-01-01 00:00+00']) first,
+       generate_series(1, 6) i,
+       (values ('a', 'b'), (e'a\x1fb', 'c'), ('a', e'b\x1fc'), (e'a\\', e'\x1fb'), (e'a\\\x1f', 'b'), ('', ''), ('😀', e'\\u')) p (code, piece);
+"""
+RELATION = """
+select code, ts, piece, part::text, amount, loose::text, data::text, mood::text, raw, small, day, flag from public.events"""
+CHANGES = [
+    r"update events set amount = amount + 1, data = null where code = e'a\x1fb' and extract(hour from ts) = 1",
+    r"delete from events where code = 'a' and piece = e'b\x1fc' and extract(hour from ts) = 2",
+    r"update events set code = e'new\\\x1f' where code = e'a\\' and extract(hour from ts) = 3",
+    "insert into events (ts, code, piece) values ('2024-01-20', 'late', '{n}'), ('2019-01-01', 'early', '{n}'), ('2090-02-02', 'hot', '{n}')",
+    "update events set ts = '2090-05-05' where code = '' and ts = '2024-01-01 04:00+00'",
+    "update events set ts = '2024-02-15' where code = '😀' and ts = '2090-01-01 05:00+00'",
+    "update events set ts = ts + interval '31 days 30 minutes' where code = 'a' and piece = 'b' and ts = '2024-01-01 06:00+00'",
+]
+"""In every tier; the keys of two rows are alike where parts are joined without an escape."""
+
+
+@pytest.fixture
+def reader() -> Any:
+    """The page's example, as a module of its own for each test."""
+    found = importlib.util.spec_from_file_location("seam_reader", DOCS / "examples" / "seam_reader.py")
+    assert found
+    assert found.loader
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def events(lake: Lake) -> Lake:
+    """A table of many types with an ambiguous key, not archived yet; its partitions stay whole for long."""
+    run(lake.catalog, TABLE)
+    lake.add(grace="10 years", snapshot_retention="0")
+    return lake
+
+
+@pytest.fixture
+def cold(events: Lake) -> Lake:
+    """Two months in the lake only, some of it changed since."""
+    archive(events)
+    policy.change(events.catalog, events.table(), grace_period="0")
+    assert events.clean().waiting == ()
+    change(events)
+    return events
+
+
+def archive(lake: Lake) -> None:
+    (result,) = lake.archive()
+    assert result.error is None, result.error
+
+
+def fold(lake: Lake) -> None:
+    (result,) = lake.fold()
+    assert result.error is None, result.error
+
+
+def change(lake: Lake) -> None:
+    """As an application does it. A second time the rows that moved are left alone."""
+    with lake.connect() as connection:
+        run(connection, "set timezone = 'UTC'; set search_path = public")
+        number = value(connection, "select count(*) from events where code = 'late'")
+        for statement in CHANGES:
+            run(connection, statement.replace("{n}", str(number)))
+
+
+def shown(lake: Lake) -> Counter[Any]:
+    """The rows of the relation."""
+    with lake.connect() as connection, connection.cursor(binary=True) as cursor:
+        return Counter(cursor.execute(RELATION).fetchall())
+
+
+def agree(lake: Lake, reader: Any) -> None:
+    expected = shown(lake)
+    assert expected.total() > 100
+    assert Counter(reader.read(lake.dsn, "public", "events")) == expected
+    assert value(lake.catalog, "select count(*) from frostline.pin") == 0
+
+
+def count(lake: Lake, what: str) -> Any:
+    """How many rows a part of the table has."""
+    parts = {"heap": "public._events", "overlay": f"frostline_overlay.{lake.table().internal}"}
+    seam = "(select line_timestamptz from frostline.seam)"
+    table, _, condition = what.partition(" ")
+    return value(lake.catalog, f"select count(*) from {parts[table]} where {condition.replace('T', seam) or 'true'}")
+
+
+def test_the_reader_agrees_all_through_the_life_of_a_table(events: Lake, reader: Any) -> None:
+    agree(events, reader)
+    assert location_or_none(events) is None
+    archive(events)
+    assert count(events, "heap ts < T") == 84
+    agree(events, reader)
+    change(events)
+    assert count(events, "overlay frostline_live") > 0 < count(events, "overlay not frostline_live")
+    agree(events, reader)
+    set_line(events, "2024-02-01 00:00+00")
+    agree(events, reader)
+    set_line(events, "2024-03-01 00:00+00")
+    events.undo(to="2024-02-01 00:00:00+00")
+    assert value(events.catalog, "select frost_line from frostline.seam_v1") == "2024-02-01 00:00:00+00"
+    agree(events, reader)
+    run(events.catalog, "delete from public._events where code = '😀' and ts between '2024-02-01' and '2024-02-02'")
+    assert count(events, "overlay ts >= T") > 0
+    agree(events, reader)
+    release(events)
+    archive(events)
+    agree(events, reader)
+    fold(events)
+    policy.change(events.catalog, events.table(), grace_period="0")
+    assert events.clean().waiting == ()
+    assert (count(events, "heap ts < T"), count(events, "overlay")) == (0, 0)
+    agree(events, reader)
+
+
+def set_line(lake: Lake, line: str) -> None:
+    """T alone, while the heap has everything: then the lake has rows above it, which nobody shows."""
+    run(lake.catalog, f"update frostline.seam set line_timestamptz = '{line}'")
+
+
+def location_or_none(lake: Lake) -> Any:
+    return value(lake.catalog, "select metadata_location from frostline.seam_v1")
+
+
+def test_the_reader_agrees_after_rows_are_gone_for_good(cold: Lake, reader: Any) -> None:
+    agree(cold, reader)
+    period = value(cold.catalog, "select (now() - timestamptz '2024-01-01 12:00+00')::text")
+    policy.change(cold.catalog, cold.table(), retention_period=period)
+    before = shown(cold).total()
+    with cold.connect() as writer, writer.transaction():
+        # It began before R rose, so its row stays below R until the next run, and the relation shows it.
+        run(writer, "insert into public.events (ts, code, piece) values ('2018-01-01', 'below R', '')")
+        (result,) = cold.retain()
+        assert result.error is None, result.error
+    assert value(cold.catalog, "select retained from frostline.seam_v1") == "2024-01-01 00:00:00+00"
+    assert shown(cold).total() == before
+    agree(cold, reader)
+
+
+KINDS = [
+    ("date", "'2024-01-01'", "'2024-02-01'", "'2090-01-01'", "'2090-02-01'", "1 month"),
+    ("timestamp", "'2024-01-01'", "'2024-02-01'", "'2090-01-01'", "'2090-02-01'", "1 month"),
+    ("smallint", "-100", "0", "0", "32000", "100"),
+    ("integer", "-100", "0", "0", "2000000000", "100"),
+    ("bigint", "-5000000000", "0", "0", "5000000000", "100"),
+]
+
+
+def test_the_reader_agrees_for_every_kind_of_tier_key(lake: Lake, reader: Any) -> None:
+    for kind, *bounds, hot in KINDS:
+        name = f'"of {kind}"'
+        run(
+            lake.catalog,
+            f'create table public.{name} ("tier Key" {kind} primary key, note text) partition by range ("tier Key")',
+        )
+        for number, (lower, upper) in enumerate((bounds[:2], bounds[2:])):
+            part = f'public."{kind} {number}"'
+            run(lake.catalog, f"create table {part} partition of public.{name} for values from ({lower}) to ({upper})")
+            run(
+                lake.catalog,
+                f"insert into public.{name} values ({lower}, 'first'), ({upper}::{kind} - {step(kind)}, 'last')",
+            )
+        lake.add(name, hot=hot)
+    assert [result.error for result in lake.archive()] == [None] * len(KINDS)
+    for kind, lower, *_ in KINDS:
+        with lake.connect() as connection:
+            run(connection, f"""update public."of {kind}" set note = 'changed' where "tier Key" = {lower}""")
+            expected = rows(connection, f"""select * from public."of {kind}" order by 1""")
+        assert sorted(reader.read(lake.dsn, "public", f"of {kind}")) == expected
+        assert [note for _, note in expected] == ["changed", "last", "first", "last"]
+    below = "select count(*) from frostline.seam_v1 where snapshot_id is not null and frost_line_axis >= 0"
+    assert value(lake.catalog, below) == len(KINDS)
+
+
+def step(kind: str) -> str:
+    return "interval '1 us'" if kind == "timestamp" else "1::smallint" if kind == "smallint" else "1"
+
+
+# Each of these puts a step of somebody else between two steps of the reader.
+
+GAPS = ["pinned", "from_postgres", "from_lake"]
+"""After T and S were read; after the pin was made; after heap and overlay were read and their transaction has ended."""
+
+
+def before(monkeypatch: pytest.MonkeyPatch, reader: Any, name: str, act: Callable[[], object]) -> None:
+    real = getattr(reader, name)
+
+    def late(*arguments: Any) -> Any:
+        act()
+        return real(*arguments)
+
+    monkeypatch.setattr(reader, name, late)
+
+
+@pytest.mark.parametrize("gap", GAPS)
+def test_an_archive_in_between_changes_nothing(
+    cold: Lake, reader: Any, monkeypatch: pytest.MonkeyPatch, gap: str
+) -> None:
+    """It raises T over rows of the heap, which are cleaned at once if nobody can need them."""
+    april = "from ('2024-04-01 00:00+00') to ('2024-05-01 00:00+00')"
+    run(cold.catalog, f"create table public._events_4 partition of public._events for values {april}")
+    run(
+        cold.catalog,
+        "insert into public.events (ts, code, piece) select '2024-04-04', 'april', i from generate_series(1, 9) i",
+    )
+    expected = shown(cold)
+
+    def act() -> None:
+        archive(cold)
+        change(cold)
+        run(cold.catalog, "delete from public.events where code = 'april' and piece < '4'")
+        assert (cold.clean().waiting == ()) == (gap == "from_lake")
+
+    before(monkeypatch, reader, gap, act)
+    assert Counter(reader.read(cold.dsn, "public", "events")) == expected
+    monkeypatch.undo()
+    agree(cold, reader)
+    assert shown(cold) != expected
+
+
+@pytest.mark.parametrize("gap", GAPS)
+def test_folds_and_an_expiry_in_between_change_nothing(
+    cold: Lake, reader: Any, monkeypatch: pytest.MonkeyPatch, gap: str
+) -> None:
+    expected, state = shown(cold), Path(location(cold).removeprefix("file://"))
+
+    def act() -> None:
+        fold(cold)
+        change(cold)
+        fold(cold)
+        expired(cold)
+        assert state.exists()
+
+    before(monkeypatch, reader, gap, act)
+    assert Counter(reader.read(cold.dsn, "public", "events")) == expected
+    monkeypatch.undo()
+    assert expired(cold).snapshots > 0
+    assert not state.exists(), "nothing but the reader held it"
+    agree(cold, reader)
+
+
+@pytest.mark.parametrize("expires", [False, True])
+def test_what_is_read_after_the_pin_ran_out_does_not_count(
+    cold: Lake, reader: Any, monkeypatch: pytest.MonkeyPatch, expires: bool
+) -> None:
+    def act() -> None:
+        run(cold.catalog, "update frostline.pin set expires_at = clock_timestamp() - interval '1 s'")
+        if expires:
+            fold(cold)
+            assert expired(cold).snapshots > 0
+
+    before(monkeypatch, reader, "from_lake", act)
+    with pytest.raises(TimeoutError, match="read again"):
+        reader.read(cold.dsn, "public", "events")
+    assert value(cold.catalog, "select count(*) from frostline.pin") == 0
+
+
+def test_the_pin_is_renewed_while_the_lake_is_read(cold: Lake, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, seen = reader.from_lake, []
+
+    def watched(*arguments: Any) -> Any:
+        run(cold.catalog, "update frostline.pin set expires_at = clock_timestamp() + interval '30 s'")
+        for row in real(*arguments):
+            seen.append(
+                value(cold.catalog, "select expires_at > clock_timestamp() + interval '60 s' from frostline.pin")
+            )
+            yield row
+
+    monkeypatch.setattr(reader, "from_lake", watched)
+    reader.read(cold.dsn, "public", "events", seconds=600)
+    assert set(seen) == {True}
+
+
+def test_a_reader_with_the_grants_of_the_page_is_enough(cold: Lake, reader: Any) -> None:
+    page = (DOCS / "reference" / "seam-protocol.md").read_text(encoding="utf-8")
+    grants = "grant usage" + page.partition("```sql\ngrant usage")[2].partition("```")[0]
+    with role(cold.dsn, "frostline_reader") as dsn:
+        run(cold.catalog, grants.replace("lake_reader", "frostline_reader").replace("events_1", cold.table().internal))
+        assert Counter(reader.read(dsn, "public", "events")) == shown(cold)
+
+
+def test_a_value_that_python_cannot_hold_is_an_error(cold: Lake, reader: Any) -> None:
+    changed = "update public.events set day = 'infinity' where code = '' and ts = '2024-01-01 01:00+00'"
+    run(cold.catalog, changed)
+    with pytest.raises(psycopg.DataError):
+        reader.read(cold.dsn, "public", "events")
+    fold(cold)
+    with pytest.raises(OverflowError):
+        reader.read(cold.dsn, "public", "events")
+    assert value(cold.catalog, "select count(*) from frostline.pin") == 0
+
+
+def test_a_key_is_the_same_text_in_postgres_and_in_the_lake(cold: Lake, reader: Any) -> None:
+    """The parts of the key that the reader gets are texts already, but for the time."""
+    made = "select frostline.key_v1(frostline.text_v1(ts), frostline.text_v1(code), frostline.text_v1(piece)) from public.events"
+    read = [
+        keys.encode([f"{ts:%Y-%m-%d %H:%M:%S}+00", code, piece])
+        for code, ts, piece, *_ in reader.read(cold.dsn, "public", "events")
+    ]
+    assert sorted(read) == sorted(key for (key,) in rows(cold.catalog, made))
+    assert len(set(read)) == len(read)
+
+
+MOVE = """
+with taken as (update public.events set amount = amount - 1 where code = 'from' and piece = %(one)s returning 1)
+update public.events set amount = amount + 1, ts = %(ts)s where code = 'from' and piece = %(other)s"""
+
+
+def test_while_writers_archive_and_fold_run_every_read_is_one_point_in_time(cold: Lake, reader: Any) -> None:
+    """Each write takes from one row what it gives another, and moves that over the frost line: sum and count stay."""
+    tiers = ["2024-01-05 00:00+00", "2024-02-05 00:00+00", "2090-01-05 00:00+00"]
+    for number in range(12):
+        add = "insert into public.events (ts, code, piece, amount) values (%s, 'from', %s, 100)"
+        run(cold.catalog, add, (tiers[number % 3], str(number)))
+    reader.HOT = sql.SQL(
+        "select {chosen} from {heap}, pg_sleep(0.1) where {tier} >= {line}::{kind}"
+    )  # it takes its time
+    over, written, reads = threading.Event(), [0], [0]
+
+    def write() -> None:
+        with cold.connect() as connection:
+            while not over.is_set():
+                number = written[0]
+                one, other = str(number % 12), str((number * 5 + 1) % 12)
+                try:
+                    run(connection, MOVE, {"one": one, "other": other, "ts": tiers[number // 7 % 3]})
+                except psycopg.errors.SerializationFailure:
+                    continue
+                written[0] += 1
+
+    def read() -> None:
+        while not over.is_set():
+            found = [row for row in reader.read(cold.dsn, "public", "events") if row[0] == "from"]
+            assert (len(found), sum(row[4] for row in found)) == (12, 1200)
+            assert len({row[2] for row in found}) == 12
+            reads[0] += 1
+
+    with ThreadPoolExecutor(2) as pool:
+        work = [pool.submit(write), pool.submit(read)]
+        try:
+            for month in (4, 5):
+                bounds = f"from ('2024-0{month}-01 00:00+00') to ('2024-0{month + 1}-01 00:00+00')"
+                run(
+                    cold.catalog, f"create table public._events_{month} partition of public._events for values {bounds}"
+                )
+                run(
+                    cold.catalog,
+                    f"insert into public.events (ts, code, piece) values ('2024-0{month}-02', 'm', '{month}')",
+                )
+                archive(cold)
+                fold(cold)
+                expired(cold)
+        finally:
+            over.set()
+        assert [one.result() for one in work] == [None, None]
+    assert written[0] > 0 < reads[0]
+    agree(cold, reader)
