@@ -9,7 +9,13 @@ MINUTES ?= 10
 WORKERS ?= 2
 PG15_BIN ?= $(patsubst %/initdb,%,$(firstword $(wildcard /usr/lib/postgresql/15/bin/initdb /usr/pgsql-15/bin/initdb /opt/homebrew/opt/postgresql@15/bin/initdb)))
 
-.PHONY: install demo test test-pg15 soak check format lint types contracts lock clean
+# Other people's programs that read or serve the lake, for `make interop`; Maven knows where from.
+JARS := .cache/jars
+INTEROP := org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0 \
+           org.postgresql:postgresql:42.7.14 \
+           org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner
+
+.PHONY: install demo test test-pg15 interop jars soak check format lint types contracts lock clean
 
 install: $(STAMP)
 
@@ -31,6 +37,20 @@ test: install
 test-pg15: install
 	@test -n "$(PG15_BIN)" || { echo "error: no initdb of PostgreSQL 15 found; say make test-pg15 PG15_BIN=DIR" >&2; exit 1; }
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --pg-bin $(PG15_BIN) tests/integration $(PYTEST_ARGS)
+
+# The lake as the official Iceberg runtime for Spark reads it, and commits to another REST catalog. Not part of `make check`.
+interop: install jars
+	FROSTLINE_TEST_JARS=$(CURDIR)/$(JARS) $(BIN)/pytest tests/interop $(PYTEST_ARGS)
+
+jars: $(JARS)/.complete
+
+$(JARS)/.complete: Makefile
+	@command -v mvn >/dev/null || { echo "error: no mvn found, which fetches the jars" >&2; exit 1; }
+	rm -rf $(JARS)
+	for one in $(INTEROP); do \
+	  mvn --batch-mode --quiet dependency:copy -Dartifact=$$one -DoutputDirectory=$(CURDIR)/$(JARS) || exit 1; \
+	done
+	@touch $@
 
 # Random lives of a table, compared with a plain one all the time: make soak MINUTES=60
 soak: install

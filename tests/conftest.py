@@ -10,5 +10,11 @@ pytest_plugins = [
     "tests.fixtures.tables",
     "tests.fixtures.lake",
     "tests.fixtures.own_server",
+    "tests.fixtures.seaweed",
+    "tests.fixtures.s3",
     "tests.fixtures.twins",
+    "tests.fixtures.sparkrows",
 ]
+
+collect_ignore = ["interop"]
+"""Needs jars that `make interop` fetches."""

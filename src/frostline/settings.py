@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from frostline import failpoints
@@ -21,8 +22,30 @@ FILE_NAME = "frostline.toml"
 ENV_PREFIX = "FROSTLINE_"
 _ENV_OF_OTHERS = ("HOME", "OUTPUT", "DEBUG", "FAILPOINT", "TEST_")
 """What may follow the prefix without being a key: the command line's own switches, failpoints, the tests."""
-_SECRET = ("dsn", "lake_password")
+_SECRET = (
+    "dsn",
+    "lake_password",
+    "s3_endpoint",
+    "s3_access_key",
+    "s3_secret_key",
+    "s3_session_token",
+    "catalog_uri",
+    "catalog_token",
+    "catalog_credential",
+)
 _SPARK_MASTER = re.compile(r"local(\[(\*|[1-9]\d*)(, *(\*|[1-9]\d*))?\])?|local-cluster\[.+\]|(spark|k8s)://\S+|yarn")
+_HTTP = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
+_ENDPOINT = re.compile(r"https?://[^\s/@?#]+/?")
+_AWS = {
+    "s3_access_key": ("AWS_ACCESS_KEY_ID",),
+    "s3_secret_key": ("AWS_SECRET_ACCESS_KEY",),
+    "s3_session_token": ("AWS_SESSION_TOKEN",),
+    "s3_region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+    "s3_endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+}
+"""The variables that all S3 programs know, for keys that are set nowhere else."""
+_S3_KEYS = ("s3_access_key", "s3_secret_key", "s3_session_token")
+"""They belong together: one of another source would not fit."""
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 Bytes = Annotated[int, Field(ge=1 << 20)]
@@ -40,6 +63,42 @@ def _spark_master(text: str) -> str:
 SparkMaster = Annotated[str, AfterValidator(_spark_master)]
 
 
+def _catalog_uri(text: str) -> str:
+    if not _HTTP.fullmatch(text):  # a password in it would be in messages
+        raise ValueError("use http://HOST:PORT/PATH or https://HOST/PATH, without a user name")
+    return text.rstrip("/")
+
+
+CatalogUri = Annotated[str, AfterValidator(_catalog_uri)]
+
+
+def _s3_endpoint(text: str) -> str:
+    if not _ENDPOINT.fullmatch(text):  # a password in it would be in messages
+        raise ValueError("use http://HOST:PORT or https://HOST, without a path and a user name")
+    return text.rstrip("/")
+
+
+S3Endpoint = Annotated[str, AfterValidator(_s3_endpoint)]
+Region = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")]
+Secret = Annotated[SecretStr, Field(min_length=1)]
+
+
+class _AwsEnvironment(PydanticBaseSettingsSource):
+    """What the usual variables of S3 programs say."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002
+        """The value of the first of a key's variables that is set."""
+        names = _AWS.get(field_name, ())
+        return next((os.environ[name] for name in names if os.environ.get(name)), None), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        """All of them; no keys when one is set elsewhere."""
+        has_keys = any(key in self.current_state for key in _S3_KEYS)
+        wanted = [key for key in _AWS if not (has_keys and key in _S3_KEYS)]
+        found = {key: self.get_field_value(self.settings_cls.model_fields[key], key)[0] for key in wanted}
+        return {key: value for key, value in found.items() if value is not None}
+
+
 class Settings(BaseSettings):
     """Everything that can be set. One instance is made by the command line and handed down."""
 
@@ -48,7 +107,7 @@ class Settings(BaseSettings):
     dsn: Annotated[Text, Field(repr=False)]
     """The Postgres database, as a libpq connection string; it may hold a password, so it is never logged."""
     warehouse: Text
-    """Where the lake's files are: a directory, or a URI such as file:///srv/lake."""
+    """Where the lake's files are: a directory, or a URI such as file:///srv/lake or s3://bucket/lake."""
     embedded: bool = False
     """The database is the embedded one of this home; `frostline up` says so in the file it writes."""
 
@@ -74,6 +133,25 @@ class Settings(BaseSettings):
     """Where the lake server serves its metrics; not at all when it is not set."""
     metrics_listen: Text = "127.0.0.1"
     """The address that ports for metrics bind. Whoever reaches it reads them: they ask for no password."""
+
+    catalog_uri: CatalogUri | None = None
+    """An Iceberg REST catalog, for snapshots; without it they go to the catalog in Postgres."""
+    catalog_warehouse: Text | None = None
+    """The name under which that catalog knows its warehouse."""
+    catalog_token: Annotated[SecretStr, Field(min_length=1)] | None = None
+    """A bearer token for that catalog."""
+    catalog_credential: Annotated[SecretStr, Field(min_length=1)] | None = None
+    """ID:SECRET, with which the catalog gives a token that is renewed when it runs out."""
+
+    s3_endpoint: S3Endpoint | None = None
+    """The object store of an s3:// warehouse; Amazon's own when it is not set."""
+    s3_region: Region = "us-east-1"
+    s3_access_key: Secret | None = None
+    s3_secret_key: Secret | None = None
+    s3_session_token: Secret | None = None
+    """Belongs to temporary keys."""
+    s3_path_style: bool | None = None
+    """Whether the bucket is in the path, not in the host's name; when not set, only with an endpoint of one's own."""
 
     spark_master: SparkMaster = "local[*]"
     spark_memory: SparkMemory = "1g"
@@ -106,8 +184,8 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Say what wins: arguments, then the environment, then the file."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        """Say what wins: arguments, then the environment, then the file, then what other programs go by."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls), _AwsEnvironment(settings_cls)
 
 
 def load(home: Path | None = None, given: Mapping[str, Any] | None = None) -> Settings:
@@ -185,6 +263,9 @@ def _supply(key: str, file: Path | None) -> str:
 def _correct(key: str, file: Path | None) -> str:
     if _variable(key) in os.environ:
         return f"correct {_variable(key)} in the environment"
+    others = [name for name in _AWS.get(key, ()) if os.environ.get(name)]
+    if others and not (file and key in read_file(file)):
+        return f"correct {others[0]} in the environment"
     return f"correct {key} in {file}" if file else f"correct --{key.replace('_', '-')}"
 
 

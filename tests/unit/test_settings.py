@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from frostline.errors import UsageError
+from frostline.lake.objectstore import Access
 from frostline.settings import load, read_file, write_file
 
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("FROSTLINE_")]:
+    for name in [name for name in os.environ if name.startswith(("FROSTLINE_", "AWS_"))]:
         monkeypatch.delenv(name)
 
 
@@ -48,7 +49,16 @@ def test_settings_cannot_be_changed(home: Path) -> None:
 
 
 def test_neither_form_of_the_settings_shows_a_password(home: Path) -> None:
-    settings = load(home, {"dsn": "postgresql://me:hunter2@h/d", "lake_password": "hunter2"})
+    names = (
+        "lake_password",
+        "s3_access_key",
+        "s3_secret_key",
+        "s3_session_token",
+        "catalog_token",
+        "catalog_credential",
+    )
+    secrets = dict.fromkeys(names, "hunter2")
+    settings = load(home, {"dsn": "postgresql://me:hunter2@h/d", **secrets})
     assert "hunter2" not in repr(settings)
     assert "hunter2" not in str(settings)
 
@@ -88,6 +98,57 @@ def test_a_wrong_value_is_named_with_its_key(
     assert says in str(refusal.value)
     assert "\n" not in str(refusal.value)
     assert refusal.value.hint == f"correct FROSTLINE_{key.upper()} in the environment"
+
+
+def test_what_s3_programs_go_by_counts_where_nothing_is_set(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN"):
+        monkeypatch.setenv(f"AWS_{name}", name)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "default-region")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://any:1")
+    settings = load(home)
+    access = Access.of(settings)
+    assert access == Access(
+        "ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN", "default-region", "http://any:1", path_style=True
+    )
+    monkeypatch.setenv("AWS_REGION", "region")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://s3:1/")
+    assert (load(home).s3_region, load(home).s3_endpoint) == ("region", "http://s3:1")
+    monkeypatch.setenv("FROSTLINE_S3_REGION", "ours")
+    assert load(home).s3_region == "ours"
+
+
+def test_a_token_of_other_keys_is_not_taken(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of other keys")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of other keys")
+    assert load(home, {"s3_access_key": "ours", "s3_secret_key": "ours"}).s3_session_token is None
+    assert load(home, {"s3_access_key": "ours"}).s3_secret_key is None
+    assert Access.of(load(home, {"s3_access_key": "ours"})) is None
+
+
+def test_a_wrong_variable_of_s3_programs_is_blamed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://me:hunter2@store")
+    with pytest.raises(UsageError, match="wrong s3_endpoint: use http") as refusal:
+        load(home)
+    assert "hunter2" not in str(refusal.value)
+    assert refusal.value.hint == "correct AWS_ENDPOINT_URL in the environment"
+
+
+@pytest.mark.parametrize(
+    ("given", "endpoint", "by_path"),
+    [
+        ({}, None, False),
+        ({"s3_path_style": True}, "https://s3.us-east-1.amazonaws.com", True),
+        ({"s3_endpoint": "http://store:1"}, "http://store:1", True),
+        ({"s3_endpoint": "http://store:1", "s3_path_style": False}, "http://store:1", False),
+    ],
+)
+def test_an_endpoint_of_ones_own_has_the_bucket_in_the_path(
+    home: Path, given: dict[str, str | bool], endpoint: str | None, *, by_path: bool
+) -> None:
+    access = Access.of(load(home, {"s3_access_key": "key", "s3_secret_key": "secret", **given}))
+    assert access
+    assert (access.endpoint, access.path_style) == (endpoint, by_path)
+    assert "secret" not in repr(access)
 
 
 def test_a_wrong_value_in_the_file_is_blamed_on_the_file(home: Path) -> None:

@@ -1,10 +1,22 @@
 """A Postgres snapshot that many connections read, for as long as one of them holds it."""
 
-from collections.abc import Generator
+import time
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+import psycopg
+from psycopg import sql
 
 from frostline.catalog import queries
-from frostline.catalog.connect import connect
+from frostline.catalog.connect import Connection, connect, first_line
+from frostline.errors import UnavailableError, UsageError
+from frostline.model.names import Name
+
+_LOCK_TIMEOUT_MS = 500
+"""Less than Postgres' own patience with deadlocks: who waits for us and we for him is not ended because of us."""
+_WATCH_S = 1.0
 
 
 @contextmanager
@@ -13,11 +25,96 @@ def exported(dsn: str) -> Generator[str]:
 
     When that connection is lost, the tasks that join the snapshot fail; none of them reads another one.
     """
-    with connect(dsn, purpose="snapshot") as connection:
-        # The holder is idle in its transaction by design, so no time limit may end it.
-        connection.execute(queries.get("snapshot", "no_time_limits"))
+    with _holding(dsn) as connection:
         connection.execute(queries.get("snapshot", "begin"))
         row = connection.execute(queries.get("snapshot", "export")).fetchone()
         assert row is not None
         yield row[0]
+        connection.execute(queries.get("snapshot", "end"))
+
+
+@contextmanager
+def _holding(dsn: str) -> Generator[Connection]:
+    with connect(dsn, purpose="snapshot") as connection:
+        # The holder is idle in its transaction by design, so no time limit may end it.
+        connection.execute(queries.get("snapshot", "no_time_limits"))
+        yield connection
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The point in time that a snapshot shows."""
+
+    snapshot: str
+    """What other sessions join."""
+    lsn: str
+    """All that the snapshot has was written before this."""
+    taken_at: datetime
+
+
+class Holder:
+    """A connection that holds one snapshot, and locks on the tables that are read under it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._looked_at = time.monotonic()
+
+    def begin(self, relations: Sequence[Name]) -> str | None:
+        """Lock the relations in ACCESS SHARE MODE, then take the snapshot. Gives the reason when one is in use or gone.
+
+        `lock table` takes no snapshot, so what is seen afterwards is what the locks keep as it is.
+        """
+        self.connection.execute(queries.get("snapshot", "end"))
+        self.connection.execute(queries.get("snapshot", "begin"))
+        self.connection.execute(sql.SQL("set local lock_timeout = {}").format(_LOCK_TIMEOUT_MS))
+        try:
+            self.connection.execute(_lock(relations))
+        except (
+            psycopg.errors.LockNotAvailable,
+            psycopg.errors.DeadlockDetected,
+            psycopg.errors.UndefinedTable,
+            psycopg.errors.InvalidSchemaName,
+            psycopg.errors.WrongObjectType,
+        ) as error:
+            return first_line(error)
+        except psycopg.errors.InsufficientPrivilege as error:
+            hint = "grant select on it to Frostline's role, or leave it out with --exclude"
+            raise UsageError(first_line(error), hint=hint) from None
+        self.connection.execute("set local lock_timeout = 0")
+        return None
+
+    def export(self) -> Moment:
+        """Let other sessions join."""
+        row = self.connection.execute(queries.get("snapshot_source", "moment")).fetchone()
+        assert row is not None
+        return Moment(*row)
+
+    def watch(self) -> None:
+        """Look now and then whether the snapshot is still held; call it as often as you like."""
+        if time.monotonic() - self._looked_at >= _WATCH_S:
+            self.check()
+
+    def check(self) -> None:
+        """UnavailableError when the connection is gone, and the snapshot with it."""
+        self._looked_at = time.monotonic()
+        try:
+            self.connection.execute("select 1")
+        except psycopg.Error as error:
+            raise UnavailableError(
+                f"the connection that holds the snapshot was lost: {first_line(error)}",
+                hint="nothing was published; run the command again",
+            ) from error
+
+
+def _lock(relations: Sequence[Name]) -> sql.Composed:
+    names = [sql.SQL("only {}").format(sql.Identifier(one.schema, one.table)) for one in relations]
+    return sql.SQL("lock table {} in access share mode").format(sql.SQL(", ").join(names))
+
+
+@contextmanager
+def held(dsn: str) -> Generator[Holder]:
+    """A connection for a snapshot that is held and watched. It ends with the block."""
+    with _holding(dsn) as connection:
+        connection.execute(queries.get("snapshot", "begin"))
+        yield Holder(connection)
         connection.execute(queries.get("snapshot", "end"))

@@ -13,6 +13,7 @@ from frostline.catalog import migrations
 from frostline.catalog.connect import Connection, connect
 from frostline.cli.output import JsonOutput, Output, TextOutput
 from frostline.errors import UsageError
+from frostline.lake import objectstore
 
 _OUTPUTS: dict[str, type[Output]] = {"text": TextOutput, "json": JsonOutput}
 
@@ -26,9 +27,13 @@ class Invocation:
     debug: bool = False
 
     def settings(self, given: Mapping[str, Any] | None = None) -> settings.Settings:
-        """Read the settings and start the log as they say. `given` are values of the command's own options."""
+        """Read the settings, and start the log and the way to an object store as they say.
+
+        `given` are values of the command's own options.
+        """
         loaded = settings.load(self.home, given)
         logs.configure("debug" if self.debug else loaded.log_level)
+        objectstore.use(objectstore.Access.of(loaded))
         return loaded
 
     @contextmanager

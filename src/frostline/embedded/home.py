@@ -28,11 +28,13 @@ class Home:
 
     directory: Path
     values: dict[str, Any]
+    warehouse_was_named: bool = False
 
     @property
     def given(self) -> dict[str, Any]:
-        """What the environment must not override: this home's own Postgres, and the port that was asked for."""
-        return {key: self.values[key] for key in ("dsn", "lake_port", "lake_passfile")}
+        """What the environment must not override: this home's own Postgres, and what was asked for."""
+        asked_for = ("warehouse",) if self.warehouse_was_named else ()
+        return {key: self.values[key] for key in ("dsn", "lake_port", "lake_passfile", *asked_for)}
 
     @property
     def postgres(self) -> Postgres:
@@ -41,7 +43,9 @@ class Home:
 
 
 @contextmanager
-def prepare(directory: Path, *, pg_port: int | None, lake_port: int | None) -> Generator[Home]:
+def prepare(
+    directory: Path, *, pg_port: int | None, lake_port: int | None, warehouse: str | None = None
+) -> Generator[Home]:
     """Make the home at the first time, lock it for the block, and write its settings when they change.
 
     Refusals come before anything is written.
@@ -49,15 +53,16 @@ def prepare(directory: Path, *, pg_port: int | None, lake_port: int | None) -> G
     _check(directory)
     file = directory / FILE_NAME
     if not file.exists():
+        _placed(directory, {}, warehouse)
         _values(directory, {}, pg_port, lake_port)  # what is wrong with them is said before the directory is made
     with _locked(directory):
         old = read_file(file) if file.exists() else {}
         if old:
             _postgres(directory, old).stop()  # left over from a `frostline up` that was killed
-        new = _values(directory, old, pg_port, lake_port)
+        new = _values(directory, old, pg_port, lake_port) | _placed(directory, old, warehouse)
         if new != old:
             write_file(file, new)
-        yield Home(directory, new)
+        yield Home(directory, new, warehouse is not None)
 
 
 def _check(directory: Path) -> None:
@@ -114,6 +119,20 @@ def _values(directory: Path, old: dict[str, Any], pg_port: int | None, lake_port
     check_port(taken, option="--pg-port")
     check_port(chosen, option="--lake-port")
     return {**new, "lake_port": chosen, "lake_passfile": str(directory / _PASSFILE)}
+
+
+def _placed(directory: Path, old: dict[str, Any], warehouse: str | None) -> dict[str, str]:
+    """The warehouse that was named. A home keeps the one it has: its tables' files are there."""
+    from frostline.lake.paths import warehouse_location  # noqa: PLC0415  (Iceberg is slow to load)
+
+    if warehouse is None:
+        return {}
+    place = warehouse_location(warehouse)
+    has = old.get("warehouse")
+    if has and warehouse_location(has) != place:
+        hint = f"leave --warehouse out, or name another --home than {directory}"
+        raise UsageError(f"this home has its warehouse at {has}, not at {place}", hint=hint)
+    return {} if has else {"warehouse": place.removeprefix("file://")}
 
 
 def _postgres(directory: Path, values: dict[str, Any]) -> Postgres:

@@ -9,6 +9,7 @@ from frostline.catalog import migrations
 from frostline.catalog.connect import Connection, connect
 from frostline.embedded.postgres import new_password
 from frostline.errors import UsageError
+from frostline.lake import objectstore
 from frostline.relation import foreign_server, guard, renewal
 from frostline.settings import FILE_NAME, Settings, write_file
 
@@ -44,8 +45,8 @@ def install_with_home(settings: Settings, home: Path | None) -> dict[str, Any]:
     """Install, and write the settings into the home if one is named and has none. Refuses a wrong warehouse first."""
     from frostline.lake.paths import warehouse_location  # noqa: PLC0415  (Iceberg is slow to load)
 
-    settings = settings.model_copy(update={"warehouse": _absolute(settings.warehouse)})
-    warehouse_location(settings.warehouse)
+    place, given = warehouse_location(settings.warehouse), _absolute(settings.warehouse)
+    settings = settings.model_copy(update={"warehouse": place if objectstore.holds(place) else given})
     if home and not with_home_if_made(home):
         settings = _with_password(settings)
         result = install(settings)
@@ -84,7 +85,16 @@ def _write(home: Path, settings: Settings) -> None:
     }
     if settings.lake_passfile:
         values["lake_passfile"] = settings.lake_passfile
-    write_file(home / FILE_NAME, values)
+    write_file(home / FILE_NAME, values | _object_store(settings))
+
+
+def _object_store(settings: Settings) -> dict[str, str | int]:
+    """Where the object store is. The keys stay where they are: they may change, and a file would keep the old ones."""
+    if not objectstore.holds(settings.warehouse):
+        return {}
+    chosen = {"s3_region": settings.s3_region, "s3_endpoint": settings.s3_endpoint}
+    found: dict[str, str | int] = {key: value for key, value in chosen.items() if value}
+    return found if settings.s3_path_style is None else found | {"s3_path_style": settings.s3_path_style}
 
 
 def _absolute(warehouse: str) -> str:

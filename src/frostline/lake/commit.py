@@ -159,9 +159,14 @@ def opened(table: tables.Table, base: str, staging: Staging) -> Table:
 
 
 def _created(table: tables.Table, location: str, staging: Staging) -> Table:
+    metadata = new_metadata(table, location, {"frostline.table-id": str(table.id)})
+    return Table(_identifier(table), metadata, "", paths.file_io(location), staging)
+
+
+def new_metadata(table: tables.Table, location: str, properties: Mapping[str, str]) -> TableMetadata:
     """A table without snapshots. Built by hand because PyIceberg's own way would give the fields new ids."""
     lake_schema, spec, order = schema.iceberg_schema(table), schema.partition_spec(table), schema.sort_order(table)
-    metadata = TableMetadataV2.model_validate(
+    return TableMetadataV2.model_validate(
         {
             "location": location,
             "schemas": [lake_schema],
@@ -172,11 +177,10 @@ def _created(table: tables.Table, location: str, staging: Staging) -> Table:
             "last-partition-id": spec.last_assigned_field_id,
             "sort-orders": [order],
             "default-sort-order-id": order.order_id,
-            "properties": _PROPERTIES | {"frostline.table-id": str(table.id)},
+            "properties": {**_PROPERTIES, **properties},
             "last-updated-ms": time.time_ns() // 1_000_000,
         }
     )
-    return Table(_identifier(table), metadata, "", paths.file_io(location), staging)
 
 
 def _replaced(table: tables.Table, current: Table, replace: tuple[int, int] | frozenset[str] | None) -> list[DataFile]:
@@ -237,7 +241,7 @@ def _write_snapshot(
     transaction = current.transaction()
     update = transaction.update_snapshot(snapshot_properties=dict(summary))
     with update.overwrite() if removed else update.fast_append() as producer:
-        _exchange(table, current, producer, add, removed)
+        exchange(table, current, producer, add, removed)
     transaction.commit_transaction()
 
 
@@ -257,13 +261,14 @@ def _judge_each_manifest_by_itself(producer: Any) -> None:
     producer._build_manifest_evaluator = evaluator  # noqa: SLF001
 
 
-def _exchange(
+def exchange(
     table: tables.Table,
     current: Table,
     producer: _SnapshotProducer[Any],
     add: Sequence[WrittenFile],
     removed: Sequence[DataFile],
 ) -> None:
+    """Put the files into a snapshot that is being made, and take the removed ones out of it."""
     assert isinstance(current.catalog, Staging)
     producer.commit_uuid = current.catalog.commit
     _judge_each_manifest_by_itself(producer)
@@ -287,7 +292,7 @@ def _write_same_rows(
     meant = meant - {one.file_path for one in removed} | {one.path for one in add}
     transaction = current.transaction()
     with Replacing(transaction, dict(summary), packed=packed, io=current.io) as producer:
-        _exchange(table, current, producer, add, removed)
+        exchange(table, current, producer, add, removed)
     transaction.commit_transaction()
     held = [one.file_path for one in snapshots.data_files(current.current_snapshot(), current.io)]
     if sum(one.record_count for one in removed) != sum(one.rows for one in add) or sorted(held) != sorted(meant):

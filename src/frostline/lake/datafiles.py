@@ -26,11 +26,11 @@ class WrittenFile:
     rows: int
     size_bytes: int
     lower: int
-    """Smallest tier value, on the axis."""
+    """Smallest tier value, on the axis; 0 in a table that is not partitioned."""
     upper: int
-    """Largest tier value, on the axis (inclusive)."""
-    partition: int
-    """The value of the lake partition transform, the same for all rows."""
+    """Largest tier value, on the axis (inclusive); 0 in a table that is not partitioned."""
+    partition: int | None
+    """The value of the lake partition transform, the same for all rows; None in a table that is not partitioned."""
     fingerprint: Fingerprint
     in_order: bool
     """The rows are sorted by the tier key."""
@@ -54,7 +54,7 @@ def describe(location: str, table: Table, fingerprint: Fingerprint, *, in_order:
     if footer.rows != fingerprint.rows:
         raise CorruptionError(f"{location} has {footer.rows} rows instead of {fingerprint.rows}")
     columns = footer.columns
-    lower, upper = bounds.tier_range(columns[table.column(table.tier_key).field_id], location)
+    lower, upper, partition = _place(table, columns, location)
     lower_bounds, upper_bounds = _bounds(table, columns)
     return WrittenFile(
         path=location,
@@ -62,7 +62,7 @@ def describe(location: str, table: Table, fingerprint: Fingerprint, *, in_order:
         size_bytes=footer.size_bytes,
         lower=lower,
         upper=upper,
-        partition=_partition(table, lower, upper, location),
+        partition=partition,
         fingerprint=fingerprint,
         in_order=in_order,
         column_sizes={key: sum(chunk.total_compressed_size for chunk in chunks) for key, chunks in columns.items()},
@@ -91,6 +91,14 @@ def _bounds(table: Table, columns: Columns) -> tuple[dict[int, bytes], dict[int,
     return lowers, uppers
 
 
+def _place(table: Table, columns: Columns, location: str) -> tuple[int, int, int | None]:
+    """Smallest and largest tier value, and the partition."""
+    if not table.lake_partition:
+        return 0, 0, None
+    lower, upper = bounds.tier_range(columns[table.column(table.tier_key).field_id], location)
+    return lower, upper, _partition(table, lower, upper, location)
+
+
 def _partition(table: Table, lower: int, upper: int, location: str) -> int:
     value = schema.partition_value(table, lower)
     if schema.partition_value(table, upper) != value:
@@ -117,7 +125,7 @@ def to_data_file(written: WrittenFile, table: Table) -> DataFile:
         content=DataFileContent.DATA,
         file_path=written.path,
         file_format=FileFormat.PARQUET,
-        partition=Record(written.partition),
+        partition=Record() if written.partition is None else Record(written.partition),
         record_count=written.rows,
         file_size_in_bytes=written.size_bytes,
         column_sizes=dict(written.column_sizes),

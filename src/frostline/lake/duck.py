@@ -11,11 +11,12 @@ from pathlib import Path
 import duckdb
 
 from frostline.errors import UnavailableError
-from frostline.lake import ducksql
+from frostline.lake import ducksql, objectstore
+from frostline.lake.objectstore import Access
 
 _EXTENSIONS = ("postgres_scanner", "httpfs")
-_idle: defaultdict[str, list[duckdb.DuckDBPyConnection]] = defaultdict(list)
-"""Of this process, by memory limit: nobody uses them, nothing is in them."""
+_idle: defaultdict[tuple[str, Access | None], list[duckdb.DuckDBPyConnection]] = defaultdict(list)
+"""Of this process, by memory limit and object store: nobody uses them, nothing is in them."""
 
 
 @contextmanager
@@ -26,7 +27,7 @@ def borrowed(memory_limit: str) -> Generator[duckdb.DuckDBPyConnection]:
 
     Checking the signatures of the extensions takes longer than many a task, so it is done once a process.
     """
-    idle = _idle[memory_limit]
+    idle = _idle[memory_limit, objectstore.in_use()]
     spill = Path(tempfile.gettempdir()) / f"frostline-{uuid.uuid4()}"  # DuckDB makes it when it needs it
     connection = idle.pop() if idle else connect(memory_limit=memory_limit, threads=1, temp_directory=str(spill))
     try:
@@ -62,7 +63,19 @@ def connect(*, memory_limit: str, threads: int, temp_directory: str) -> duckdb.D
     for name in _EXTENSIONS:
         load(connection, name)
     connection.execute("set TimeZone = 'UTC'")
+    if objectstore.in_use():
+        reach_the_store(connection)
     return connection
+
+
+def reach_the_store(connection: duckdb.DuckDBPyConnection) -> None:
+    """Let a connection that has httpfs read and write in the object store of this process."""
+    try:
+        for statement in objectstore.duckdb_statements():
+            connection.execute(statement)
+    except duckdb.Error as error:  # its text may show the statement, which has the keys
+        reason = f"DuckDB refuses the settings of the object store ({type(error).__name__})"
+        raise UnavailableError(reason, hint="check the settings s3_*") from None
 
 
 def load(connection: duckdb.DuckDBPyConnection, extension: str) -> None:

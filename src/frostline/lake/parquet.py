@@ -40,6 +40,12 @@ def footer(location: str) -> Footer:
         return Footer(metadata.num_rows, size_bytes, columns)
 
 
+def names(location: str) -> dict[int, str]:
+    """What the columns are called in the file, by field id."""
+    with _opened(location) as (_, reader):
+        return dict(zip(_field_ids(reader), reader.schema_arrow.names, strict=True))
+
+
 def batches(location: str, only: Collection[int] | None = None) -> Iterator[dict[int, Values]]:
     """The file's rows in batches of bounded size, as arrays by field id; text comes as dictionaries where stored so.
 

@@ -21,10 +21,14 @@ from pyiceberg.io import PY_IO_IMPL, FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from frostline.errors import UsageError
+from frostline.lake import objectstore
+from frostline.model.names import Name
 from frostline.model.tables import Table
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _REFUSED = re.compile(r"[*?\[\]{}#=\\\x00-\x1f\x7f]")
+_S3 = re.compile(r"s3[an]?")
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PYARROW = "pyiceberg.io.pyarrow.PyArrowFileIO"
 _FOLDERS = ("data", "metadata")
 _PROBE = ".frostline-clock"
@@ -49,16 +53,41 @@ def warehouse_location(warehouse: str) -> str:
             hint="choose a path without * ? [ ] { } # = \\ and control characters",
         )
     found = _SCHEME.fullmatch(warehouse)
+    if found and _S3.fullmatch(found[1]):
+        return _in_a_bucket(warehouse, found[2])
     if found and found[1] != "file":
         return f"{found[1]}://{found[2].rstrip('/')}"
     path = found[2] if found else warehouse.removeprefix("file:")
     return "file://" + os.path.abspath(path)  # noqa: PTH100 - Path.resolve would follow symbolic links
 
 
+def _in_a_bucket(warehouse: str, place: str) -> str:
+    """The one form of a place in an object store, however its scheme and its slashes are written."""
+    bucket, *parts = place.split("/")
+    if not _BUCKET.fullmatch(bucket):
+        raise UsageError(
+            f"warehouse {warehouse!r} does not name a bucket", hint="say s3://BUCKET or s3://BUCKET/PREFIX"
+        )
+    if {".", ".."} & set(parts):
+        hint = "object stores know no such folders: leave them out"
+        raise UsageError(f"warehouse {warehouse!r} has the part '.' or '..'", hint=hint)
+    return objectstore.SCHEME + "/".join((bucket, *filter(None, parts)))
+
+
 def table_location(warehouse: str, table: Table) -> str:
     """The folder of one managed table, which no other table has, not even one of the same name in another database."""
     folder = f"{_part(table.name.table)}_{table.id}" + (f"-{table.token}" if table.token else "")
     return "/".join((warehouse_location(warehouse), _part(table.name.schema), folder))
+
+
+def snapshot_root(warehouse: str, snapshot: str) -> str:
+    """The folder of all copies of a named snapshot. No schema's folder is called so: `_part` writes no ~."""
+    return f"{warehouse_location(warehouse)}/~snapshots/{snapshot}"
+
+
+def copy_location(warehouse: str, snapshot: str, name: Name, token: str) -> str:
+    """The folder of one table's copies. The token is of the run that made it first."""
+    return f"{snapshot_root(warehouse, snapshot)}/{_part(name.schema)}/{_part(name.table)}-{token}"
 
 
 def _part(text: str) -> str:
@@ -105,6 +134,18 @@ def stored(table: str) -> Iterator[StoredFile]:
                 yield StoredFile(f"{table}/{folder}/{one.base_name}", one.size, one.mtime)
 
 
+def below(root: str) -> Iterator[StoredFile]:
+    """All files in a folder and in the folders inside it; nothing when it is not there."""
+    io = file_io(root)
+    assert isinstance(io, PyArrowFileIO)
+    scheme, netloc, path = io.parse_location(root)
+    chosen = FileSelector(path, recursive=True, allow_not_found=True)
+    entries: list[Any] = io.fs_by_scheme(scheme, netloc).get_file_info(chosen)
+    for one in entries:
+        if one.is_file:
+            yield StoredFile(root + one.path[len(path.rstrip("/")) :], one.size, one.mtime)
+
+
 def store_clock(table: str) -> datetime:
     """What time it is for the store: it is asked by writing an empty file, which is gone afterwards."""
     name = f"{_PROBE}-{uuid.uuid4().hex}"
@@ -129,6 +170,8 @@ def _entries(folder: str) -> list[Any]:
 
 def file_io(location: str) -> FileIO:
     """PyIceberg's access to the store of this location."""
+    if objectstore.holds(location):
+        return objectstore.file_io()
     return load_file_io({PY_IO_IMPL: _PYARROW}, location)
 
 

@@ -23,6 +23,12 @@ def every(metadata: TableMetadata) -> Sizes:
     return _of(metadata.snapshots, paths.file_io(metadata.location))
 
 
+def current(metadata: TableMetadata) -> Sizes:
+    """The files of the current snapshot."""
+    found = metadata.current_snapshot()
+    return _of([found], paths.file_io(metadata.location)) if found else {}
+
+
 def only(metadata: TableMetadata, gone: Collection[int]) -> Sizes:
     """The files that these snapshots reach and no other snapshot of the metadata does.
 

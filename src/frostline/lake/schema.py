@@ -3,9 +3,14 @@
 import re
 from typing import Any
 
-from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.partitioning import (
+    PARTITION_FIELD_ID_START,
+    UNPARTITIONED_PARTITION_SPEC,
+    PartitionField,
+    PartitionSpec,
+)
 from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import SortDirection, SortField, SortOrder
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform, parse_transform
 from pyiceberg.types import (
     BinaryType,
@@ -98,6 +103,8 @@ def partition_spec(table: Table) -> PartitionSpec:
 
     The field's name is from the reserved ones, so no column can take it and a renamed tier key does not change it.
     """
+    if not table.lake_partition:
+        return UNPARTITIONED_PARTITION_SPEC
     name = "frostline_" + table.lake_partition.partition("[")[0]
     field = PartitionField(
         source_id=table.column(table.tier_key).field_id,
@@ -109,7 +116,9 @@ def partition_spec(table: Table) -> PartitionSpec:
 
 
 def sort_order(table: Table) -> SortOrder:
-    """Files are sorted by the tier key."""
+    """Files are sorted by the tier key, where they are partitioned by it."""
+    if not table.lake_partition:
+        return UNSORTED_SORT_ORDER
     source = table.column(table.tier_key).field_id
     return SortOrder(SortField(source, IdentityTransform(), SortDirection.ASC), order_id=1)
 

@@ -37,9 +37,11 @@ class Table:
     key: tuple[str, ...]
     """Primary key column names, in key order; the tier key is one of them."""
     tier_key: str
+    """Empty for a table that has none, which only a snapshot copies."""
     tier_kind: TierKind
     lake_partition: str
-    """The Iceberg transform of the tier key, as Iceberg writes it: `month`, `day`, `truncate[1000]`, ..."""
+    """The Iceberg transform of the tier key, as Iceberg writes it: `month`, `day`, `truncate[1000]`, ...; empty for a
+    copy in a snapshot, which is not partitioned."""
     policy: Policy
     mode: Mode = Mode.TIERED
     held_from: int | None = None

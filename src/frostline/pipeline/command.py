@@ -12,7 +12,8 @@ from frostline.pipeline import archive as archive_job
 from frostline.pipeline import compact as compact_job
 from frostline.pipeline import fold as fold_job
 from frostline.pipeline import retain as retain_job
-from frostline.pipeline import spark
+from frostline.pipeline import snapshot as snapshot_job
+from frostline.pipeline import snapshot_plan, spark
 from frostline.pipeline import thaw as thaw_job
 from frostline.pipeline import undo as undo_job
 from frostline.settings import Settings
@@ -64,6 +65,14 @@ def thaw(
     """Bring a range back from the lake."""
     with spark_while_busy(settings) as busy:
         return thaw_job.run(connection, busy.session, settings, table, wanted, report)
+
+
+def snapshot(
+    connection: Connection, settings: Settings, wish: snapshot_plan.Wish, report: snapshot_job.Report
+) -> snapshot_job.Result:
+    """Make a new version of a snapshot of many tables."""
+    with spark_while_busy(settings) as busy:
+        return snapshot_job.create(connection, busy.session, settings, wish, report)
 
 
 class Busy:

@@ -87,12 +87,12 @@ def blame(table: Table, files: Sequence[RecordedFile]) -> None:
         checked(file, table, (table.tier_kind.lowest, table.tier_kind.highest))
 
 
-def proved(table: Table, location: str, meant: Fingerprint, doing: str) -> WrittenFile:
+def proved(table: Table, location: str, meant: Fingerprint, doing: str, *, in_order: bool = True) -> WrittenFile:
     """Describe the new file if it holds what it must, by other code than that which wrote it."""
     found = fingerprint.of_parquet([location], table)
     if found != meant:
         raise different(table, found, meant, doing)
-    return datafiles.describe(location, table, found, in_order=True)
+    return datafiles.describe(location, table, found, in_order=in_order)
 
 
 def different(table: Table, found: Fingerprint, meant: Fingerprint, doing: str) -> CorruptionError:

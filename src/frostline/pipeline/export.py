@@ -11,7 +11,7 @@ from psycopg.conninfo import make_conninfo
 
 from frostline.errors import CorruptionError, FrostlineError, UnavailableError
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import datafiles, duck, ducksql, paths, schema
+from frostline.lake import datafiles, duck, ducksql, paths, schema, store
 from frostline.lake.datafiles import WrittenFile
 from frostline.model.tables import Column, Table
 from frostline.pipeline import fingerprint, source
@@ -58,12 +58,12 @@ def _write(shard: Shard, location: str, *, dictionaries: bool) -> bool:
         if not shard.in_order:
             raise UnavailableError(
                 f"export of {shard.partition} needs more memory than {shard.memory_limit}",
-                hint="set export_memory higher, then: frostline archive",
+                hint=f"set export_memory higher, then: {shard.command}",
             ) from None
         return _write(replace(shard, in_order=False), location, dictionaries=dictionaries)
     except duckdb.Error as error:
         # The message may show the connection string, so neither it nor its traceback goes on.
-        raise failure(shard, str(error)) from None
+        raise failure(shard, error) from None
     return shard.in_order
 
 
@@ -83,14 +83,17 @@ def join(connection: duckdb.DuckDBPyConnection, shard: Shard) -> None:
     connection.execute("call postgres_execute('pg', ?)", [source.join_snapshot(shard).as_string()])
 
 
-def failure(shard: Shard, message: str) -> FrostlineError:
+def failure(shard: Shard, error: duckdb.Error) -> FrostlineError:
     """What a DuckDB error means, without the connection string that its message may show."""
+    message, trouble = str(error), store.trouble(error)
+    if trouble:
+        return UnavailableError(f"export of {shard.partition} failed: {trouble.reason}", hint=trouble.hint)
     if "snapshot" in message and ("does not exist" in message or "invalid" in message):
         return source.snapshot_gone(shard)
     reason = message.rpartition("ERROR:")[2].strip().partition("\n")[0]
     if "Unable to connect" in message:
         reason = "cannot connect to postgres"
-    return UnavailableError(f"export of {shard.partition} failed: {reason}", hint="frostline archive")
+    return UnavailableError(f"export of {shard.partition} failed: {reason}", hint=shard.command)
 
 
 def _attach(dsn: str) -> str:

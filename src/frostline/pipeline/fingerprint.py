@@ -104,6 +104,17 @@ def count_keys(location: str, table: Table, keys: frozenset[int]) -> int:
     )
 
 
+def first_of_keys(location: str, table: Table, wanted: npt.NDArray[np.int64]) -> int | None:
+    """One of these hashes that a key of the file has; None when it has none. Reads the columns of the key only."""
+    of_key = {table.column(name).field_id for name in table.key}
+    for batch in parquet.batches(location, only=of_key):
+        hashes = _key_hashes(batch, table)
+        found = hashes[np.isin(hashes, wanted)]
+        if len(found):
+            return int(found[0])
+    return None
+
+
 def _key_hashes(batch: dict[int, Values], table: Table) -> npt.NDArray[np.int64]:
     return _row_hashes(batch, [table.column(name) for name in table.key]).view(np.int64)
 

@@ -75,6 +75,7 @@ def checked(file: RecordedFile, table: Table, within: tuple[int, int]) -> Finger
         is_inside = within[0] <= file.lower and file.upper < within[1]
         whole = part if is_inside else fingerprint.of_parquet([file.path], table)
     except (OSError, ValueError) as error:
+        store.refuse_if_away(f"read {file.path}", error)
         reason = " ".join(str(error).split())
         raise CorruptionError(f"lake file {file.path} cannot be read: {reason}", hint=hint) from None
     if whole != file.fingerprint:

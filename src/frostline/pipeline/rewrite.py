@@ -88,7 +88,7 @@ def _marks_loaded(piece: Slice) -> Generator[duckdb.DuckDBPyConnection]:
             query = ducksql.literal(source.marks_query(piece.marks).as_string())
             connection.execute(_MARKS.format(columns=columns, query=query))
         except duckdb.Error as error:
-            raise export.failure(piece.marks, str(error)) from None
+            raise export.failure(piece.marks, error) from None
         yield connection
 
 
@@ -104,7 +104,7 @@ def _targets(held: Sequence[RecordedFile], live: int) -> Iterator[tuple[Recorded
 
 def _holds_a_mark(connection: duckdb.DuckDBPyConnection, piece: Slice, file: RecordedFile) -> bool:
     rows = copying.rows(piece.table, [file])
-    row = connection.execute(_HELD.format(rows=rows, same_key=_same_key(piece.table))).fetchone()
+    row = connection.execute(_HELD.format(rows=rows, same_key=same_key(piece.table))).fetchone()
     return row is not None and row[0] > 0
 
 
@@ -116,7 +116,7 @@ def _write(
     parts: list[str] = []
     if file:
         rows = copying.rows(piece.table, [file])
-        parts.append(_KEPT.format(names=names, rows=rows, same_key=_same_key(piece.table)))
+        parts.append(_KEPT.format(names=names, rows=rows, same_key=same_key(piece.table)))
     parts += [_LIVE.format(names=names)] if with_images else []
     location = paths.data_file(piece.location, piece.job_id)
     reached(Failpoint.REWRITE_BEFORE_FILE)
@@ -129,7 +129,8 @@ def _write(
     return datafiles.describe(location, piece.table, found, in_order=True)
 
 
-def _same_key(table: Table) -> str:
+def same_key(table: Table) -> str:
+    """That a mark `m` and a row `f` of a file have one key."""
     names = [copying.column_name(table, key) for key in table.key]
     return " and ".join(f"m.{name} = f.{name}" for name in names)
 

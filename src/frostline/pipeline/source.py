@@ -17,13 +17,15 @@ from frostline.pipeline import fingerprint
 
 _SETTINGS = sql.SQL(
     "set local TimeZone = 'UTC'; set local DateStyle = 'ISO'; set local IntervalStyle = 'postgres'; "
-    "set local extra_float_digits = 1; set local bytea_output = 'hex'; set local search_path = pg_catalog"
+    "set local extra_float_digits = 1; set local bytea_output = 'hex'; set local search_path = pg_catalog; "
+    "set local row_security = off"
 )
-"""Under these every value has one text, whatever the role's or the database's own settings are."""
+"""Under these every value has one text, whatever the role's or the database's own settings are; and rows that row
+security would hide from us are an error, instead of missing."""
 
 _SURVEY = sql.SQL(
     "select count(*), coalesce(sum({hash}), 0)::text, array[{unholdable}]::bigint[], {twins} "
-    "from {partition} where {rows}"
+    "from only {partition} where {rows}"
 )
 
 _UNHOLDABLE: dict[str, LiteralString] = {
@@ -51,10 +53,11 @@ class Shard:
     snapshot: str
     """What `pg_export_snapshot()` gave to the driver, whose transaction is still open."""
     partition: Name
-    lower: int
-    """Smallest tier value, on the axis; finite."""
-    upper: int
-    """The tier value, on the axis, that all rows lie below; finite. The slice is within one lake partition."""
+    lower: int | None
+    """Smallest tier value, on the axis; finite. None for "all there are"."""
+    upper: int | None
+    """The tier value, on the axis, that all rows lie below; finite. The slice is within one lake partition, if the lake
+    has any. None for "all there are"."""
     location: str
     """The table's location in the lake."""
     job_id: int
@@ -67,6 +70,10 @@ class Shard:
     """Sort the rows by the tier key."""
     only_live: bool = False
     """The partition is an overlay, and its rows that are gone are left out."""
+    command: str = "frostline archive"
+    """What to run again when it fails."""
+    lock_timeout_s: int = 0
+    """How long to wait for the right to read, which somebody else may wait to take away; 0 is without end."""
 
 
 @dataclass(frozen=True)
@@ -103,20 +110,25 @@ def survey_marks(shard: Shard) -> Marks:
     """Fingerprint the live images and hash the keys of an overlay's slice."""
     live = replace(shard, only_live=True)
     found = survey(live)
+    return Marks(found.fingerprint, key_hashes(shard), found.has_twin_floats)
+
+
+def key_hashes(shard: Shard) -> frozenset[int]:
+    """The hash of every key of the shard."""
     with _reading(shard) as connection:
         rows = connection.execute(_key_hashes(shard)).fetchall()
-    return Marks(found.fingerprint, frozenset(key for (key,) in rows), found.has_twin_floats)
+    return frozenset(key for (key,) in rows)
 
 
 def _key_hashes(shard: Shard) -> sql.Composed:
-    return sql.SQL("select {} from {} where {}").format(
+    return sql.SQL("select {} from only {} where {}").format(
         fingerprint.postgres_key_hash(shard.table), _partition(shard), _condition(shard)
     )
 
 
 def marks_query(shard: Shard) -> sql.Composed:
     """Read the marks of an overlay's slice: the columns as `rows_query` names them, and whether the row is live."""
-    return sql.SQL("select {}, frostline_live from {} where {}").format(
+    return sql.SQL("select {}, frostline_live from only {} where {}").format(
         _columns(shard.table), _partition(shard), _condition(shard)
     )
 
@@ -173,24 +185,27 @@ def _refusal(shard: Shard, column: Column, count: int) -> UsageError:
         f"{shard.partition}: column {column.name!r} has {count} values that the lake type "
         f"{column.carriage.lake_type} cannot hold",
         hint="NaN needs a numeric column without precision, and lake timestamps end in January 294247: "
-        "change these values, then archive again",
+        f"change these values, then: {shard.command}",
     )
 
 
 def snapshot_gone(shard: Shard) -> ConflictError:
     """The driver's transaction has ended, and the snapshot with it."""
     message = f"export of {shard.partition}: snapshot {shard.snapshot} is no longer exported"
-    return ConflictError(message, hint="frostline archive")
+    return ConflictError(message, hint=shard.command)
 
 
 def join_snapshot(shard: Shard) -> sql.Composed:
     """The statements that come first in every transaction that reads the shard."""
-    return sql.SQL("set transaction snapshot {}; {}").format(sql.Literal(shard.snapshot), _SETTINGS)
+    form = sql.SQL("set transaction snapshot {}; {}; set local lock_timeout = {}")
+    return form.format(sql.Literal(shard.snapshot), _SETTINGS, sql.Literal(f"{shard.lock_timeout_s}s"))
 
 
 def rows_query(shard: Shard) -> sql.Composed:
     """Read the shard's rows; the columns are named frostline_1, ... so that no two differ by case only."""
-    return sql.SQL("select {} from {} where {}").format(_columns(shard.table), _partition(shard), _condition(shard))
+    return sql.SQL("select {} from only {} where {}").format(
+        _columns(shard.table), _partition(shard), _condition(shard)
+    )
 
 
 def _columns(table: Table) -> sql.Composed:
@@ -206,10 +221,11 @@ def _condition(shard: Shard) -> sql.Composable:
     """Which rows of the partition belong to the shard."""
     kind = shard.table.tier_kind
     key = sql.Identifier(shard.table.tier_key)
-    parts = [
-        _comparison("{} >= {}::{}", key, to_text(kind, shard.lower), kind.value),
-        _comparison("{} < {}::{}", key, to_text(kind, shard.upper), kind.value),
-    ]
+    parts: list[sql.Composable] = []
+    if shard.lower is not None:
+        parts.append(_comparison("{} >= {}::{}", key, to_text(kind, shard.lower), kind.value))
+    if shard.upper is not None:
+        parts.append(_comparison("{} < {}::{}", key, to_text(kind, shard.upper), kind.value))
     if shard.only_live:
         parts.append(sql.SQL("{}").format(sql.Identifier("frostline_live")))
     ctid = sql.Identifier("ctid")
@@ -217,7 +233,7 @@ def _condition(shard: Shard) -> sql.Composable:
         parts.append(_comparison("{} >= {}::{}", ctid, f"({shard.first_block},0)", "tid"))
     if shard.last_block is not None:
         parts.append(_comparison("{} < {}::{}", ctid, f"({shard.last_block + 1},0)", "tid"))
-    return sql.SQL(" and ").join(parts)
+    return sql.SQL(" and ").join(parts) if parts else sql.SQL("true")
 
 
 def _comparison(form: LiteralString, left: sql.Identifier, value: str, type_name: LiteralString) -> sql.Composed:

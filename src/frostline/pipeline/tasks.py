@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from frostline import errors
-from frostline.lake import store
+from frostline.lake import objectstore, store
 from frostline.model.tables import Table
 
 _POLL_S = 0.2
@@ -58,7 +58,10 @@ def run(
     context = spark.sparkContext
     done, rows, size = context.accumulator(0), context.accumulator(0), context.accumulator(0)
 
+    access = objectstore.in_use()
+
     def task(item: Item) -> Outcome[Made]:
+        objectstore.use(access)
         outcome = attempt(function, item)
         done.add(1)
         for file in _files(outcome.made):

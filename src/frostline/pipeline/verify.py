@@ -11,7 +11,7 @@ from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import ArchivedPartition
 from frostline.errors import CorruptionError
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import paths, snapshots
+from frostline.lake import paths, snapshots, store
 from frostline.model.names import Name
 from frostline.model.tables import NO_ROWS, Fingerprint, RecordedFile, Seam, Table
 from frostline.pipeline import fingerprint
@@ -105,6 +105,7 @@ def _lacking(
         try:
             yield from _different(connection, table, partition, _within(partition, recorded))
         except (OSError, ValueError) as error:
+            store.refuse_if_away(f"compare {partition.name} with the lake", error)
             yield Fault(str(partition.name), f"cannot be compared with the lake: {' '.join(str(error).split())}")
     frost_line = seams.get(connection, table).frost_line
     if not _unlike_overlay(connection, table, line, frost_line):
@@ -143,7 +144,8 @@ def _strangers(table: Table, seam: Seam, recorded: Sequence[RecordedFile]) -> It
 
 def _bad_files(table: Table, recorded: Sequence[RecordedFile]) -> Iterator[Fault]:
     for file in recorded:
-        size = paths.size_bytes(file.path)
+        with store.reachable(f"read {file.path}"):
+            size = paths.size_bytes(file.path)
         if size is None:
             yield Fault(file.path, "is missing")
         elif size != file.size_bytes:
@@ -156,6 +158,7 @@ def _bad_content(table: Table, file: RecordedFile) -> Iterator[Fault]:
     try:
         found = fingerprint.of_parquet([file.path], table)
     except (OSError, ValueError) as error:
+        store.refuse_if_away(f"read {file.path}", error)
         yield Fault(file.path, f"cannot be read: {' '.join(str(error).split())}")
         return
     if found != file.fingerprint:

@@ -10,6 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from frostline.errors import FrostlineError
+from frostline.lake import duck, objectstore, paths, store
 from frostline.server import crowd
 from frostline.server.crowd import Crowd
 from frostline.server.translate.duck import local
@@ -148,7 +149,11 @@ class Engine:
         self._root.execute("set timezone = 'UTC'")
         self._root.execute("set parquet_metadata_cache = true")
         if warehouse is not None:
-            self._root.execute("set allowed_directories = $1", [[local(warehouse), str(temp_directory)]])
+            place = paths.warehouse_location(warehouse)
+            if objectstore.holds(place):
+                duck.load(self._root, "httpfs")
+                duck.reach_the_store(self._root)
+            self._root.execute("set allowed_directories = $1", [[local(place), str(temp_directory)]])
             self._root.execute("set enable_external_access = false")
         self._root.execute("set lock_configuration = true")
         self.crowd = Crowd(self._root, temp_directory)
@@ -191,5 +196,8 @@ def explained(error: BaseException) -> FrostlineError:
     path = _PATH.search(text)
     if path is not None or isinstance(error, (duckdb.IOException, OSError)):
         name = path[1] if path else "a data file"
+        trouble = store.trouble(error)
+        if trouble:
+            return UnreadableFile(f"cannot read {name}: {trouble.reason}", hint=trouble.hint)
         return UnreadableFile(f"cannot read {name}", hint=VERIFY_HINT)
     return EngineFailure(f"the lake server could not answer: {type(error).__name__}")

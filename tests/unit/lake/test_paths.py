@@ -32,8 +32,27 @@ def test_a_relative_warehouse_starts_at_the_current_directory(tmp_path: Path, mo
     assert paths.warehouse_location("lake") == f"file://{tmp_path}/lake"
 
 
-def test_an_object_store_keeps_its_scheme():
-    assert paths.warehouse_location("s3://bucket/lake/") == "s3://bucket/lake"
+@pytest.mark.parametrize(
+    "given", ["s3://bucket/lake", "s3://bucket/lake/", "s3a://bucket/lake", "s3n://bucket//lake//"]
+)
+def test_an_object_store_has_one_form(given: str):
+    assert paths.warehouse_location(given) == "s3://bucket/lake"
+
+
+def test_a_whole_bucket_may_be_the_warehouse():
+    assert paths.table_location("s3://bucket/", named(Name("public", "events"))) == "s3://bucket/public/events_7"
+
+
+@pytest.mark.parametrize("given", ["s3://", "s3:///lake", "s3a://", "s3://me@bucket/lake", "s3://host:9000/lake"])
+def test_a_warehouse_without_a_bucket_is_refused(given: str):
+    with pytest.raises(UsageError, match="does not name a bucket"):
+        paths.warehouse_location(given)
+
+
+@pytest.mark.parametrize("given", ["s3://bucket/../lake", "s3://bucket/./lake", "s3://bucket/lake/.."])
+def test_an_object_store_has_no_folder_above(given: str):
+    with pytest.raises(UsageError, match="has the part"):
+        paths.warehouse_location(given)
 
 
 @pytest.mark.parametrize("character", list("*?[]{}#=\\\n"))

@@ -1,0 +1,162 @@
+"""How this process reaches the object store of an s3:// warehouse: endpoint, keys, and how long it waits.
+
+The access is one value for the process, put in place by whoever has read the settings. A location such as
+`s3://bucket/key` is all that the catalog, Iceberg's own files and the readers know of a file, so whatever opens one
+would have to be handed the access by everything above it; caches of what was read from a location would have to be
+kept apart by it too. A process works on one warehouse, so there is one access. Spark tasks run in processes of their
+own and bring it along.
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from frostline.errors import UsageError
+from frostline.lake import ducksql
+from frostline.settings import Settings
+
+if TYPE_CHECKING:
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+SCHEME = "s3://"
+_AMAZON = "https://s3.{region}.amazonaws.com"
+_CONNECT_TIMEOUT_S = 5
+_TIMEOUT_S = 30
+_TRIES = 3
+_PART_SIZES = "80GB"
+"""DuckDB uploads a ten-thousandth of this at a time. Each part has the time of one request, and is in memory."""
+_CREATE = "create or replace secret frostline (type s3, {options})"
+
+
+@dataclass(frozen=True)
+class Access:
+    """One object store, and who we are there."""
+
+    access_key: str = field(repr=False)
+    secret_key: str = field(repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    region: str = "us-east-1"
+    endpoint: str | None = None
+    """`http://host:port`; None for Amazon's own, by the bucket's name."""
+    path_style: bool = False
+    timeout_s: int = _TIMEOUT_S
+    """After how long without an answer a request is tried again, or given up."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Access | None":
+        """As the settings say; None when they have no keys."""
+        if settings.s3_access_key is None or settings.s3_secret_key is None:
+            return None
+        by_path = settings.s3_endpoint is not None if settings.s3_path_style is None else settings.s3_path_style
+        token = settings.s3_session_token
+        return cls(
+            access_key=settings.s3_access_key.get_secret_value(),
+            secret_key=settings.s3_secret_key.get_secret_value(),
+            session_token=token.get_secret_value() if token else None,
+            region=settings.s3_region,
+            endpoint=settings.s3_endpoint or (_AMAZON.format(region=settings.s3_region) if by_path else None),
+            path_style=by_path,
+        )
+
+
+_current: Access | None = None
+
+
+def use(access: Access | None) -> None:
+    """From now on this process reaches object stores in this way; None: not at all."""
+    global _current  # noqa: PLW0603  (the module says why there is one)
+    _current = access
+
+
+@contextmanager
+def used(access: Access | None) -> Generator[None]:
+    """Use it for the block."""
+    before = _current
+    use(access)
+    try:
+        yield
+    finally:
+        use(before)
+
+
+def in_use() -> Access | None:
+    """What `use` was called with, to be handed to another process."""
+    return _current
+
+
+def current() -> Access:
+    """The access to use; UsageError when there is none."""
+    if _current is None:
+        raise UsageError(
+            "s3_access_key and s3_secret_key are not set",
+            hint="set them in frostline.toml, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        )
+    return _current
+
+
+def holds(location: str) -> bool:
+    """Whether the location is in an object store."""
+    return location.startswith(SCHEME)
+
+
+def file_io() -> "PyArrowFileIO":
+    """PyIceberg's access to the store. Connections are made when they are needed, so it outlives an outage."""
+    return _file_io(current())
+
+
+@lru_cache(maxsize=4)
+def _file_io(access: Access) -> "PyArrowFileIO":
+    from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: PLC0415  (slow to load)
+
+    filesystem = _filesystem(access)
+    io = PyArrowFileIO()
+    io.fs_by_scheme = lambda _scheme, _bucket: filesystem
+    return io
+
+
+def _filesystem(access: Access) -> Any:
+    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem  # noqa: PLC0415  (slow to load)
+
+    make: Any = S3FileSystem  # its type stubs lack a parameter
+    return make(
+        access_key=access.access_key,
+        secret_key=access.secret_key,
+        session_token=access.session_token,
+        region=access.region,
+        endpoint_override=access.endpoint,
+        force_virtual_addressing=not access.path_style,
+        connect_timeout=min(_CONNECT_TIMEOUT_S, access.timeout_s),
+        request_timeout=access.timeout_s,
+        retry_strategy=AwsStandardS3RetryStrategy(max_attempts=_TRIES),
+        allow_delayed_open=True,  # a small file is then one request, not three
+    )
+
+
+def duckdb_statements() -> list[str]:
+    """What makes a new DuckDB connection reach the store, httpfs being loaded. They hold the keys: never log them."""
+    return [_secret(current()), *_patience(current())]
+
+
+def _secret(access: Access) -> str:
+    options = {
+        "key_id": ducksql.literal(access.access_key),
+        "secret": ducksql.literal(access.secret_key),
+        "region": ducksql.literal(access.region),
+        "url_style": ducksql.literal("path" if access.path_style else "vhost"),
+    }
+    if access.session_token:
+        options["session_token"] = ducksql.literal(access.session_token)
+    if access.endpoint:
+        scheme, _, host = access.endpoint.partition("://")
+        options |= {"endpoint": ducksql.literal(host), "use_ssl": str(scheme == "https").lower()}
+    return _CREATE.format(options=", ".join(f"{name} {value}" for name, value in options.items()))
+
+
+def _patience(access: Access) -> list[str]:
+    return [
+        f"set http_timeout = {access.timeout_s}",
+        f"set http_retries = {_TRIES - 1}",
+        f"set s3_uploader_max_filesize = {ducksql.literal(_PART_SIZES)}",
+    ]

@@ -1,0 +1,206 @@
+"""An Iceberg REST catalog: PyIceberg's client, with a limit to every wait and with our errors."""
+
+import json
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import requests
+from pydantic import ValidationError
+from pyiceberg.catalog.rest import DEFAULT_ENDPOINTS, Endpoint, RestCatalog
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    BadRequestError,
+    ForbiddenError,
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    OAuthError,
+    RESTError,
+    ServerError,
+    ServiceUnavailableError,
+    TooManyRequestsError,
+    UnauthorizedError,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from requests.adapters import HTTPAdapter
+
+from frostline.errors import UnavailableError, UsageError
+from frostline.lake import paths
+from frostline.model.outcomes import Answer, answer
+from frostline.settings import Settings, one_line
+
+CONNECT_S = 10
+ANSWER_S = 120
+_TRANSACTION = "transactions/commit"
+_COMMIT_TRANSACTION = Endpoint.from_string("POST /v1/{prefix}/" + _TRANSACTION)
+_WORDS = 300
+_DELEGATION = "X-Iceberg-Access-Delegation"
+
+_KEYS = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError)
+_DOWN = (requests.ConnectionError, requests.Timeout, ServerError, ServiceUnavailableError, TooManyRequestsError)
+_REFUSED = (RESTError, BadRequestError, NoSuchNamespaceError, NotImplementedError)
+_NO_CATALOG = (ValidationError, json.JSONDecodeError, requests.RequestException)
+
+
+class _Patient(HTTPAdapter):
+    """HTTP that does not wait for ever, and sends nothing twice."""
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
+        """Send with a limit, where none is given."""
+        options["timeout"] = options.get("timeout") or (CONNECT_S, ANSWER_S)
+        return super().send(request, *args, **options)
+
+
+class Catalog(RestCatalog):
+    """An open catalog."""
+
+    def _config_headers(self, session: requests.Session) -> None:
+        super()._config_headers(session)
+        session.headers.pop(_DELEGATION, None)  # the store's keys are our own
+        session.mount("http://", _Patient())
+        session.mount("https://", _Patient())
+
+    def post(self, path: str, body: str) -> requests.Response:
+        """Send a request once, on a new connection; once more with a new token if the server calls it too old."""
+        self._session.close()  # one that the server has closed while it was idle would look like a lost answer
+        response = self._session.post(self.url(path), data=body.encode())
+        if response.status_code in (401, 419):
+            with reaching(self.uri, "renew the token"):
+                self._refresh_token()
+            response = self._session.post(self.url(path), data=body.encode())
+        return response
+
+    def path_of(self, identifier: tuple[str, ...]) -> str:
+        """Where a table is, below the catalog's prefix."""
+        parts = self._split_identifier_for_path(identifier)
+        return f"namespaces/{parts['namespace']}/tables/{parts['table']}"
+
+    @property
+    def says_transactions(self) -> bool | None:
+        """Whether the server lists the commit of many tables among what it can do; None when it lists nothing."""
+        if self._supported_endpoints == set(DEFAULT_ENDPOINTS):  # what PyIceberg takes for granted then
+            return None
+        return _COMMIT_TRANSACTION in self._supported_endpoints
+
+
+@contextmanager
+def opened(settings: Settings) -> Generator[Catalog]:
+    """The catalog of the settings. UsageError if it refuses us, UnavailableError if it is not there."""
+    if settings.catalog_uri is None:
+        raise UsageError("catalog_uri is not set", hint="set catalog_uri in frostline.toml")
+    if settings.catalog_token and settings.catalog_credential:
+        raise UsageError("catalog_token and catalog_credential are both set", hint="take one of them away")
+    with reaching(settings.catalog_uri, "be opened"):
+        catalog = Catalog("frostline", **_properties(settings, settings.catalog_uri))
+    try:
+        yield catalog
+    finally:
+        catalog.close()
+
+
+def _properties(settings: Settings, uri: str) -> dict[str, str]:
+    found = {"uri": uri}
+    if settings.catalog_warehouse:
+        found["warehouse"] = settings.catalog_warehouse
+    if settings.catalog_token:
+        found["token"] = settings.catalog_token.get_secret_value()
+    if settings.catalog_credential:
+        found["credential"] = settings.catalog_credential.get_secret_value()
+        found["oauth2-server-uri"] = f"{uri}/v1/oauth/tokens"
+    return found
+
+
+@contextmanager
+def reaching(uri: str, doing: str) -> Generator[None]:
+    """Turn what PyIceberg says about a catalog into what to do about it. Not for commits: they may have happened."""
+    try:
+        yield
+    except _KEYS:
+        raise refused_keys(uri) from None
+    except _DOWN as error:
+        raise unavailable(uri, short(error)) from error
+    except _REFUSED as error:
+        hint = "correct catalog_uri, catalog_warehouse or the name"
+        raise UsageError(f"catalog {uri!r} refuses to {doing}: {short(error)}", hint=hint) from error
+    except _NO_CATALOG as error:
+        raise UsageError(f"{uri!r} does not answer as an Iceberg REST catalog", hint="correct catalog_uri") from error
+
+
+def short(error: BaseException) -> str:
+    """An error's text on one line. A server may answer with a whole page."""
+    return one_line(error)[:_WORDS]
+
+
+def refused_keys(uri: str) -> UsageError:
+    """The error for a token or a credential that is not taken."""
+    hint = "correct catalog_token or catalog_credential, or the rights that the catalog gives it"
+    return UsageError(f"catalog {uri!r} does not accept the token or the credential", hint=hint)
+
+
+def unavailable(uri: str, words: str) -> UnavailableError:
+    """The error for a catalog that does not do its part."""
+    return UnavailableError(
+        f"catalog {uri!r} does not answer: {words}",
+        hint="check catalog_uri, and that the catalog runs; then run the command again",
+    )
+
+
+def takes_transactions(catalog: Catalog) -> bool:
+    """Whether many tables can be committed at once. A server that does not say is asked to commit nothing."""
+    if catalog.says_transactions is not None:
+        return catalog.says_transactions
+    with reaching(catalog.uri, "commit many tables at once"):
+        response = post_transaction(catalog, '{"table-changes": []}')
+    meant = answer(response.status_code, error_type(response))
+    if meant is Answer.FORBIDDEN:
+        raise refused_keys(catalog.uri)
+    return meant is not Answer.NO_ENDPOINT
+
+
+def post_transaction(catalog: Catalog, body: str) -> requests.Response:
+    """Ask for a commit of many tables."""
+    return catalog.post(_TRANSACTION, body)
+
+
+def error_type(response: requests.Response) -> str | None:
+    """The kind of error that an answer names; None when it names none."""
+    with suppress(ValueError, AttributeError, TypeError, KeyError):
+        return str(response.json()["error"]["type"])
+    return None
+
+
+def load(catalog: Catalog, identifier: tuple[str, ...]) -> Table | None:
+    """The table as the catalog has it now, read with our own keys; None when it is not there."""
+    with reaching(catalog.uri, f"load {'.'.join(identifier)}"):
+        try:
+            found = catalog.load_table(identifier)
+        except NoSuchTableError:
+            return None
+    found.io = paths.file_io(found.metadata_location)
+    return found
+
+
+def ensure_namespaces(catalog: Catalog, identifiers: Iterable[tuple[str, ...]]) -> None:
+    """Make the namespaces of the tables, outer ones first; those that are there stay as they are."""
+    wanted = {identifier[:length] for identifier in identifiers for length in range(1, len(identifier))}
+    for namespace in sorted(wanted, key=lambda one: (len(one), one)):
+        with reaching(catalog.uri, f"make namespace {'.'.join(namespace)}"), suppress(NamespaceAlreadyExistsError):
+            catalog.create_namespace(namespace)
+
+
+def location_for(catalog: Catalog, identifier: tuple[str, ...], schema: Schema) -> str:
+    """Where the table's files go: many catalogs take them nowhere else. A new table is not made by this."""
+    found = load(catalog, identifier)
+    if found:
+        return found.location()
+    with reaching(catalog.uri, f"give table {'.'.join(identifier)} a location"):
+        return catalog.create_table_transaction(identifier, schema).table_metadata.location
+
+
+def drop(catalog: Catalog, identifiers: Iterable[tuple[str, ...]]) -> None:
+    """Take tables out of the catalog. Their files stay; it is no error when a table is gone already."""
+    for identifier in identifiers:
+        with reaching(catalog.uri, f"drop {'.'.join(identifier)}"), suppress(NoSuchTableError):
+            catalog.drop_table(identifier)

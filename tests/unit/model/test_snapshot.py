@@ -1,0 +1,102 @@
+"""Which tables a pattern means, which field ids columns get, and how pieces are shared out."""
+
+from dataclasses import replace
+
+import pytest
+from tests.fixtures.lake_tables import column
+
+from frostline.model.names import Name
+from frostline.model.snapshot import (
+    BadRequest,
+    Carried,
+    Relation,
+    bins,
+    carried,
+    check_name,
+    choose,
+    parse_patterns,
+    with_field_ids,
+)
+
+THERE = [
+    Relation(Name("public", "orders"), 1, "r"),
+    Relation(Name("public", "orders_old"), 2, "r"),
+    Relation(Name("public", "events"), 3, "p", is_managed=True),
+    Relation(Name("public", "part"), 4, "r", is_partition=True),
+    Relation(Name("public", "seen"), 5, "v"),
+    Relation(Name("Sales", "a*b,c"), 6, "r"),
+    Relation(Name("sales", "x"), 7, "r"),
+]
+
+
+def chosen(*wanted: str, exclude: tuple[str, ...] = ()) -> list[int]:
+    return sorted(one.oid for one in choose(parse_patterns(wanted), parse_patterns(exclude), THERE))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "exclude", "expected"),
+    [
+        (("public.*",), (), [1, 2, 3]),
+        (("*.*",), (), [1, 2, 3, 6, 7]),
+        (("orders",), (), [1]),
+        (("ORDERS*",), (), [1, 2]),
+        (("public.orders, sales.x",), (), [1, 7]),
+        (("public.part",), (), [4]),
+        (('"Sales"."a*b,c"',), (), [6]),
+        (('"Sales".*',), (), [6]),
+        (("public.*", "public.orders"), ("public.orders*",), [3]),
+        (("*.*",), ("public.*", '"Sales".*'), [7]),
+    ],
+)
+def test_patterns_mean_tables(wanted: tuple[str, ...], exclude: tuple[str, ...], expected: list[int]) -> None:
+    assert chosen(*wanted, exclude=exclude) == expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "exclude", "said"),
+    [
+        (("public.nothing",), (), "--tables 'public.nothing' names no table"),
+        (("public.*", "other.*"), (), "--tables 'other.*' names no table"),
+        (("public.seen",), (), "public.seen is a view"),
+        (("public.s*",), (), "--tables 'public.s*' names no table"),
+        (("public.*",), ("public.nothing",), "--exclude 'public.nothing' names no table"),
+        (("public.orders",), ("public.*",), "no table is left"),
+        (("a.b.c",), (), "not a pattern"),
+        (("",), (), "not a pattern"),
+        (("a,,b",), (), "not a pattern"),
+        (('"a',), (), "not a pattern"),
+    ],
+)
+def test_what_means_nothing_is_refused(wanted: tuple[str, ...], exclude: tuple[str, ...], said: str) -> None:
+    with pytest.raises(BadRequest) as refusal:
+        chosen(*wanted, exclude=exclude)
+    assert said in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["", "A", "1a", "a-b", "a.b", "a" * 64, "a\n", "é"])
+def test_a_name_is_a_namespace_and_a_folder(name: str) -> None:
+    check_name("a" * 63)
+    with pytest.raises(BadRequest, match="not a name of a snapshot"):
+        check_name(name)
+
+
+def test_columns_keep_their_ids_by_number_while_their_type_can_follow() -> None:
+    first = [column(0, "a", "integer", "int4"), column(0, "b", "text", "text")]
+    columns = [replace(one, attnum=number) for number, one in enumerate(first, 1)]
+    made, last = with_field_ids(columns, (), 0)
+    assert ([one.field_id for one in made], last) == ([1, 2], 2)
+    wider = replace(columns[0], carriage=replace(columns[0].carriage, lake_type="long"), name="renamed")
+    made, last = with_field_ids([wider, replace(columns[1], attnum=3)], tuple(map(carried, made)), last)
+    assert ([one.field_id for one in made], last) == ([1, 3], 3)
+    narrower = [Carried(1, 9, "a", "long")]
+    made, last = with_field_ids(columns[:1], narrower, 9)
+    assert ([one.field_id for one in made], last) == ([10], 10)
+
+
+def test_small_pieces_share_tasks_and_large_ones_do_not() -> None:
+    small = bins([(number, 0) for number in range(500)], 256 << 20)
+    assert len(small) == 8
+    assert sorted(one for those in small for one in those) == list(range(500))
+    assert max(map(len, small)) - min(map(len, small)) <= 1
+    assert len(bins([(number, 256 << 20) for number in range(20)], 256 << 20)) == 20
+    assert bins([("only", 5)], 1 << 20) == [["only"]]
