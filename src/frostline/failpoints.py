@@ -133,6 +133,35 @@ class Failpoint(StrEnum):
     SWEEP_DELETED_ONE = "sweep_deleted_one"
     SWEEP_DELETED = "sweep_deleted"
 
+    SNAPSHOT_BEFORE_START = "snapshot_before_start"
+    SNAPSHOT_STARTED = "snapshot_started"
+    SNAPSHOT_HELD = "snapshot_held"
+    SNAPSHOT_BEFORE_FILE = "snapshot_before_file"
+    SNAPSHOT_WROTE_FILE = "snapshot_wrote_file"
+    SNAPSHOT_COPIED = "snapshot_copied"
+    SNAPSHOT_STAGED_ONE = "snapshot_staged_one"
+    SNAPSHOT_STAGED = "snapshot_staged"
+    SNAPSHOT_BEFORE_COMMIT = "snapshot_before_commit"
+    SNAPSHOT_PUBLISHED = "snapshot_published"
+    SNAPSHOT_DROP_BEFORE_COMMIT = "snapshot_drop_before_commit"
+    SNAPSHOT_DROPPED = "snapshot_dropped"
+    SNAPSHOT_DELETED_ONE = "snapshot_deleted_one"
+
+    WRITE_MADE_STAGE = "write_made_stage"
+    WRITE_BEFORE_COPY = "write_before_copy"
+    WRITE_COPIED = "write_copied"
+    WRITE_STAGED = "write_staged"
+    WRITE_BEFORE_COMMIT = "write_before_commit"
+    WRITE_APPLIED = "write_applied"
+
+    LOAD_BEFORE_START = "load_before_start"
+    LOAD_STARTED = "load_started"
+    LOAD_EXPORTED = "load_exported"
+    LOAD_STAGED = "load_staged"
+    LOAD_CLAIMED = "load_claimed"
+    LOAD_BEFORE_COMMIT = "load_before_commit"
+    LOAD_PUBLISHED = "load_published"
+
 
 def reached(place: Failpoint) -> None:
     """Die here if the environment says so, or stand still."""

@@ -33,8 +33,9 @@ WRONG: dict[tuple[str, str], list[str]] = {
     ("", "output"): ["status --output xml", "--output xml status"],
     ("up", "pg_port"): ["up --home new --pg-port 0", "up --home new --pg-port 65536", "up --home new --pg-port x"],
     ("up", "lake_port"): ["up --home new --lake-port -1", "up --home new --lake-port 1.5"],
+    ("up", "warehouse"): ["up --home new --warehouse s3://", "up --home new --warehouse what*"],
     ("init", "dsn"): ["init --dsn nonsense --warehouse new", "init --dsn color=red --warehouse new"],
-    ("init", "warehouse"): ["init --warehouse what*"],
+    ("init", "warehouse"): ["init --warehouse what*", "init --warehouse s3:///prefix", "init --warehouse s3://b/../c"],
     ("table add", "name"): [f"table add {name} --hot '1 month'" for name in NAMES],
     ("table add", "hot_period"): [
         "table add plain --hot much",
@@ -123,6 +124,10 @@ WRONG_SETTINGS: dict[str, tuple[str, str | int]] = {
     "lake_memory": ("much", "1 GB"),
     "lake_threads": ("0", -1),
     "lake_watchdog_s": ("-1", "soon"),
+    "s3_endpoint": ("store:8333", "http://me:secret@store"),
+    "s3_region": ("far away", 5),
+    "s3_path_style": ("perhaps", "perhaps"),
+    "catalog_uri": ("ftp://nowhere", "http://me:secret@nowhere"),
     "spark_master": ("nonsense", ""),
     "spark_memory": ("1GB", 5),
     "export_shard_bytes": ("1", "256MB"),
@@ -136,7 +141,8 @@ WRONG_SETTINGS: dict[str, tuple[str, str | int]] = {
     "log_level": ("loud", "INFO"),
     **dict.fromkeys(
         ("dsn", "warehouse", "metrics_listen", "lake_host", "lake_listen", "lake_user", "lake_password", "lake_passfile",
-         "lake_tls_certificate", "lake_tls_key"),
+         "lake_tls_certificate", "lake_tls_key", "catalog_warehouse", "catalog_token", "catalog_credential",
+         "s3_access_key", "s3_secret_key", "s3_session_token"),
         ("", 5),
     ),
 }  # fmt: skip
@@ -144,6 +150,13 @@ WRONG_SETTINGS: dict[str, tuple[str, str | int]] = {
 
 WRONG_CALLS = {
     "frostline.require(boolean,text)": ("select frostline.require(null, 'x')", "42501"),
+    "frostline.text_v1(anyelement)": ("select frostline.text_v1('no type')", "42804"),
+    "frostline.axis_v1(text,text)": ("select frostline.axis_v1('yesterday afternoon', 'date')", "22007"),
+    "frostline.key_v1(text[])": ("select frostline.key_v1(1)", "42883"),
+    "frostline.pin_v1(integer,text,text,double precision)": ("select frostline.pin_v1(1, 'x', 'me', 60)", "23503"),
+    "frostline.renew_pin_v1(bigint,double precision)": ("select frostline.renew_pin_v1(1, 1e9)", "22023"),
+    "frostline.release_pin_v1(bigint)": ("select frostline.release_pin_v1('x')", "22P02"),
+    "frostline.check_pin_seconds(double precision)": ("select frostline.check_pin_seconds(-1)", "22023"),
 }
 """Functions that can be called at all."""
 

@@ -65,11 +65,17 @@ EXPIRE = _of("expire")
 SWEEP = _of("sweep")
 WORKER = _of("worker")
 """Tried in test_worker.py."""
+SNAPSHOT = _of("snapshot")
+"""Tried in test_snapshot_killed.py."""
+WRITE = _of("write")
+"""Tried in test_spark_write_deaths.py."""
+LOAD = _of("load")
+"""Tried in test_spark_load.py."""
 
 
 def test_every_failpoint_is_tried() -> None:
     here = ARCHIVE + FOLD + VERIFY + UNDO + THAW + COMPACT + RETAIN + EXPIRE + SWEEP
-    assert set(here + CONVERT + PARTITIONS + WORKER) == set(Failpoint)
+    assert set(here + CONVERT + PARTITIONS + WORKER + SNAPSHOT + WRITE + LOAD) == set(Failpoint)
 
 
 @pytest.mark.parametrize("failpoint", ARCHIVE)

@@ -31,6 +31,7 @@ COMMANDS = {
     "expire": "frostline.cli.expire:expire",
     "sweep": "frostline.cli.sweep:sweep",
     "pin": "frostline.cli.pin:pin",
+    "snapshot": "frostline.cli.snapshot:snapshot",
     "status": "frostline.cli.status:status",
     "jobs": "frostline.cli.jobs:jobs",
     "doctor": "frostline.cli.doctor:doctor",

@@ -25,13 +25,17 @@ if TYPE_CHECKING:
 @click.pass_obj
 def sweep(invocation: Invocation, names: tuple[Name, ...], older_than: str, dry_run: bool, take_over: bool) -> int:  # noqa: FBT001
     """Delete files in the tables' folders that no state of the lake needs: what dead jobs and expiries left there."""
+    from frostline.pipeline import snapshot_tidy  # noqa: PLC0415
     from frostline.pipeline import sweep as job  # noqa: PLC0415
 
     with invocation.catalog() as connection:
+        left = 0 if names or dry_run else snapshot_tidy.tidy_all(connection)
         wish = job.Wish(older_than, dry_run, take_over)
         results = job.run(connection, invocation.settings(), chosen(connection, names), wish)
     (_list if dry_run else _count)(invocation.output, results)
     _say(invocation.output, results)
+    if left:
+        invocation.output.say(f"{left} files of dead runs and dropped versions of snapshots were deleted")
     return errors.report_all([result.error for result in results if result.error], debug=invocation.debug)
 
 

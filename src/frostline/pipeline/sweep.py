@@ -15,6 +15,7 @@ from frostline.lake import paths, reachable, snapshots, store
 from frostline.lake.paths import StoredFile
 from frostline.model.tables import Table
 from frostline.pipeline import turn
+from frostline.relation import staging
 from frostline.settings import Settings
 
 OLDER_THAN = "3 days"
@@ -99,6 +100,7 @@ def _sweep(connection: Connection, settings: Settings, chosen: Table, age: timed
         found = sweep.look()
         if found.orphans:
             sweep.delete(found)
+        staging.drop_abandoned(connection)  # of writes from Spark, to whichever table
         return found
 
 

@@ -2,7 +2,8 @@
 
 -- A version of a named snapshot. Readers see those that are published, and nothing of the others. `unknown`: a catalog
 -- outside Postgres may have taken some of its tables. `token` is in the names of the folders that the run made: only
--- the database that has it here may delete files there. `locations` are the folders that a catalog outside gave us.
+-- the database that has it here may delete files there. `locations` are the folders that a catalog outside gave us,
+-- `told_at` is when it was asked to take the tables.
 create table frostline.snapshot (
     snapshot_id     bigint generated always as identity primary key,
     name            text not null check (name ~ '^[a-z][a-z0-9_]{0,62}$'),
@@ -17,6 +18,7 @@ create table frostline.snapshot (
     lsn             pg_lsn,
     taken_at        timestamptz,
     started_at      timestamptz not null default now(),
+    told_at         timestamptz,
     published_at    timestamptz,
     error           text,
     tidied          boolean not null default false,

@@ -53,3 +53,9 @@ begin
 end
 $$;
 revoke execute on function frostline_stage.begin_batch(text, text, text, text, bigint) from public;
+
+-- Batches whose cold rows go into the lake as files.
+alter table frostline.job drop constraint job_kind_check,
+                          add constraint job_kind_check check (kind in (
+                              'archive', 'fold', 'undo', 'thaw', 'clean',
+                              'premake', 'retain', 'compact', 'expire', 'sweep', 'load'));

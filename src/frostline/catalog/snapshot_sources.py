@@ -1,0 +1,40 @@
+"""Reads what Postgres' catalogs say about the tables that a snapshot may take."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from frostline.catalog import queries
+from frostline.catalog.connect import Connection
+from frostline.model.names import Name
+from frostline.model.snapshot import Relation
+
+
+@dataclass(frozen=True)
+class Member:
+    """A relation in which rows of a table are: itself, a partition, or a child by inheritance."""
+
+    oid: int
+    name: Name
+    kind: str
+    """`pg_class.relkind`."""
+
+
+def relations(connection: Connection) -> list[Relation]:
+    """All that has the name of a table."""
+    rows = connection.execute(queries.get("snapshot_source", "relations")).fetchall()
+    return [Relation(Name(schema, table), *rest) for schema, table, *rest in rows]
+
+
+def members(connection: Connection, oids: Iterable[int]) -> dict[int, tuple[Member, ...]]:
+    """By table: the relations that its rows are in, itself among them."""
+    found: defaultdict[int, list[Member]] = defaultdict(list)
+    rows = connection.execute(queries.get("snapshot_source", "members"), {"oids": list(oids)}).fetchall()
+    for root, oid, schema, table, kind in rows:
+        found[root].append(Member(oid, Name(schema, table), kind))
+    return {root: tuple(those) for root, those in found.items()}
+
+
+def blocks(connection: Connection, oids: Iterable[int]) -> dict[int, int]:
+    """How many blocks each relation has now."""
+    return dict(connection.execute(queries.get("snapshot_source", "blocks"), {"oids": list(oids)}).fetchall())

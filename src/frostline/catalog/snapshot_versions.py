@@ -1,0 +1,321 @@
+"""Versions of named snapshots: the rows that say what each consists of, and the Iceberg pointers that go with them."""
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from frostline.catalog import queries
+from frostline.catalog.connect import Connection
+from frostline.catalog.snapshots import Moment
+from frostline.errors import ConflictError
+from frostline.model.names import Name
+from frostline.model.snapshot import Carried
+from frostline.model.tables import Fingerprint
+
+
+@dataclass(frozen=True)
+class Run:
+    """A version that is being made."""
+
+    id: int
+    version: int
+    token: str
+    """In the names of the folders it makes."""
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A table of a version."""
+
+    name: Name
+    namespace: str
+    lake_table: str
+    metadata_location: str
+    lake_snapshot_id: int | None
+    size_bytes: int
+    fingerprint: Fingerprint
+    source_oid: int
+    columns: tuple[Carried, ...]
+    last_field_id: int
+    reused: bool = False
+    location: str = ""
+    """The folder, where a catalog outside chose it."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """The newest published copy of a table."""
+
+    copied: Copied
+    is_ours: bool
+    """It was made in this history of the database."""
+    is_current: bool
+    """It is in the newest version, so the catalog points to it."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version as people see it."""
+
+    id: int
+    name: str
+    version: int
+    state: str
+    taken_at: datetime | None
+    lsn: str | None
+    atomic: bool
+    catalog_uri: str | None
+    error: str | None
+    tables: int
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table of a version as people see it."""
+
+    name: Name
+    namespace: str
+    lake_table: str
+    metadata_location: str
+    lake_snapshot_id: int | None
+    rows: int
+    size_bytes: int
+    hash_sum: int
+    reused: bool
+
+
+@contextmanager
+def exclusive(connection: Connection, name: str) -> Generator[None]:
+    """Be the only one who works on the snapshot of this name; ConflictError when somebody else does."""
+    row = connection.execute(queries.get("snapshot_version", "lock"), {"name": name}).fetchone()
+    if row is None or not row[0]:
+        raise ConflictError(f"another run on snapshot {name!r} is going on", hint="wait for it, then try again")
+    try:
+        yield
+    finally:
+        with suppress(psycopg.OperationalError):  # a lost session has lost the lock too
+            connection.execute(queries.get("snapshot_version", "unlock"), {"name": name})
+
+
+def start(connection: Connection, name: str, warehouse: str, catalog_uri: str | None) -> Run:
+    """Write down that a version is being made. The caller holds the name's lock."""
+    values = {"name": name, "warehouse": warehouse, "catalog_uri": catalog_uri}
+    row = connection.execute(queries.get("snapshot_version", "start"), values).fetchone()
+    assert row is not None
+    return Run(*row)
+
+
+def fail(connection: Connection, snapshot_id: int, error: str, *, unknown: bool = False) -> None:
+    """Write down why a run ended; `unknown` when a catalog outside may have taken some of it."""
+    values = {"snapshot_id": snapshot_id, "error": error, "state": "unknown" if unknown else "failed"}
+    connection.execute(queries.get("snapshot_version", "fail"), values)
+
+
+def newest(connection: Connection, name: str, catalog_uri: str | None) -> dict[Name, Known]:
+    """The newest published copy of every table that any version of the snapshot has."""
+    values = {"name": name, "catalog_uri": catalog_uri}
+    rows = connection.execute(queries.get("snapshot_version", "newest"), values).fetchall()
+    return {Name(row[0], row[1]): _known(*row) for row in rows}
+
+
+def _known(schema: str, table: str, namespace: str, lake_table: str, *rest: Any) -> Known:
+    location, snapshot_id, rows, size, hash_sum, oid, columns, last_field_id, is_ours, is_current = rest
+    copied = Copied(
+        name=Name(schema, table),
+        namespace=namespace,
+        lake_table=lake_table,
+        metadata_location=location,
+        lake_snapshot_id=snapshot_id,
+        size_bytes=size,
+        fingerprint=Fingerprint(rows, int(hash_sum)),
+        source_oid=oid,
+        columns=tuple(Carried(**column) for column in columns),
+        last_field_id=last_field_id,
+    )
+    return Known(copied, is_ours, is_current)
+
+
+def publish(connection: Connection, run: Run, moment: Moment, tables: Sequence[Copied], *, atomic: bool = True) -> None:
+    """Inside the publishing transaction: the version is there, with these tables."""
+    values = {"snapshot_id": run.id, "lsn": moment.lsn, "taken_at": moment.taken_at, "atomic": atomic}
+    if connection.execute(queries.get("snapshot_version", "publish"), values).rowcount != 1:
+        raise ConflictError(f"version {run.version} is not being made any more", hint="run the command again")
+    with connection.cursor() as cursor:
+        cursor.executemany(queries.get("snapshot_version", "insert_table"), [_row(run, one) for one in tables])
+
+
+def prepare(connection: Connection, run: Run, moment: Moment, tables: Sequence[Copied]) -> None:
+    """Write down what is about to be committed to a catalog outside: until somebody knows, its outcome is unknown."""
+    locations = sorted({one.location for one in tables if one.location})
+    values = {"snapshot_id": run.id, "lsn": moment.lsn, "taken_at": moment.taken_at, "locations": locations}
+    with connection.transaction(), connection.cursor() as cursor:
+        cursor.execute(queries.get("snapshot_version", "prepare"), values)
+        cursor.executemany(queries.get("snapshot_version", "insert_table"), [_row(run, one) for one in tables])
+
+
+def settle(connection: Connection, snapshot_id: int, locations: Mapping[Name, str], *, atomic: bool) -> None:
+    """A catalog outside has all tables of a version: it is published. Their metadata is where the catalog says."""
+    moved = [
+        {"snapshot_id": snapshot_id, "schema": name.schema, "table": name.table, "location": location}
+        for name, location in locations.items()
+    ]
+    with connection.transaction(), connection.cursor() as cursor:
+        if moved:
+            cursor.executemany(queries.get("snapshot_version", "settle_table"), moved)
+        values = {"snapshot_id": snapshot_id, "atomic": atomic}
+        cursor.execute(queries.get("snapshot_version", "settle"), values)
+
+
+def give_up(connection: Connection, snapshot_id: int) -> None:
+    """A catalog outside has no table of a version: it failed, unless the request may still be on its way."""
+    connection.execute(queries.get("snapshot_version", "give_up"), {"snapshot_id": snapshot_id})
+
+
+def set_locations(connection: Connection, run: Run, locations: Iterable[str]) -> None:
+    """Write down, before anything is written there, which folders of others the run writes into."""
+    values = {"snapshot_id": run.id, "locations": sorted(set(locations))}
+    connection.execute(queries.get("snapshot_version", "set_locations"), values)
+
+
+def locations(connection: Connection, snapshot_ids: Sequence[int]) -> list[tuple[int, str]]:
+    """The folders of others that these runs wrote into."""
+    values = {"snapshot_ids": list(snapshot_ids)}
+    return connection.execute(queries.get("snapshot_version", "locations"), values).fetchall()
+
+
+def _row(run: Run, one: Copied) -> dict[str, Any]:
+    return {
+        "snapshot_id": run.id,
+        "schema": one.name.schema,
+        "table": one.name.table,
+        "namespace": one.namespace,
+        "lake_table": one.lake_table,
+        "metadata_location": one.metadata_location,
+        "lake_snapshot_id": one.lake_snapshot_id,
+        "rows": one.fingerprint.rows,
+        "size_bytes": one.size_bytes,
+        "hash_sum": one.fingerprint.hash_sum,
+        "reused": one.reused,
+        "source_oid": one.source_oid,
+        "columns": Jsonb([column.to_record() for column in one.columns]),
+        "last_field_id": one.last_field_id,
+    }
+
+
+@dataclass(frozen=True)
+class PointerMove:
+    """A pointer of the built-in Iceberg catalog, and where it is to go."""
+
+    namespace: str
+    lake_table: str
+    previous: str | None
+    """Where it must be now; None: it must not be there."""
+    location: str
+
+
+def move_pointers(connection: Connection, name: str, moves: Sequence[PointerMove]) -> None:
+    """Inside the publishing transaction: the Iceberg commit of all tables, each by compare-and-set.
+
+    ConflictError when somebody else has committed to one of them.
+    """
+    namespaces = {name} | {one.namespace for one in moves}
+    with connection.cursor() as cursor:
+        cursor.executemany(queries.get("seam", "add_namespace"), [{"namespace": one} for one in sorted(namespaces)])
+        for statement, chosen in _by_statement(moves):
+            cursor.executemany(queries.get("seam", statement), [_pointer(one) for one in chosen])
+            if chosen and cursor.rowcount != len(chosen):
+                raise _moved(connection, name, chosen)
+
+
+def _by_statement(moves: Sequence[PointerMove]) -> Iterable[tuple[str, list[PointerMove]]]:
+    yield "insert_pointer", [one for one in moves if one.previous is None]
+    yield "swap_pointer", [one for one in moves if one.previous is not None]
+
+
+def _pointer(one: PointerMove) -> dict[str, Any]:
+    return {
+        "namespace": one.namespace,
+        "table": one.lake_table,
+        "metadata_location": one.location,
+        "previous_location": one.previous,
+    }
+
+
+def _moved(connection: Connection, name: str, moves: Sequence[PointerMove]) -> ConflictError:
+    """Which of them somebody else has committed to: those that do not point to what we have just set."""
+    namespaces = sorted({one.namespace for one in moves})
+    rows = connection.execute(queries.get("snapshot_version", "pointers"), {"namespaces": namespaces}).fetchall()
+    now = {(namespace, table): location for namespace, table, location in rows}
+    others = [one for one in moves if now.get((one.namespace, one.lake_table)) != one.location]
+    which = f"{others[0].namespace}.{others[0].lake_table}" if others else "a table of it"
+    return ConflictError(
+        f"{which} was committed to by somebody else since the last version of snapshot {name!r}",
+        hint=f"frostline snapshot drop {name}, then create it anew",
+    )
+
+
+def drop_pointers(connection: Connection, pointers: Iterable[tuple[str, str]]) -> None:
+    """Take copies, as (namespace, table), out of the built-in Iceberg catalog, and namespaces that are empty then."""
+    values = [{"namespace": namespace, "table": table} for namespace, table in pointers]
+    if not values:
+        return
+    with connection.cursor() as cursor:
+        cursor.executemany(queries.get("seam", "drop_pointer"), values)
+    namespaces = {one["namespace"] for one in values}
+    for level in (namespaces, {one.partition(".")[0] for one in namespaces}):
+        connection.execute(queries.get("snapshot_version", "drop_empty_namespaces"), {"namespaces": sorted(level)})
+
+
+def versions(connection: Connection, name: str | None = None, *, every: bool = False) -> list[Version]:
+    """The published versions, of one name or of all; with `every` also those that are not to be seen."""
+    values = {"name": name, "every": every}
+    return [Version(*row) for row in connection.execute(queries.get("snapshot_version", "versions"), values).fetchall()]
+
+
+def tables(connection: Connection, version: Version) -> list[Shown]:
+    """The tables of a version, by name."""
+    rows = connection.execute(queries.get("snapshot_version", "tables"), {"snapshot_id": version.id}).fetchall()
+    return [_shown(*row) for row in rows]
+
+
+def _shown(schema: str, table: str, *rest: Any) -> Shown:
+    *parts, hash_sum, reused = rest
+    return Shown(Name(schema, table), *parts, hash_sum=int(hash_sum), reused=reused)
+
+
+def drop(connection: Connection, snapshot_ids: Sequence[int]) -> None:
+    """Inside a transaction: these versions are gone. Their files are untidied."""
+    for statement in ("drop", "drop_tables"):
+        connection.execute(queries.get("snapshot_version", statement), {"snapshot_ids": list(snapshot_ids)})
+
+
+def dead(connection: Connection, name: str) -> dict[int, bool]:
+    """Runs of the name that died or were dropped, and whether they were tidied. The caller holds the name's lock."""
+    return dict(connection.execute(queries.get("snapshot_version", "dead"), {"name": name}).fetchall())
+
+
+def folders(connection: Connection, name: str) -> list[tuple[str, str]]:
+    """The tokens in the names of the folders that are ours, each with its warehouse."""
+    return connection.execute(queries.get("snapshot_version", "folders"), {"name": name}).fetchall()
+
+
+def needed(connection: Connection, name: str) -> list[str]:
+    """The metadata files of all copies that may still be read."""
+    return [row[0] for row in connection.execute(queries.get("snapshot_version", "needed"), {"name": name}).fetchall()]
+
+
+def set_tidied(connection: Connection, snapshot_ids: Sequence[int]) -> None:
+    """Write down that nothing is left of these runs; one that was killed counts as failed from now on."""
+    connection.execute(queries.get("snapshot_version", "set_tidied"), {"snapshot_ids": list(snapshot_ids)})
+
+
+def untidied_names(connection: Connection) -> list[str]:
+    """The names of snapshots of which a run left something behind."""
+    return [row[0] for row in connection.execute(queries.get("snapshot_version", "names")).fetchall()]

@@ -1,0 +1,197 @@
+"""`frostline snapshot`: copy many tables to Iceberg as of one moment, all visible at once."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from frostline.catalog import snapshot_versions
+from frostline.cli.invocation import Invocation
+from frostline.cli.progress import copying
+from frostline.errors import UsageError
+from frostline.model import snapshot as rules
+from frostline.model.snapshot import BadRequest, Pattern
+
+if TYPE_CHECKING:
+    from frostline.catalog.snapshot_versions import Shown, Version
+    from frostline.model.snapshot import Relation
+    from frostline.pipeline.snapshot import Result
+
+
+class Patterns(click.ParamType[tuple[Pattern, ...]]):
+    """`schema.table` with `*` for anything, several with commas between."""
+
+    name = "pattern"
+
+    def convert(
+        self, value: str | tuple[Pattern, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Pattern, ...]:
+        """Read them."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            return tuple(rules.parse_patterns([value]))
+        except BadRequest as error:
+            self.fail(f"{error}; {error.hint}", param, ctx)
+
+
+class SnapshotName(click.ParamType[str]):
+    """A name that can be a namespace and a folder."""
+
+    name = "name"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check it."""
+        try:
+            rules.check_name(value)
+        except BadRequest as error:
+            self.fail(f"{error}; {error.hint}", param, ctx)
+        return value
+
+
+PATTERNS = Patterns()
+NAME = SnapshotName()
+
+
+@click.group()
+def snapshot() -> None:
+    """Copies of many tables as of one moment, in Iceberg."""
+
+
+@snapshot.command()
+@click.argument("name", type=NAME)
+@click.option(
+    "--tables",
+    "wanted",
+    type=PATTERNS,
+    multiple=True,
+    required=True,
+    metavar="PATTERN",
+    help="SCHEMA.TABLE, where * stands for anything; more with commas, or the option again.",
+)
+@click.option("--exclude", type=PATTERNS, multiple=True, metavar="PATTERN", help="Tables to leave out.")
+@click.option("--incremental", is_flag=True, help="Use the last version's files of tables that have the same rows.")
+@click.option("--require-atomic", is_flag=True, help="Refuse a REST catalog that cannot commit many tables at once.")
+@click.option("--master", help="The Spark master.  [default: spark_master of the settings, else local[*]]")
+@click.option("--dry-run", is_flag=True, help="List the tables, and copy none.")
+@click.pass_obj
+def create(invocation: Invocation, name: str, master: str | None, dry_run: bool, **wish: Any) -> None:  # noqa: FBT001
+    """Make a new version of a snapshot: all tables as of one moment, all visible at once.
+
+    DROP, TRUNCATE and ALTER of the tables wait until it is done; nobody else does.
+    """
+    from frostline.pipeline import command, snapshot_plan  # noqa: PLC0415
+
+    tables, exclude = (tuple(one for those in wish[key] for one in those) for key in ("wanted", "exclude"))
+    asked = snapshot_plan.Wish(name, tables, exclude, wish["incremental"], wish["require_atomic"])
+    with invocation.catalog() as connection:
+        if dry_run:
+            invocation.output.records([_planned(one) for one in snapshot_plan.chosen(connection, asked)])
+            return
+        settings = invocation.settings({"spark_master": master} if master else {})
+        with copying(name) as report:
+            result = command.snapshot(connection, settings, asked, report)
+    invocation.output.record(_made(result))
+    if not result.atomic:
+        invocation.output.say("not atomic: the catalog took the tables one after the other, or new ones empty at first")
+
+
+def _planned(one: "Relation") -> dict[str, Any]:
+    return {"table": str(one.name), "managed": one.is_managed}
+
+
+def _made(result: "Result") -> dict[str, Any]:
+    return {
+        "snapshot": result.name,
+        "version": result.version,
+        "lsn": result.lsn,
+        "tables": len(result.tables),
+        "reused": sum(one.reused for one in result.tables),
+        "rows": sum(one.fingerprint.rows for one in result.tables),
+        "lake_bytes": sum(one.size_bytes for one in result.tables),
+        "atomic": result.atomic,
+    }
+
+
+@snapshot.command("list")
+@click.argument("name", type=NAME, required=False)
+@click.option("--all", "every", is_flag=True, help="Also versions that failed, were dropped, or are being made.")
+@click.pass_obj
+def list_(invocation: Invocation, name: str | None, every: bool) -> None:  # noqa: FBT001
+    """List the versions of one snapshot, or of all."""
+    with invocation.catalog() as connection:
+        found = snapshot_versions.versions(connection, name, every=every)
+    invocation.output.records([_listed(one) | (_ended(one) if every else {}) for one in found])
+
+
+def _ended(one: "Version") -> dict[str, Any]:
+    return {"state": one.state, "error": one.error}
+
+
+def _listed(one: "Version") -> dict[str, Any]:
+    return {
+        "snapshot": one.name,
+        "version": one.version,
+        "taken": f"{one.taken_at:%Y-%m-%d %H:%M:%S%z}" if one.taken_at else None,
+        "lsn": one.lsn,
+        "tables": one.tables,
+        "rows": one.rows,
+        "lake_bytes": one.size_bytes,
+        "atomic": one.atomic,
+    }
+
+
+@snapshot.command()
+@click.argument("name", type=NAME)
+@click.option("--version", type=click.IntRange(1), metavar="N", help="[default: the newest]")
+@click.pass_obj
+def show(invocation: Invocation, name: str, version: int | None) -> None:
+    """Show the tables of a version, and the one query that gives a reader all of them as of one moment."""
+    from frostline.pipeline import snapshot_drop  # noqa: PLC0415
+
+    with invocation.catalog() as connection:
+        found = snapshot_drop.find(connection, name, version)
+        tables = snapshot_versions.tables(connection, found)
+    query = rules.cut_query(name, version)
+    everything = _listed(found) | {"cut": query, "copies": [_copied(one) for one in tables]}
+    invocation.output.screen(everything, [_brief(one) for one in tables], ["", query])
+
+
+def _copied(one: "Shown") -> dict[str, Any]:
+    return {
+        "table": str(one.name),
+        "namespace": one.namespace,
+        "lake_table": one.lake_table,
+        "metadata_location": one.metadata_location,
+        "lake_snapshot_id": one.lake_snapshot_id,
+        "rows": one.rows,
+        "lake_bytes": one.size_bytes,
+        "hash_sum": one.hash_sum,
+        "reused": one.reused,
+    }
+
+
+def _brief(one: "Shown") -> dict[str, Any]:
+    shown = _copied(one)
+    del shown["hash_sum"], shown["table"]
+    return shown
+
+
+@snapshot.command()
+@click.argument("name", type=NAME)
+@click.option("--version", type=click.IntRange(1), metavar="N", help="Only this one.")
+@click.option("--keep", type=click.IntRange(1), metavar="N", help="All but the newest N.")
+@click.pass_obj
+def drop(invocation: Invocation, name: str, version: int | None, keep: int | None) -> None:
+    """Drop versions of a snapshot, all of them unless told otherwise, with the files that no other version has."""
+    from frostline.pipeline import snapshot_drop  # noqa: PLC0415
+
+    if version is not None and keep is not None:
+        raise UsageError("--version and --keep exclude each other", hint="say one of them")
+    with invocation.catalog() as connection:
+        result = snapshot_drop.drop(connection, invocation.settings(), name, version=version, keep=keep)
+    invocation.output.record({"snapshot": name, "dropped": _numbers(result.versions), "deleted_files": result.files})
+
+
+def _numbers(versions: Sequence[int]) -> list[int]:
+    return list(versions)

@@ -1,0 +1,160 @@
+"""Snapshot: copy many tables to Iceberg as of one moment, and make all of them visible at once.
+
+docs/design/snapshots.md has the interleavings.
+"""
+
+import logging
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+
+import psycopg
+from pyspark.sql import SparkSession
+
+from frostline import logs
+from frostline.catalog import snapshot_versions, snapshots
+from frostline.catalog.connect import Connection, gives_up
+from frostline.catalog.snapshot_versions import Copied, Known, Run
+from frostline.errors import OutcomeUnknown
+from frostline.failpoints import Failpoint, reached
+from frostline.lake import paths
+from frostline.lake.datafiles import WrittenFile
+from frostline.model import snapshot
+from frostline.model.names import Name
+from frostline.model.tables import NO_ROWS
+from frostline.pipeline import snapshot_targets, snapshot_tidy
+from frostline.pipeline.snapshot_pieces import Copying, Report
+from frostline.pipeline.snapshot_plan import Plan, Source, Wish, make
+from frostline.pipeline.snapshot_targets import Staged, Target
+from frostline.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A version that was made."""
+
+    name: str
+    version: int
+    lsn: str
+    tables: tuple[Copied, ...]
+    atomic: bool = True
+
+
+def create(
+    connection: Connection, spark: Callable[[], SparkSession], settings: Settings, wish: Wish, report: Report
+) -> Result:
+    """Make a new version of the snapshot. An error before the publish leaves the last one as it was."""
+    doing = f"making snapshot {wish.name!r}"
+    hint = f"frostline snapshot list; then run frostline snapshot create {wish.name} again"
+    with gives_up(doing, hint=hint), snapshot_versions.exclusive(connection, wish.name):
+        snapshot_targets.settle(connection, settings, wish.name)
+        snapshot_tidy.tidy(connection, wish.name)
+        return Job(connection, settings, wish).run(spark, report)
+
+
+class Job:
+    """One run; the caller holds the lock of the snapshot's name."""
+
+    def __init__(self, connection: Connection, settings: Settings, wish: Wish) -> None:
+        self.connection = connection
+        self.settings = settings
+        self.wish = wish
+        self.known: dict[Name, Known] = {}
+        self.job = Run(0, 0, "")
+
+    def run(self, spark: Callable[[], SparkSession], report: Report) -> Result:
+        """All steps in order."""
+        reached(Failpoint.SNAPSHOT_BEFORE_START)
+        uri = self.settings.catalog_uri
+        self.known = snapshot_versions.newest(self.connection, self.wish.name, uri)
+        warehouse = paths.warehouse_location(self.settings.warehouse)
+        self.job = snapshot_versions.start(self.connection, self.wish.name, warehouse, uri)
+        reached(Failpoint.SNAPSHOT_STARTED)
+        with self._failure_recorded(), self._target() as target:
+            plan, files, reused = self._copy(target, spark, report)
+            staged = self._stage(target, plan, files, reused)
+            with self._said("publish"):
+                atomic = target.publish(plan.moment, staged, self.known)
+            reached(Failpoint.SNAPSHOT_PUBLISHED)
+        return Result(self.wish.name, self.job.version, plan.moment.lsn, tuple(one.copied for one in staged), atomic)
+
+    def _target(self) -> AbstractContextManager[Target]:
+        atomic = self.wish.require_atomic
+        return snapshot_targets.opened(self.connection, self.settings, self.wish.name, self.job, require_atomic=atomic)
+
+    @contextmanager
+    def _failure_recorded(self) -> Generator[None]:
+        try:
+            yield
+        except Exception as error:
+            unknown = isinstance(error, OutcomeUnknown)
+            try:
+                snapshot_versions.fail(self.connection, self.job.id, str(error), unknown=unknown)
+            except psycopg.Error:
+                _log.warning("%s", logs.fields(snapshot=self.wish.name, warning="could not record the failure"))
+            raise
+
+    @contextmanager
+    def _said(self, stage: str, **values: logs.Value) -> Generator[dict[str, logs.Value]]:
+        labels = {"snapshot": self.wish.name, "version": self.job.version}
+        with logs.stage(_log, stage, **labels, **values) as line:
+            yield line
+
+    def _copy(
+        self, target: Target, spark: Callable[[], SparkSession], report: Report
+    ) -> tuple[Plan, Mapping[int, Sequence[WrittenFile]], frozenset[int]]:
+        """Write the files of all tables that are not reused, under one snapshot that is watched meanwhile."""
+        with self._said("snapshot") as line, snapshots.held(self.settings.dsn) as holder:
+            plan = make(holder, self.connection, self.wish, target, self.known)
+            self._note_locations(plan)
+            reached(Failpoint.SNAPSHOT_HELD)
+            shared = Copying(self.settings, self.job, plan, holder, report)
+            reused = shared.unchanged(spark) if self.wish.incremental else frozenset[int]()
+            files = shared.files(spark, reused)
+            holder.check()
+            rows = sum(file.rows for those in files.values() for file in those)
+            line.update(tables=len(plan.sources), reused=len(reused), rows=rows)
+        reached(Failpoint.SNAPSHOT_COPIED)
+        return plan, files, reused
+
+    def _note_locations(self, plan: Plan) -> None:
+        """Folders that a catalog outside gave us have no token in their names."""
+        if self.settings.catalog_uri is not None:
+            snapshot_versions.set_locations(self.connection, self.job, [one.location for one in plan.sources])
+
+    def _stage(
+        self, target: Target, plan: Plan, files: Mapping[int, Sequence[WrittenFile]], reused: frozenset[int]
+    ) -> list[Staged]:
+        """Write the Iceberg metadata of every table; nothing points at it yet."""
+        staged: list[Staged] = []
+        for number, source in enumerate(plan.sources):
+            if number in reused:
+                assert source.base is not None
+                copied = replace(source.base, reused=True, location=source.location)
+            else:
+                copied = self._stage_one(target, source, files.get(number, ()))
+                reached(Failpoint.SNAPSHOT_STAGED_ONE)
+            staged.append(Staged(copied, source.previous))
+        reached(Failpoint.SNAPSHOT_STAGED)
+        return staged
+
+    def _stage_one(self, target: Target, source: Source, files: Sequence[WrittenFile]) -> Copied:
+        name = source.table.name
+        staged = target.stage(source.table, source.base, source.location, files)
+        made = staged.current_snapshot()
+        assert made is not None
+        return Copied(
+            name=name,
+            namespace=snapshot.namespace(self.wish.name, name),
+            lake_table=name.table,
+            metadata_location=staged.metadata_location,
+            lake_snapshot_id=made.snapshot_id,
+            size_bytes=sum(file.size_bytes for file in files),
+            fingerprint=sum((file.fingerprint for file in files), start=NO_ROWS),
+            source_oid=source.oid,
+            columns=tuple(map(snapshot.carried, source.table.columns)),
+            last_field_id=source.last_field_id,
+            location=source.location,
+        )

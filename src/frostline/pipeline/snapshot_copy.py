@@ -1,0 +1,148 @@
+"""Snapshot of many tables: what runs inside one Spark task. Pieces of tables become verified Parquet files.
+
+A piece is a block range of a heap, an overlay, or a file of a managed table's lake. A task takes several: most
+tables are small.
+"""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import duckdb
+
+from frostline.errors import CorruptionError
+from frostline.failpoints import Failpoint, reached
+from frostline.lake import duck, ducksql, ducktext, paths, schema
+from frostline.lake.datafiles import WrittenFile
+from frostline.model.tables import Fingerprint, RecordedFile, Table
+from frostline.pipeline import copying, export, fingerprint, source
+from frostline.pipeline.rewrite import same_key
+from frostline.pipeline.source import Shard
+
+_MARKS = "create temp table marks as select {columns} from postgres_query('pg', {query})"
+_KEPT = (
+    "select {columns} from {rows} as f "
+    "where f.{tier_key} < {line} and not exists (select 1 from marks as m where {same_key})"
+)
+_COPY = "copy ({query}) to {location} ({options})"
+
+
+@dataclass(frozen=True)
+class HeapPiece:
+    """Rows that Postgres has."""
+
+    number: int
+    """Of the table among those of the plan."""
+    shard: Shard
+
+
+@dataclass(frozen=True)
+class LakePiece:
+    """Rows of one file of a managed table's lake: those below the frost line that have no mark."""
+
+    number: int
+    table: Table
+    """As the copy has it."""
+    marks: Shard
+    """The overlay's marks in the range of the file, of the managed table."""
+    file: RecordedFile
+    line: int
+    """The frost line, on the axis."""
+
+
+Piece = HeapPiece | LakePiece
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a task wrote, by table."""
+
+    files: tuple[tuple[int, WrittenFile], ...]
+
+    @property
+    def written(self) -> tuple[WrittenFile, ...]:
+        """All of it, for counting."""
+        return tuple(file for _, file in self.files)
+
+
+def copy_pieces(pieces: Sequence[Piece]) -> Made:
+    """Write each piece to a file of its own and prove that all its rows are there; none for a piece without rows."""
+    made: list[tuple[int, WrittenFile]] = []
+    for piece in pieces:
+        file = export.export_shard(piece.shard) if isinstance(piece, HeapPiece) else copy_file(piece)
+        if file is not None:
+            made.append((piece.number, file))
+    return Made(tuple(made))
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """What Postgres says of the pieces of a task, by table."""
+
+    found: tuple[tuple[int, Fingerprint], ...]
+    written: tuple[WrittenFile, ...] = ()
+
+
+def survey_pieces(pieces: Sequence[HeapPiece]) -> Surveyed:
+    """Fingerprint each piece in Postgres, without writing anything."""
+    return Surveyed(tuple((piece.number, source.survey(piece.shard).fingerprint) for piece in pieces))
+
+
+def copy_file(piece: LakePiece) -> WrittenFile | None:
+    """Copy the rows of a lake file that are neither marked nor hot, and prove it; None when there are none.
+
+    Raises CorruptionError when the file is not what was recorded, or the new one not what it must be.
+    """
+    meant = _meant(piece, source.survey_marks(piece.marks).keys)
+    if not meant.rows:
+        return None
+    location = paths.data_file(piece.marks.location, piece.marks.job_id)
+    paths.make_parent(location)
+    reached(Failpoint.SNAPSHOT_BEFORE_FILE)
+    with _marks_loaded(piece) as connection:
+        twins = copying.has_twin_floats(connection, piece.marks.table, [piece.file])
+        options = export.options(piece.table, dictionaries=not twins)
+        connection.execute(_COPY.format(query=_kept(piece), location=ducksql.literal(location), options=options))
+    reached(Failpoint.SNAPSHOT_WROTE_FILE)
+    return copying.proved(piece.table, location, meant, "snapshot", in_order=False)
+
+
+def _meant(piece: LakePiece, keys: frozenset[int]) -> Fingerprint:
+    """What the copy must have, from the whole file, which must be what was recorded of it."""
+    managed, path = piece.marks.table, piece.file.path
+    try:
+        others, named = fingerprint.split(path, managed, keys)
+    except (OSError, ValueError):
+        copying.blame(managed, [piece.file])
+        raise
+    if others + named != piece.file.fingerprint:
+        raise CorruptionError(f"lake file {path} is not what was written", hint=f"frostline verify {managed.name}")
+    if piece.file.upper < piece.line:
+        return others
+    return fingerprint.split(path, managed, keys, within=(managed.tier_kind.lowest, piece.line))[0]
+
+
+@contextmanager
+def _marks_loaded(piece: LakePiece) -> Generator[duckdb.DuckDBPyConnection]:
+    """A DuckDB connection with the marks in a table, read under the snapshot."""
+    with duck.borrowed(piece.marks.memory_limit) as connection:
+        try:
+            export.join(connection, piece.marks)
+            query = ducksql.literal(source.rows_query(piece.marks).as_string())
+            connection.execute(_MARKS.format(columns=export.typed_columns(piece.marks.table), query=query))
+        except duckdb.Error as error:
+            raise export.failure(piece.marks, error) from None
+        yield connection
+
+
+def _kept(piece: LakePiece) -> str:
+    """The rows that go on, under the names that the copy has for the columns."""
+    managed = piece.marks.table
+    named = zip(schema.parquet_names(managed), schema.parquet_names(piece.table), strict=True)
+    return _KEPT.format(
+        columns=", ".join(f"f.{ducksql.identifier(old)} as {ducksql.identifier(new)}" for old, new in named),
+        rows=copying.rows(managed, [piece.file]),
+        tier_key=copying.column_name(managed, managed.tier_key),
+        line=ducktext.tier_literal(managed.tier_kind, piece.line),
+        same_key=same_key(managed),
+    )

@@ -1,0 +1,230 @@
+"""The plan of a snapshot of many tables: which tables, as they are under one Postgres snapshot that is held."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from frostline.catalog import facts, jobs, seams, snapshot_sources, tables
+from frostline.catalog.connect import Connection
+from frostline.catalog.snapshot_sources import Member
+from frostline.catalog.snapshot_versions import Copied, Known
+from frostline.catalog.snapshots import Holder, Moment
+from frostline.errors import UnavailableError, UsageError
+from frostline.model import snapshot
+from frostline.model.archive import block_ranges
+from frostline.model.names import Name
+from frostline.model.policy import Policy
+from frostline.model.snapshot import BadRequest, Pattern, Relation
+from frostline.model.tables import Column, RecordedFile, Table
+from frostline.model.tiers import TierKind
+from frostline.model.types import carriage
+from frostline.pipeline.snapshot_targets import Target
+from frostline.relation import heap
+
+BLOCK_BYTES = 8192
+_PATIENCE_S = 60.0
+_PAUSE_S = 0.1
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a snapshot is to be made of."""
+
+    name: str
+    tables: tuple[Pattern, ...]
+    exclude: tuple[Pattern, ...] = ()
+    incremental: bool = False
+    require_atomic: bool = False
+
+
+@dataclass(frozen=True)
+class Cold:
+    """The cold half of a managed table, as of the snapshot."""
+
+    table: Table
+    line: int
+    """The frost line: colder rows are in the lake or in the overlay."""
+    overlay: Name
+    files: tuple[RecordedFile, ...]
+    marks: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table that is copied, and where its rows are."""
+
+    table: Table
+    """Under its own name, with the field ids of its copy."""
+    oid: int
+    heaps: tuple[tuple[Name, int], ...]
+    """The relations that hold its rows, each with its number of blocks."""
+    location: str
+    base: Copied | None
+    """The copy that this one goes on from."""
+    previous: str | None
+    """Where the catalog points now."""
+    last_field_id: int
+    cold: Cold | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """About how much there is to read."""
+        lake = sum(file.size_bytes for file in self.cold.files) if self.cold else 0
+        return lake + sum(blocks for _, blocks in self.heaps) * BLOCK_BYTES
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All tables of a snapshot at one moment."""
+
+    moment: Moment
+    sources: tuple[Source, ...]
+
+
+def chosen(connection: Connection, wish: Wish) -> list[Relation]:
+    """The tables that are meant, as the connection sees them; UsageError when a pattern means none."""
+    try:
+        return snapshot.choose(wish.tables, wish.exclude, snapshot_sources.relations(connection))
+    except BadRequest as error:
+        raise UsageError(str(error), hint=error.hint) from None
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The tables, and all relations that hold their rows. Equal when nothing has changed that matters to a plan."""
+
+    relations: tuple[Relation, ...]
+    members: Mapping[int, tuple[Member, ...]]
+    overlays: tuple[Name, ...]
+
+    @property
+    def locked(self) -> list[Name]:
+        every = {one.name for those in self.members.values() for one in those}
+        return sorted(every | set(self.overlays))
+
+
+def _find(connection: Connection, wish: Wish) -> _Found:
+    relations = tuple(chosen(connection, wish))
+    members = snapshot_sources.members(connection, [one.oid for one in relations])
+    for one in relations:
+        _refuse_foreign(one, members[one.oid])
+    managed = [tables.get(connection, one.name) for one in relations if one.is_managed]
+    overlays = tuple(Name("frostline_overlay", one.internal) for one in managed)
+    return _Found(relations, members, overlays)
+
+
+def take(holder: Holder, connection: Connection, wish: Wish) -> _Found:
+    """Lock the tables and take the snapshot: what is found under it is what is locked.
+
+    Tried again when a table was dropped, altered or made in between; UnavailableError after a minute.
+    """
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        found = _find(connection, wish)
+        trouble = holder.begin(found.locked)
+        if trouble is None and _find(holder.connection, wish) == found:
+            return found
+        if time.monotonic() > deadline:
+            raise UnavailableError(
+                f"the tables of snapshot {wish.name!r} cannot be locked: {trouble or 'they change all the time'}",
+                hint="end the transactions that alter or lock them, then run the command again",
+            )
+        time.sleep(_PAUSE_S)
+
+
+def make(holder: Holder, connection: Connection, wish: Wish, target: Target, known: Mapping[Name, Known]) -> Plan:
+    """Everything that the copy needs to know, read under the snapshot that the holder holds from now on."""
+    found = take(holder, connection, wish)
+    every = {one.oid for those in found.members.values() for one in those}
+    blocks = snapshot_sources.blocks(holder.connection, every)
+    planner = _Planner(holder.connection, target, known, blocks)
+    sources = [planner.source(one, found.members[one.oid]) for one in found.relations]
+    return Plan(holder.export(), tuple(sources))
+
+
+@dataclass(frozen=True)
+class _Planner:
+    """Reads what is to be known of each table, under the snapshot."""
+
+    connection: Connection
+    target: Target
+    known: Mapping[Name, Known]
+    blocks: Mapping[int, int]
+
+    def source(self, relation: Relation, members: Sequence[Member]) -> Source:
+        """Where the rows of a table are, and what its copy goes on from."""
+        managed = tables.get(self.connection, relation.name) if relation.is_managed else None
+        plain = managed.columns if managed else _columns(self.connection, relation)
+        known = self.known.get(relation.name)
+        base = self.target.base(relation, known)
+        columns, last = snapshot.with_field_ids(plain, base.columns if base else (), base.last_field_id if base else 0)
+        table = _copy(relation.name, columns, managed)
+        cold = self._cold(managed) if managed else None
+        return Source(
+            table=table,
+            oid=relation.oid,
+            heaps=tuple(self._heaps(members, cold)),
+            location=self.target.location(table, base),
+            base=base,
+            previous=known.copied.metadata_location if known and known.is_current else None,
+            last_field_id=last,
+            cold=cold,
+        )
+
+    def _heaps(self, members: Sequence[Member], cold: Cold | None) -> Iterator[tuple[Name, int]]:
+        """The relations with rows of their own; of a managed table not those that lie below the frost line."""
+        below: set[Name] = set()
+        if cold:
+            parts = heap.partitions(self.connection, cold.table, sizes=False)
+            below = {one.name for one in parts if one.upper is not None and one.upper <= cold.line}
+        for one in members:
+            if one.kind == "r" and one.name not in below and self.blocks[one.oid]:
+                yield one.name, self.blocks[one.oid]
+
+    def _cold(self, managed: Table) -> Cold:
+        seam = seams.get(self.connection, managed)
+        return Cold(
+            table=managed,
+            line=seam.frost_line,
+            overlay=Name("frostline_overlay", managed.internal),
+            files=tuple(jobs.recorded_files(self.connection, managed)),
+            marks=heap.marks(self.connection, managed, None, seam.frost_line),
+        )
+
+
+def _refuse_foreign(relation: Relation, members: Sequence[Member]) -> None:
+    for one in members:
+        if one.kind == "f":
+            raise UsageError(
+                f"{relation.name} has the foreign table {one.name} in it, which no snapshot reaches",
+                hint=f"leave it out: --exclude '{relation.name}'",
+            )
+
+
+def _columns(connection: Connection, relation: Relation) -> tuple[Column, ...]:
+    found = facts.read_columns(connection, relation.oid)
+    if not found:
+        hint = f"leave it out: --exclude '{relation.name}'"
+        raise UsageError(f"{relation.name} has no columns, and Parquet cannot hold its rows", hint=hint)
+    return tuple(tables.column(one, 0, carriage(one.pg_type, one.collation)) for one in found)
+
+
+def _copy(name: Name, columns: tuple[Column, ...], managed: Table | None) -> Table:
+    """The table as its copy has it: not partitioned."""
+    return Table(
+        id=0,
+        name=name,
+        columns=columns,
+        key=managed.key if managed else (),
+        tier_key=managed.tier_key if managed else "",
+        tier_kind=managed.tier_kind if managed else TierKind.BIGINT,
+        lake_partition="",
+        policy=Policy(),
+    )
+
+
+def ranges(source: Source, shard_bytes: int) -> Iterator[tuple[Name, int, int | None, int]]:
+    """The block ranges of the table's heaps, with how many bytes each has."""
+    for name, blocks in source.heaps:
+        for first, last in block_ranges(blocks, shard_bytes // BLOCK_BYTES):
+            yield name, first, last, ((blocks if last is None else last + 1) - first) * BLOCK_BYTES

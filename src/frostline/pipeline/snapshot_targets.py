@@ -1,0 +1,260 @@
+"""Where the copies of a snapshot are published: the catalog in Postgres, or a REST catalog outside of it."""
+
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.metadata import TableMetadata
+
+from frostline.catalog import snapshot_versions
+from frostline.catalog.connect import Connection
+from frostline.catalog.snapshot_versions import Copied, Known, PointerMove, Run, Version
+from frostline.catalog.snapshots import Moment
+from frostline.errors import ConflictError, UsageError
+from frostline.failpoints import Failpoint, reached
+from frostline.lake import copies, paths, rest, schema, snapshots, transaction
+from frostline.lake.commit import Staging
+from frostline.lake.datafiles import WrittenFile
+from frostline.lake.recording import Recording, TableChange
+from frostline.model import snapshot
+from frostline.model.names import Name
+from frostline.model.snapshot import Relation
+from frostline.model.tables import NO_ROWS, Table
+from frostline.pipeline import turn
+from frostline.settings import Settings
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A table whose new version is written, and which nothing points to yet."""
+
+    copied: Copied
+    previous: str | None = None
+    """Where the built-in catalog must point now."""
+
+
+class Target(Protocol):
+    """What a run needs of a catalog."""
+
+    def base(self, relation: Relation, known: Known | None) -> Copied | None:
+        """The copy that a new one goes on from."""
+        ...
+
+    def location(self, table: Table, base: Copied | None) -> str:
+        """The folder of the copy."""
+        ...
+
+    def stage(self, table: Table, base: Copied | None, location: str, files: Sequence[WrittenFile]) -> IcebergTable:
+        """Write a new version of the copy; nothing points to it yet."""
+        ...
+
+    def publish(self, moment: Moment, staged: Sequence[Staged], known: Mapping[Name, Known]) -> bool:
+        """Make all of it visible; says whether that was at one moment."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Common:
+    connection: Connection
+    settings: Settings
+    name: str
+    run: Run
+
+    def identifier(self, name: Name) -> tuple[str, str, str]:
+        """Of a copy."""
+        return self.name, name.schema, name.table
+
+    @property
+    def summary(self) -> dict[str, str]:
+        """What the Iceberg snapshots of the run say of it."""
+        return {copies.SNAPSHOT: self.name, copies.VERSION: str(self.run.version)}
+
+
+@dataclass(frozen=True)
+class BuiltIn(_Common):
+    """The Iceberg catalog in Postgres: one transaction over all pointers and our own rows."""
+
+    def base(self, relation: Relation, known: Known | None) -> Copied | None:
+        """A copy of the same table, made by this very history, in this warehouse."""
+        if known is None or not known.is_ours or known.copied.source_oid != relation.oid:
+            return None
+        root = paths.snapshot_root(self.settings.warehouse, self.name)
+        return known.copied if known.copied.metadata_location.startswith(f"{root}/") else None
+
+    def location(self, table: Table, base: Copied | None) -> str:
+        """The folder of the base, or a new one with the token of this run."""
+        if base:
+            return base.metadata_location.rpartition("/metadata/")[0]
+        return paths.copy_location(self.settings.warehouse, self.name, table.name, self.run.token)
+
+    def stage(self, table: Table, base: Copied | None, location: str, files: Sequence[WrittenFile]) -> IcebergTable:
+        """Write manifests and a metadata file."""
+        old = base.metadata_location if base else None
+        before = (old, snapshots.read_metadata(old)) if old else location
+        staging = Staging(paths.commit_uuid(self.run.id))
+        return copies.stage(table, self.identifier(table.name), before, files, self.summary, staging)
+
+    def publish(self, moment: Moment, staged: Sequence[Staged], known: Mapping[Name, Known]) -> bool:
+        """One transaction, and no lock that anybody waits for."""
+        self.connection.execute("select 1")  # the lock of the name goes with this session: without it, nothing is sent
+        hint = f"frostline snapshot list {self.name} shows whether version {self.run.version} is there"
+        with turn.publishing(self.connection, f"publishing {self.name!r}", hint=hint):
+            snapshot_versions.move_pointers(self.connection, self.name, [_move(one) for one in staged])
+            gone = _gone(staged, known)
+            snapshot_versions.drop_pointers(self.connection, [(one.namespace, one.lake_table) for one in gone])
+            snapshot_versions.publish(self.connection, self.run, moment, [one.copied for one in staged])
+            reached(Failpoint.SNAPSHOT_BEFORE_COMMIT)
+        return True
+
+
+def _move(one: Staged) -> PointerMove:
+    copied = one.copied
+    return PointerMove(copied.namespace, copied.lake_table, one.previous, copied.metadata_location)
+
+
+def _gone(staged: Sequence[Staged], known: Mapping[Name, Known]) -> list[Copied]:
+    """Tables of the newest version that are not in this one."""
+    now = {one.copied.name for one in staged}
+    return [one.copied for name, one in known.items() if one.is_current and name not in now]
+
+
+@dataclass(frozen=True)
+class OnRest(_Common):
+    """A REST catalog: one transaction there where it takes them, then our own rows."""
+
+    catalog: rest.Catalog
+    require_atomic: bool = False
+    tables: dict[Name, IcebergTable] = field(default_factory=dict[Name, IcebergTable])
+    changes: list[TableChange] = field(default_factory=list[TableChange])
+
+    def base(self, relation: Relation, known: Known | None) -> Copied | None:
+        """What the catalog has. ConflictError when somebody else has put something there."""
+        rest.ensure_namespaces(self.catalog, [self.identifier(relation.name)])
+        found = rest.load(self.catalog, self.identifier(relation.name))
+        if found is None:
+            return None
+        self.tables[relation.name] = found
+        current = found.current_snapshot()
+        if current is None or not known or known.copied.lake_snapshot_id != current.snapshot_id:
+            self._refuse_others(relation.name, found)
+            return self._unlike(relation, found)
+        is_same = known.is_ours and known.copied.source_oid == relation.oid
+        return known.copied if is_same else self._unlike(relation, found)
+
+    def _refuse_others(self, name: Name, found: IcebergTable) -> None:
+        """A table without rows, or one whose last version names this snapshot, is left of an earlier run."""
+        current = found.current_snapshot()
+        summary = current.summary if current else None
+        if current and (summary is None or summary.get(copies.SNAPSHOT) != self.name):
+            raise ConflictError(
+                f"{'.'.join(self.identifier(name))} in the catalog was committed to by somebody else",
+                hint="choose another name for the snapshot, or drop that table from the catalog",
+            )
+
+    def _unlike(self, relation: Relation, found: IcebergTable) -> Copied:
+        """Go on from the table, but with new ids for all columns: it was the copy of another table."""
+        return Copied(
+            name=relation.name,
+            namespace=snapshot.namespace(self.name, relation.name),
+            lake_table=relation.name.table,
+            metadata_location=found.metadata_location,
+            lake_snapshot_id=None,
+            size_bytes=0,
+            fingerprint=NO_ROWS,
+            source_oid=relation.oid,
+            columns=(),
+            last_field_id=found.metadata.last_column_id,
+        )
+
+    def location(self, table: Table, base: Copied | None) -> str:  # noqa: ARG002
+        """Where the catalog wants it: many take files nowhere else."""
+        found = self.tables.get(table.name)
+        if found:
+            return found.location()
+        return rest.location_for(self.catalog, self.identifier(table.name), schema.iceberg_schema(table))
+
+    def stage(self, table: Table, base: Copied | None, location: str, files: Sequence[WrittenFile]) -> IcebergTable:
+        """Write manifests, and remember what the catalog is to be asked for."""
+        found = self.tables.get(table.name) if base else None
+        staging = Recording(paths.commit_uuid(self.run.id))
+        before: tuple[str, TableMetadata] | str = (found.metadata_location, found.metadata) if found else location
+        staged = copies.stage(table, self.identifier(table.name), before, files, self.summary, staging)
+        change = staging.change(staged, found.metadata if found else None)
+        assert change is not None
+        self.changes.append(change)
+        return staged
+
+    def publish(self, moment: Moment, staged: Sequence[Staged], known: Mapping[Name, Known]) -> bool:
+        """The catalog first, then our rows. In between the outcome counts as unknown, and no file of it goes."""
+        copied = [replace(one.copied, location=_folder(self.tables, one.copied)) for one in staged]
+        snapshot_versions.prepare(self.connection, self.run, moment, copied)
+        reached(Failpoint.SNAPSHOT_BEFORE_COMMIT)
+        outcome = transaction.commit_all(self.catalog, self.changes, require_atomic=self.require_atomic)
+        atomic = outcome.atomic and not outcome.created_first
+        found = {Name(*identifier[1:]): location for identifier, location in outcome.locations.items()}
+        snapshot_versions.settle(self.connection, self.run.id, found, atomic=atomic)
+        rest.drop(self.catalog, [self.identifier(one.name) for one in _gone(staged, known)])
+        return atomic
+
+
+def _folder(tables: Mapping[Name, IcebergTable], copied: Copied) -> str:
+    found = tables.get(copied.name)
+    return found.location() if found else copied.location
+
+
+@contextmanager
+def opened(
+    connection: Connection, settings: Settings, name: str, run: Run, *, require_atomic: bool = False
+) -> Generator[Target]:
+    """The catalog that the settings name."""
+    if settings.catalog_uri is None:
+        yield BuiltIn(connection, settings, name, run)
+        return
+    with rest.opened(settings) as catalog:
+        if require_atomic:
+            transaction.refuse_unless_atomic(catalog)
+        yield OnRest(connection, settings, name, run, catalog, require_atomic)
+
+
+def settle(connection: Connection, settings: Settings, name: str) -> None:
+    """Look in the REST catalog what became of runs whose outcome was unknown.
+
+    All their tables there: published. None: failed, if it was an hour ago. Some: it stays unknown, and the next version
+    goes on from it.
+    """
+    unknown = [one for one in snapshot_versions.versions(connection, name, every=True) if one.state == "unknown"]
+    if not unknown or settings.catalog_uri is None:
+        return
+    with rest.opened(settings) as catalog:
+        for version in (one for one in unknown if one.catalog_uri == settings.catalog_uri):
+            tables = [one for one in snapshot_versions.tables(connection, version) if not one.reused]
+            there = {one.name: found for one in tables for found in _committed(catalog, name, one)}
+            if len(there) == len(tables):
+                snapshot_versions.settle(connection, version.id, there, atomic=False)
+            elif not there:
+                snapshot_versions.give_up(connection, version.id)
+
+
+def drop(settings: Settings, going: Sequence[Version], staying: Sequence[Version], names: Iterable[Name]) -> None:
+    """Take the tables of versions that go out of their REST catalog, if no version of them stays there."""
+    uri = going[0].catalog_uri
+    if any(one.catalog_uri == uri for one in staying):
+        if max(one.version for one in going) > max(one.version for one in staying if one.catalog_uri == uri):
+            raise UsageError(
+                f"version {going[-1].version} is the newest on {uri}, which cannot go back to an older one",
+                hint="drop older ones, or all of them",
+            )
+        return
+    if settings.catalog_uri != uri:
+        raise UsageError(f"snapshot {going[0].name!r} is on the catalog {uri}", hint="set catalog_uri to it")
+    with rest.opened(settings) as catalog:
+        rest.drop(catalog, [(going[0].name, one.schema, one.table) for one in names])
+
+
+def _committed(catalog: rest.Catalog, name: str, one: snapshot_versions.Shown) -> Iterator[str]:
+    """Where the catalog has the metadata, if the table has the snapshot."""
+    found = rest.load(catalog, (name, one.name.schema, one.name.table))
+    if found and any(entry.snapshot_id == one.lake_snapshot_id for entry in found.metadata.snapshots):
+        yield found.metadata_location

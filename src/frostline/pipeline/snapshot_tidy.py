@@ -1,0 +1,69 @@
+"""Deletes the files of snapshots that nobody needs: those of runs that died, and of versions that were dropped."""
+
+import logging
+from collections.abc import Collection, Iterator
+
+from frostline import logs
+from frostline.catalog import snapshot_versions
+from frostline.catalog.connect import Connection
+from frostline.errors import ConflictError
+from frostline.failpoints import Failpoint, reached
+from frostline.lake import paths, reachable, snapshots, store
+
+_log = logging.getLogger(__name__)
+
+
+def tidy(connection: Connection, name: str) -> int:
+    """Delete what dead runs and dropped versions of the snapshot left; says how many files. Can be repeated at will.
+
+    The caller holds the lock of the name. Only folders that this database made are looked at, and no file goes that
+    a version which is there has.
+    """
+    dead = snapshot_versions.dead(connection, name)
+    if all(dead.values()):
+        return 0
+    deleted = 0
+    with store.reachable(f"delete what dead runs of snapshot {name!r} left"):
+        found = list(_written_by(connection, name, dead.keys()))
+        needed = _needed(connection, name) if found else frozenset[str]()
+        for _ in paths.delete_each(one for one in found if one not in needed):
+            deleted += 1
+            reached(Failpoint.SNAPSHOT_DELETED_ONE)
+    snapshot_versions.set_tidied(connection, list(dead))
+    _log.info("%s", logs.fields(stage="leftovers", snapshot=name, runs=len(dead), files=deleted))
+    return deleted
+
+
+def tidy_all(connection: Connection) -> int:
+    """The same for every snapshot that nobody works on just now."""
+    deleted = 0
+    for name in snapshot_versions.untidied_names(connection):
+        try:
+            with snapshot_versions.exclusive(connection, name):
+                deleted += tidy(connection, name)
+        except ConflictError:
+            _log.info("%s", logs.fields(stage="leftovers", snapshot=name, note="a run is going on"))
+    return deleted
+
+
+def _written_by(connection: Connection, name: str, dead: Collection[int]) -> Iterator[str]:
+    """The files of these runs in our own folders, whose names have one of our tokens."""
+    tokens: dict[str, set[str]] = {}
+    for token, warehouse in snapshot_versions.folders(connection, name):
+        tokens.setdefault(warehouse, set()).add(token)
+    for warehouse, ours in tokens.items():
+        for file in paths.below(paths.snapshot_root(warehouse, name)):
+            folder = file.location.rsplit("/", 3)[-3]
+            if folder.rpartition("-")[2] in ours and paths.job_of(file.location) in dead:
+                yield file.location
+    for run, location in snapshot_versions.locations(connection, list(dead)):
+        yield from paths.written_by(location, run)
+
+
+def _needed(connection: Connection, name: str) -> frozenset[str]:
+    """Everything that the versions which are there consist of."""
+    needed: set[str] = set()
+    for location in snapshot_versions.needed(connection, name):
+        needed.add(location)
+        needed |= reachable.current(snapshots.read_metadata(location)).keys()
+    return frozenset(needed)

@@ -1,0 +1,115 @@
+"""A run is killed at every step: the last version stays visible, whole, and the next run leaves nothing of it."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from tests.fixtures import copies, killed
+from tests.fixtures.command import Command
+from tests.fixtures.lake import Lake
+from tests.fixtures.months import World
+from tests.fixtures.statements import rows, value
+
+from frostline.catalog import snapshot_versions
+from frostline.failpoints import Failpoint
+from frostline.lake import paths, reachable, snapshots
+from frostline.model.names import Name
+from frostline.pipeline import snapshot_drop
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+EVENTS, PLAIN = Name("public", "events"), Name("public", "plain")
+DROP = [Failpoint.SNAPSHOT_DROP_BEFORE_COMMIT, Failpoint.SNAPSHOT_DROPPED, Failpoint.SNAPSHOT_DELETED_ONE]
+CREATE = [one for one in Failpoint if one.value.startswith("snapshot_") and one not in DROP]
+_CUT = "select namespace, lake_table, metadata_location from frostline.snapshot_cut where name = 'nightly' order by 2"
+_POINTERS = """
+select table_namespace, table_name, metadata_location from frostline.iceberg_tables
+ where table_namespace = 'nightly.public' order by 2"""
+_LOCKED = "select count(*) from pg_locks where locktype = 'advisory'"
+
+
+@pytest.fixture(scope="module")
+def world(shared_lake: Lake) -> Iterator[World]:
+    """A managed table and a plain one with the same rows, cold and hot ones, and a first version."""
+    one = World(shared_lake)
+    one.fill()
+    one.archive()
+    one.fill()
+    copies.create(shared_lake, "public.*")
+    yield one
+    one.connection.close()
+
+
+def kill(world: World, action: str, failpoint: Failpoint, *arguments: str) -> None:
+    process = killed.start(world.lake, action, *arguments, failpoint=failpoint)
+    said, _ = process.communicate(timeout=240)
+    if failpoint in killed.IN_TASKS:
+        assert "Spark gave up" in said
+    else:
+        assert process.returncode == killed.KILLED, said
+    while value(world.lake.catalog, _LOCKED):  # until Postgres has noticed
+        time.sleep(0.02)
+
+
+def readable(world: World, version: int | None = None) -> None:
+    """The copies of both tables are there, and have the same rows."""
+    there = copies.shown(world.lake, version=version)
+    query = "select id, epoch_us(ts), status, amount from copy order by all"
+    assert copies.by_duckdb(there[EVENTS], query) == copies.by_duckdb(there[PLAIN], query) != []
+
+
+def nothing_is_left(world: World) -> None:
+    """Every file belongs to a version that is there, and every version has all its files."""
+    needed: set[str] = set()
+    for location in snapshot_versions.needed(world.lake.catalog, "nightly"):
+        needed |= {location, *reachable.current(snapshots.read_metadata(location))}
+    root = paths.snapshot_root(world.lake.settings.warehouse, "nightly")
+    assert {file.location for file in paths.below(root)} == needed
+    assert rows(world.lake.catalog, "select state from frostline.snapshot where state = 'running'") == []
+
+
+@pytest.mark.parametrize("failpoint", CREATE)
+def test_killed_while_a_version_is_made(world: World, failpoint: Failpoint) -> None:
+    catalog = world.lake.catalog
+    before = rows(catalog, _CUT)
+    world.both("update public.{t} set amount = amount + 1 where id % 3 = 0")
+    kill(world, "snapshot", failpoint)
+    assert (rows(catalog, _CUT) == before) == (failpoint is not Failpoint.SNAPSHOT_PUBLISHED)
+    assert rows(catalog, _CUT) == rows(catalog, _POINTERS)
+    readable(world)
+    copies.create(world.lake, "public.*")
+    readable(world)
+    nothing_is_left(world)
+    snapshot_drop.drop(catalog, world.lake.settings, "nightly", keep=1)
+    nothing_is_left(world)
+
+
+@pytest.mark.parametrize("failpoint", DROP)
+def test_killed_while_a_version_is_dropped(world: World, failpoint: Failpoint) -> None:
+    copies.create(world.lake, "public.*")
+    copies.create(world.lake, "public.*")
+    *_, older, newest = snapshot_versions.versions(world.lake.catalog, "nightly")
+    kill(world, "snapshot drop", failpoint, str(newest.version))
+    is_dropped = failpoint is not Failpoint.SNAPSHOT_DROP_BEFORE_COMMIT
+    now = snapshot_versions.versions(world.lake.catalog, "nightly")[-1]
+    assert now.version == (older if is_dropped else newest).version
+    assert rows(world.lake.catalog, _CUT) == rows(world.lake.catalog, _POINTERS)
+    readable(world)
+    readable(world, older.version)
+    snapshot_drop.drop(world.lake.catalog, world.lake.settings, "nightly", keep=1)
+    readable(world)
+    nothing_is_left(world)
+
+
+def test_the_sweep_deletes_what_a_dead_run_left(
+    world: World, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill(world, "snapshot", Failpoint.SNAPSHOT_STAGED)
+    with pytest.raises(AssertionError):
+        nothing_is_left(world)
+    monkeypatch.setenv("FROSTLINE_DSN", world.lake.dsn)
+    monkeypatch.setenv("FROSTLINE_WAREHOUSE", str(world.lake.warehouse))
+    said = command("sweep")
+    assert (said.exit_code, "files of dead runs" in said.stderr) == (0, True)
+    nothing_is_left(world)
+    readable(world)
