@@ -1,0 +1,182 @@
+"""Which tier values a condition leaves over: files and partitions outside are not touched. Too wide is safe."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, TypeAlias
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
+from pyspark.sql.types import StructType
+
+from frostline.errors import UsageError
+from frostline.model.tiers import TierKind
+
+Bounds: TypeAlias = tuple[int, int]
+"""Smallest and largest tier value, both inclusive."""
+Expression: TypeAlias = Any
+"""An expression of Spark's, in Java."""
+
+_OPERATORS = {
+    "EqualTo": "=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">",
+}
+_FLIPPED = {"=": "=", "<": ">", ">": "<"}
+_CHANGING = re.compile(r"Current|Now|Local|Rand|Uuid|UDF")
+"""Expressions that mean something else at the next action."""
+_SPECIAL = re.compile(r"\s*(now|today|tomorrow|yesterday|epoch)\b.*", re.IGNORECASE | re.DOTALL)
+"""Texts that Spark may take for a time that changes."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Where:
+    """What is known of a condition: the columns in it, and the tier values that it can be true for."""
+
+    columns: frozenset[str]
+    bounds: Bounds
+
+
+def everything(kind: TierKind) -> Bounds:
+    """No condition at all."""
+    return kind.lowest, kind.highest
+
+
+def of_where(spark: SparkSession, schema: StructType, where: str, tier_key: str | None, kind: TierKind) -> Where:
+    """Let Spark itself read the condition, so that its literals and the session's time zone mean what they will."""
+    untyped: Any = spark
+    rows: DataFrame = untyped.createDataFrame(spark.sparkContext.emptyRDD(), schema)
+    try:
+        filtered = rows.where(where)
+    except PySparkException as error:
+        message = (error.getMessage() or str(error)).partition("\n")[0]
+        hint = "give a condition of Spark SQL on the table's columns"
+        raise UsageError(f"where {where!r}: {message}", hint=hint) from None
+    written = list(_every(_condition(filtered, "analyzed")))
+    columns = frozenset(_name(one) for one in written if _class(one) == "AttributeReference")
+    if tier_key is None or any(map(_may_change, written)):
+        return Where(columns, everything(kind))
+    found = [_of_expression(one, tier_key, kind) for one in _conjuncts(_condition(filtered, "optimizedPlan"))]
+    return Where(columns, together(found, kind))
+
+
+def of_filters(filters: Iterable[Filter], tier_key: str, kind: TierKind) -> Bounds:
+    """The bounds that Spark's filters set."""
+    return together((_of_filter(one, tier_key, kind) for one in filters), kind)
+
+
+def together(bounds: Iterable[Bounds], kind: TierKind) -> Bounds:
+    """What all of them leave over."""
+    low, high = everything(kind)
+    for lower, upper in bounds:
+        low, high = max(low, lower), min(high, upper)
+    return low, high
+
+
+def _range(operator: str, values: list[int], kind: TierKind) -> Bounds:
+    """Not tightened by one for < and >: the condition itself is applied as well."""
+    low = kind.lowest if operator == "<" else min(values)
+    high = kind.highest if operator == ">" else max(values)
+    return low, high
+
+
+def _condition(filtered: DataFrame, stage: str) -> Expression:
+    """The condition of the plan's filter; None when Spark needs no filter at all."""
+    java: Any = filtered
+    plan = getattr(java._jdf.queryExecution(), stage)()  # noqa: SLF001
+    return plan.condition() if _class(plan) == "Filter" else None
+
+
+def _class(expression: Expression) -> str:
+    return expression.getClass().getSimpleName()
+
+
+def _name(expression: Expression) -> str:
+    return expression.name()
+
+
+def _children(expression: Expression) -> list[Expression]:
+    children = expression.children()
+    return [children.apply(index) for index in range(children.size())]
+
+
+def _every(expression: Expression) -> Iterator[Expression]:
+    if expression is not None:
+        yield expression
+        for child in _children(expression):
+            yield from _every(child)
+
+
+def _may_change(expression: Expression) -> bool:
+    if _CHANGING.search(_class(expression)):
+        return True
+    return _class(expression) == "Literal" and bool(_SPECIAL.fullmatch(str(expression.toString())))
+
+
+def _conjuncts(expression: Expression) -> Iterator[Expression]:
+    if expression is None:
+        return
+    if _class(expression) == "And":
+        for child in _children(expression):
+            yield from _conjuncts(child)
+        return
+    yield expression
+
+
+def _of_expression(expression: Expression, tier_key: str, kind: TierKind) -> Bounds:
+    """The bounds of `key operator literal`, the other way round, or `key in (literals)`."""
+    operator = "=" if _class(expression) == "In" else _OPERATORS.get(_class(expression))
+    operands = _children(expression)
+    if operator is None or not operands:
+        return everything(kind)
+    if _is_key(operands[-1], tier_key):
+        operator, operands = _FLIPPED[operator], operands[::-1]
+    values = [_literal(one) for one in operands[1:]]
+    numbers = [one for one in values if one is not None]
+    if not _is_key(operands[0], tier_key) or len(numbers) < len(values):
+        return everything(kind)
+    return _range(operator, numbers, kind)
+
+
+def _is_key(expression: Expression, tier_key: str) -> bool:
+    return _class(expression) == "AttributeReference" and _name(expression) == tier_key
+
+
+def _literal(expression: Expression) -> int | None:
+    """A literal of a tier key's type is the axis value itself: Spark counts as we do."""
+    value = expression.value() if _class(expression) == "Literal" else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _of_filter(one: Filter, tier_key: str, kind: TierKind) -> Bounds:
+    operator = _OPERATORS.get(type(one).__name__)
+    if isinstance(one, In) and one.attribute == (tier_key,):
+        values = [_axis(value) for value in one.value]
+        numbers = [value for value in values if value is not None]
+        return _range("=", numbers, kind) if numbers and len(numbers) == len(values) else everything(kind)
+    comparison = isinstance(one, (EqualTo, LessThan, LessThanOrEqual, GreaterThan, GreaterThanOrEqual))
+    if operator is None or not comparison or one.attribute != (tier_key,):
+        return everything(kind)
+    number = _axis(one.value)
+    return everything(kind) if number is None else _range(operator, [number], kind)
+
+
+def _axis(value: object) -> int | None:
+    """A value as Spark hands it to Python, on the axis."""
+    match value:
+        case bool():
+            return None
+        case int():
+            return value
+        case datetime():
+            aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+            return (aware - _EPOCH) // timedelta(microseconds=1)
+        case date():
+            return (value - _EPOCH.date()).days
+        case _:
+            return None

@@ -1,0 +1,249 @@
+"""DataFrames of managed tables: Spark's own Parquet reader for the lake, tasks in Postgres for the heap."""
+
+import json
+import logging
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (everybody calls it so)
+from pyspark.sql.types import StructField, StructType
+
+from frostline import logs
+from frostline.lake import paths
+from frostline.model.tables import Column
+from frostline.model.tiers import MICROS_PER_DAY, TierKind
+from frostline.spark import conditions, lakefiles, pieces, shape, source
+from frostline.spark.conditions import Bounds, Where
+from frostline.spark.keeper import KEEPER, Kept
+from frostline.spark.lakefiles import ColdFile
+from frostline.spark.pieces import Part
+from frostline.spark.point import AsOf, TablePoint
+
+_BROADCAST_MARKS = 1_000_000
+_KEY = "frostline_key_{}"
+_STRICT = {"datetimeRebaseMode": "CORRECTED", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+"""What the session says otherwise would change values or leave rows out."""
+
+_log = logging.getLogger(__name__)
+
+
+def read(
+    spark: SparkSession,
+    table: str,
+    *,
+    dsn: str | None = None,
+    home: str | Path | None = None,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    as_of: AsOf = None,
+) -> DataFrame:
+    """The table at one point in time, the same for all actions on it and on what is derived from it.
+
+    `where` is a condition of Spark SQL; what it says about the tier key leaves lake files and partitions out before
+    Spark looks at them. The point is held until `release`, or the end of the process.
+    """
+    kept = KEEPER.take(dsn, home, [table], as_of)
+    try:
+        return _Frame.of(spark, kept, table, columns, where).build()
+    except BaseException:
+        KEEPER.release(kept.id)
+        raise
+
+
+def read_many(
+    spark: SparkSession,
+    tables: Iterable[str],
+    *,
+    dsn: str | None = None,
+    home: str | Path | None = None,
+    as_of: str | None = None,
+) -> dict[str, DataFrame]:
+    """Several tables at one common point, by their names. Releasing one of them releases all."""
+    kept = KEEPER.take(dsn, home, list(tables), as_of)
+    try:
+        return {table: _Frame.of(spark, kept, table, None, None).build() for table in kept.point.tables}
+    except BaseException:
+        KEEPER.release(kept.id)
+        raise
+
+
+def view(spark: SparkSession, name: str, table: str, **options: Any) -> DataFrame:
+    """Make the table known to Spark SQL as a temporary view; takes what `read` takes."""
+    frame = read(spark, table, **options)
+    frame.createOrReplaceTempView(name)
+    return frame
+
+
+@contextmanager
+def reading(spark: SparkSession, table: str, **options: Any) -> Generator[DataFrame]:
+    """What `read` gives, released at the end of the block."""
+    frame = read(spark, table, **options)
+    try:
+        yield frame
+    finally:
+        release(frame)
+
+
+def release(frame: DataFrame | None = None) -> None:
+    """Give up the points that the columns of a DataFrame are of; without one, all of this process."""
+    metadata = [field.metadata for field in frame.schema] if frame is not None else []
+    ids = KEEPER.ids() if frame is None else [one[shape.POINT] for one in metadata if shape.POINT in one]
+    for point_id in dict.fromkeys(ids):
+        KEEPER.release(point_id)
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """One DataFrame in the making."""
+
+    spark: SparkSession
+    kept: Kept
+    name: str
+    wanted: dict[str, Column]
+    """What comes out."""
+    needed: dict[str, Column]
+    """That, and what the condition wants to know."""
+    where: str | None
+    bounds: Bounds
+
+    @classmethod
+    def of(
+        cls, spark: SparkSession, kept: Kept, name: str, columns: Sequence[str] | None, where: str | None
+    ) -> "_Frame":
+        """Read the arguments."""
+        at = kept.point.tables[name]
+        shown = lakefiles.shown_names(at.table)
+        wanted = shape.chosen(at.table.name, shown, columns)
+        known = _known(spark, at, shown, where)
+        needed = {key: value for key, value in shown.items() if key in wanted or key in known.columns}
+        return cls(spark, kept, name, wanted, needed, where, known.bounds)
+
+    @property
+    def at(self) -> TablePoint:
+        """The table at the point."""
+        return self.kept.point.tables[self.name]
+
+    def build(self) -> DataFrame:
+        """All parts together, with the condition, and nothing but the wanted columns."""
+        source.register_parts(self.spark)
+        parts = [part for part in (self._cold(), self._part(Part.LIVE), self._part(Part.HOT)) if part is not None]
+        untyped: Any = self.spark
+        nothing: DataFrame = untyped.createDataFrame([], shape.schema(self.needed))
+        whole = reduce(DataFrame.unionAll, parts or [nothing])
+        filtered = whole if self.where is None else whole.where(self.where)
+        metadata = {shape.POINT: self.kept.id}
+        return filtered.select(*(_column(name).alias(name, metadata=metadata) for name in self.wanted))
+
+    def _part(self, part: Part, columns: dict[str, Column] | None = None) -> DataFrame | None:
+        """Rows that tasks read; None when there are none."""
+        if not pieces.cut(self.at, part, self.bounds):
+            return None
+        chosen = self.needed if columns is None else columns
+        reader = self.spark.read.format(source.PARTS).option("point", self.kept.id).option("table", self.name)
+        return reader.option("part", part).option("columns", json.dumps(list(chosen))).load()
+
+    def _cold(self) -> DataFrame | None:
+        """The lake's rows below the frost line whose keys are not in the overlay."""
+        table = self.at.table
+        high = min(self.bounds[1], self.at.seam.frost_line - 1) if table.tier_key else self.bounds[1]
+        files = lakefiles.within(table, lakefiles.of_state(table, self.at.seam), self.bounds[0], high)
+        if not files:
+            return None
+        lakefiles.require_finite(table, list(self.wanted.values()), files)
+        shown = lakefiles.shown_names(table)
+        keys = {name: one for name, one in shown.items() if one.name in (*table.key, table.tier_key)}
+        full = {**self.needed, **keys}
+        rows = self._files(files, full).where(self._below_the_line(files))
+        return self._unmarked(rows, {name: one for name, one in keys.items() if one.name in table.key}).select(
+            *map(_column, self.needed)
+        )
+
+    def _files(self, files: list[ColdFile], columns: dict[str, Column]) -> DataFrame:
+        if not _opens(self.spark, files[0].path):
+            _log.warning("%s", logs.fields(stage="read", table=self.name, warning="Spark has no reader of this store"))
+            found = self._part(Part.COLD, columns)
+            assert found is not None
+            return found
+        parts = [self._group(dict(names), group, columns) for names, group in lakefiles.by_names(files).items()]
+        return reduce(DataFrame.unionAll, parts)
+
+    def _group(self, names: dict[int, str], files: list[ColdFile], columns: dict[str, Column]) -> DataFrame:
+        """Files in which the columns have the same names. What they lack is null."""
+        present = [one for one in columns.values() if one.field_id in names]
+        stored = StructType([StructField(names[one.field_id], shape.spark_type(one)) for one in present])
+        reader = self.spark.read.schema(stored).options(**_STRICT)
+        rows = reader.parquet(*(file.path for file in files))
+        return rows.select(*(_stored(names, name, one) for name, one in columns.items()))
+
+    def _below_the_line(self, files: Iterable[ColdFile]) -> SparkColumn:
+        """Only where a file reaches beyond the line; else Spark has one condition less."""
+        table, line = self.at.table, self.at.seam.frost_line
+        ranges = [lakefiles.tier_range(table, file) for file in files]
+        if all(one is None or one[1] < line for one in ranges):
+            return F.lit(True)  # noqa: FBT003
+        key = next(name for name, one in lakefiles.shown_names(table).items() if one.name == table.tier_key)
+        return _column(key) < _tier_literal(table.tier_kind, line)
+
+    def _unmarked(self, rows: DataFrame, keys: dict[str, Column]) -> DataFrame:
+        """Without the rows whose keys are in the overlay."""
+        found = self._part(Part.KEYS, keys)
+        if found is None:
+            return rows
+        marks = found.toDF(*(_KEY.format(number) for number in range(len(keys))))
+        if self.at.marks <= _BROADCAST_MARKS:
+            marks = F.broadcast(marks)
+        same = [_column(name) == F.col(_KEY.format(number)) for number, name in enumerate(keys)]
+        return rows.join(marks, same, "left_anti")
+
+
+def _known(spark: SparkSession, at: TablePoint, shown: dict[str, Column], where: str | None) -> Where:
+    kind = at.table.tier_kind
+    if where is None:
+        return Where(frozenset(), conditions.everything(kind))
+    key = next((name for name, column in shown.items() if column.name == at.table.tier_key), None)
+    return conditions.of_where(spark, shape.schema(shown), where, key, kind)
+
+
+def _column(name: str) -> SparkColumn:
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def _stored(names: dict[int, str], name: str, column: Column) -> SparkColumn:
+    """A column of a file, or nothing of its type."""
+    if column.field_id not in names:
+        return F.lit(None).cast(shape.spark_type(column)).alias(name)
+    return _column(names[column.field_id]).alias(name)
+
+
+def _tier_literal(kind: TierKind, value: int) -> SparkColumn:
+    """A tier value in the type of the tier key, in no session's time zone."""
+    match kind:
+        case TierKind.TIMESTAMPTZ:
+            return F.timestamp_micros(F.lit(value))
+        case TierKind.TIMESTAMP:
+            days, micros = divmod(value, MICROS_PER_DAY)
+            clock = f"{micros // 1_000_000}.{micros % 1_000_000:06}"
+            return F.expr(f"timestamp_ntz'1970-01-01' + make_dt_interval({days}, 0, 0, {clock})")
+        case TierKind.DATE:
+            return F.date_from_unix_date(F.lit(value))
+        case _:
+            return F.lit(value)
+
+
+def _opens(spark: SparkSession, path: str) -> bool:
+    """Whether Spark's own readers know this store."""
+    if paths.local_path(path) is not None:
+        return True
+    context: Any = spark.sparkContext
+    try:
+        context._jvm.org.apache.hadoop.fs.Path(path).getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
+    except Py4JJavaError:
+        return False
+    return True

@@ -1,0 +1,149 @@
+"""The keeper: holds the points of this driver process for as long as somebody may read them.
+
+A Python data source is made by Spark in a process of its own. It asks for its point over a loopback socket.
+"""
+
+import atexit
+import logging
+import os
+import secrets
+import threading
+import uuid
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection, Listener
+from pathlib import Path
+
+import psycopg
+
+from frostline import logs
+from frostline.catalog.connect import first_line
+from frostline.errors import FrostlineError, UsageError
+from frostline.lake import objectstore
+from frostline.lake.objectstore import Access
+from frostline.pipeline import tasks
+from frostline.pipeline.tasks import Outcome
+from frostline.spark import database
+from frostline.spark.point import AsOf, Point, taken
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a keeper listens, and what it wants to hear first."""
+
+    port: int
+    secret: bytes
+
+
+@dataclass(frozen=True)
+class Request:
+    """A point of these tables; or, by its number, one that there is."""
+
+    dsn: str | None = field(default=None, repr=False)
+    home: str | None = None
+    tables: tuple[str, ...] = ()
+    as_of: AsOf = None
+    point_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A point with its number."""
+
+    id: str
+    point: Point
+    access: Access | None
+    """How tasks reach the object store, if the lake is in one."""
+
+
+class Keeper:
+    """Points by their numbers. For several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[str, tuple[Kept, ExitStack]] = {}
+        self._address: Address | None = None
+        atexit.register(self._at_exit, os.getpid())
+
+    def take(self, dsn: str | None, home: str | Path | None, tables: Sequence[str], as_of: AsOf) -> Kept:
+        """A new point of these tables, held until it is released or the process ends."""
+        database.use_the_store(home)
+        with ExitStack() as opening:
+            point = opening.enter_context(taken(database.dsn_of(dsn, home), tables, as_of))
+            kept = Kept(uuid.uuid4().hex, point, objectstore.in_use())
+            with self._lock:
+                self._held[kept.id] = (kept, opening.pop_all())
+        _log.info("%s", logs.fields(stage="point", point=kept.id, tables=len(kept.point.tables)))
+        return kept
+
+    def get(self, point_id: str) -> Kept:
+        """The point of that number; UsageError when it was released."""
+        with self._lock:
+            if point_id not in self._held:
+                raise UsageError("the point in time of this DataFrame was released", hint="read the table again")
+            return self._held[point_id][0]
+
+    def ids(self) -> list[str]:
+        """The numbers of all points, the oldest first."""
+        with self._lock:
+            return list(self._held)
+
+    def release(self, point_id: str) -> None:
+        """Give a point up; nothing happens when it was released before."""
+        with self._lock:
+            found = self._held.pop(point_id, None)
+        if found is None:
+            return
+        try:
+            found[1].close()
+        except (psycopg.Error, FrostlineError) as error:
+            # What was read is right all the same: a lost snapshot fails each task, a lost pin each missing file.
+            _log.warning("%s", logs.fields(stage="release", point=point_id, warning=first_line(error)))
+
+    def address(self) -> Address:
+        """Where this keeper listens. It begins to with the first call."""
+        with self._lock:
+            if self._address is None:
+                secret = secrets.token_bytes(32)
+                listener = Listener(("127.0.0.1", 0), authkey=secret)
+                self._address = Address(listener.address[1], secret)  # pyright: ignore[reportArgumentType]
+                threading.Thread(target=self._listen, args=(listener,), daemon=True).start()
+            return self._address
+
+    def _listen(self, listener: Listener) -> None:
+        while True:
+            try:
+                connection = listener.accept()
+            except (AuthenticationError, OSError, EOFError):
+                continue  # not one of ours, or it has gone
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: Connection) -> None:
+        with connection:
+            connection.send(tasks.attempt(self._answer, connection.recv()))
+
+    def _answer(self, request: Request) -> Kept:
+        if request.point_id is not None:
+            return self.get(request.point_id)
+        return self.take(request.dsn, request.home, request.tables, request.as_of)
+
+    def _at_exit(self, pid: int) -> None:
+        """A process that was forked from this one has the points' connections, but they are not its own."""
+        for point_id in self.ids() if os.getpid() == pid else ():
+            self.release(point_id)
+
+
+def ask(address: Address, request: Request) -> Kept:
+    """Ask the keeper of the driver, from another process of the same machine. Raises its error."""
+    with Client(("127.0.0.1", address.port), authkey=address.secret) as connection:
+        connection.send(request)
+        outcome: Outcome[Kept] = connection.recv()
+    return tasks.unwrap(outcome)
+
+
+KEEPER = Keeper()
+"""The one of this process."""

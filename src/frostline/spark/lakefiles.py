@@ -1,0 +1,125 @@
+"""The files of a lake state as Spark needs them: their tier ranges, their columns' names, and what it cannot hold."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.types import DecimalType, NestedField
+
+from frostline.errors import UsageError
+from frostline.lake import bounds, parquet, paths, schema, snapshots, store
+from frostline.model.names import Name
+from frostline.model.policy import Policy
+from frostline.model.tables import Column, Seam, Table
+from frostline.model.tiers import TierKind
+from frostline.model.types import Carriage, Collation, PgType
+
+_THREADS = 16
+_INFINITY = {"date": 2**31 - 1, "timestamp": 2**63 - 1, "timestamptz": 2**63 - 1}
+"""By lake type: what infinity is in a file. Its negative is minus infinity."""
+
+
+@dataclass(frozen=True)
+class ColdFile:
+    """A data file. `ranges` has the smallest and largest value of tier key, dates and timestamps, by field id."""
+
+    path: str
+    rows: int
+    size_bytes: int
+    ranges: Mapping[int, tuple[int, int]] = field(hash=False)
+
+
+def of_state(table: Table, seam: Seam) -> tuple[ColdFile, ...]:
+    """The files of the point's lake snapshot, by their names' order."""
+    if seam.metadata_location is None or seam.snapshot_id is None:
+        return ()
+    wanted = frozenset(
+        column.field_id
+        for column in table.columns
+        if column.carriage.lake_type in _INFINITY or column.name == table.tier_key
+    )
+    return _files(seam.metadata_location, seam.snapshot_id, wanted)
+
+
+@lru_cache(maxsize=64)
+def _files(metadata_location: str, snapshot_id: int, wanted: frozenset[int]) -> tuple[ColdFile, ...]:
+    snapshot, io = snapshots.find(metadata_location, snapshot_id), paths.file_io(metadata_location)
+    found = (_cold_file(one, wanted) for one in snapshots.data_files(snapshot, io))
+    return tuple(sorted(found, key=lambda file: file.path))
+
+
+def _cold_file(data_file: DataFile, wanted: Iterable[int]) -> ColdFile:
+    lower, upper = data_file.lower_bounds or {}, data_file.upper_bounds or {}
+    ranges = {key: (bounds.tier_value(lower[key]), bounds.tier_value(upper[key])) for key in wanted if key in lower}
+    return ColdFile(data_file.file_path, data_file.record_count, data_file.file_size_in_bytes, ranges)
+
+
+def within(table: Table, files: Iterable[ColdFile], low: int, high: int) -> list[ColdFile]:
+    """The files that can hold a row with a tier key from `low` to `high`, both included."""
+    everything = (table.tier_kind.lowest, table.tier_kind.highest)
+    ranges = ((file, tier_range(table, file) or everything) for file in files)
+    return [file for file, (lower, upper) in ranges if upper >= low and lower <= high]
+
+
+def tier_range(table: Table, file: ColdFile) -> tuple[int, int] | None:
+    """The smallest and the largest tier value of a file; None for a table without a tier key."""
+    return file.ranges.get(table.column(table.tier_key).field_id) if table.tier_key else None
+
+
+def require_finite(table: Table, columns: Sequence[Column], files: Iterable[ColdFile]) -> None:
+    """UsageError when one of these columns has an infinite date or timestamp in one of these files."""
+    checked = [column for column in columns if column.carriage.lake_type in _INFINITY]
+    for file in files:
+        for column in checked:
+            infinity = _INFINITY[column.carriage.lake_type]
+            if infinity in map(abs, file.ranges.get(column.field_id, ())):
+                raise UsageError(
+                    f"column {column.name!r} of {table.name} holds infinity, which Spark cannot",
+                    hint="leave it out: columns=[...]",
+                )
+
+
+def by_names(files: Sequence[ColdFile]) -> dict[tuple[tuple[int, str], ...], list[ColdFile]]:
+    """The files together that have the same columns, as (field id, name in the file) each."""
+    with store.reachable("read the footers of lake files"), ThreadPoolExecutor(_THREADS) as pool:
+        named = pool.map(_names, [file.path for file in files])
+        groups: dict[tuple[tuple[int, str], ...], list[ColdFile]] = {}
+        for file, columns in zip(files, named, strict=True):
+            groups.setdefault(columns, []).append(file)
+    return groups
+
+
+@lru_cache(maxsize=100_000)
+def _names(path: str) -> tuple[tuple[int, str], ...]:
+    """Files never change, so each footer is read once a process."""
+    return tuple(parquet.names(path).items())
+
+
+def described(name: Name, metadata_location: str) -> Table:
+    """A table that only the lake knows: it has columns, and neither key nor tiers."""
+    fields = snapshots.read_metadata(metadata_location).schema().fields
+    return Table(
+        id=0,
+        name=name,
+        columns=tuple(_column(number, one) for number, one in enumerate(fields, 1)),
+        key=(),
+        tier_key="",
+        tier_kind=TierKind.BIGINT,
+        lake_partition="",
+        policy=Policy(),
+    )
+
+
+def _column(number: int, one: NestedField) -> Column:
+    kind = one.field_type
+    lake_type = f"decimal({kind.precision}, {kind.scale})" if isinstance(kind, DecimalType) else str(kind)
+    pg_type = PgType(lake_type, lake_type, builtin=False)
+    carriage = Carriage(lake_type, as_text=False, pushable=False)
+    return Column(one.name, number, one.field_id, pg_type, carriage, Collation.NONE, not_null=False)
+
+
+def shown_names(table: Table) -> dict[str, Column]:
+    """The columns by their names in Spark, where no two may differ by case only."""
+    return dict(zip(schema.parquet_names(table), table.columns, strict=True))

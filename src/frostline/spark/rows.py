@@ -1,0 +1,240 @@
+"""What runs inside one task: the rows of a piece, as Arrow batches. Python never touches a value."""
+
+import re
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import LiteralString
+
+import duckdb
+import pyarrow as pa
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from frostline import sqlfiles
+from frostline.errors import ConflictError, FrostlineError, UnavailableError, UsageError
+from frostline.lake import duck, ducksql, ducktext, objectstore, store
+from frostline.lake.objectstore import Access
+from frostline.model.tables import Column, Table
+from frostline.model.tiers import to_text
+from frostline.relation import names
+from frostline.spark import lakefiles
+from frostline.spark.conditions import Bounds
+from frostline.spark.pieces import HeapPiece, LakePiece, Part
+from frostline.spark.point import Moment, TablePoint, Target
+
+_ATTACH = "attach {conninfo} as pg (type postgres, read_only)"
+_ASK = "from postgres_query('pg', {query})"
+_TYPED = "select {columns} from postgres_query('pg', {query})"
+_MARKS = "create temp table marks as {query}"
+_LAKE = "select {columns} from {rows} as f where {conditions}"
+_UNMARKED = "not exists (select 1 from marks as m where {same_key})"
+_BATCH_ROWS = 65_536
+_MEMORY = "512MB"
+_REFUSED = "cannot be held by Spark: column "
+_READ_AGAIN = "read the table again"
+_GONE = "the point in time of this DataFrame is gone: it was released, or its connection to Postgres was lost"
+
+_LOST = re.compile(r"snapshot \".*\" does not exist|invalid snapshot identifier")
+
+_CHECKS: dict[str, LiteralString] = {
+    # The cast fails, and its error names the column. It depends on the row, or Postgres would do it while planning.
+    # It is to the column's very type: of any other, DuckDB would be told numeric without precision, and read a double.
+    "decimal": "case when {0} = 'NaN' then ({1} || {0}::text)::{2} else {0} end",
+    "date": "case when not isfinite({0}) then ({1} || {0}::text)::date else {0} end",
+    "timestamp": "case when not isfinite({0}) or {0} >= '294247-01-10 04:00:54.775807' "
+    "then ({1} || {0}::text)::timestamp else {0} end",
+    "timestamptz": "case when not isfinite({0}) or {0} >= '294247-01-10 04:00:54.775807+00' "
+    "then ({1} || {0}::text)::timestamptz else {0} end",
+}
+"""By lake type: the value, or an error where Spark has none like it."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the tasks of one DataFrame have in common."""
+
+    moment: Moment
+    access: Access | None
+    at: TablePoint
+    part: Part
+    columns: Mapping[str, Column]
+    """By their names in Spark."""
+
+
+def batches(reading: Reading, piece: HeapPiece | LakePiece) -> Iterator[pa.RecordBatch]:
+    """The rows of a piece."""
+    with _explained(), _opened(reading) as connection:
+        # Batches then come while rows are read.
+        connection.execute("set preserve_insertion_order = false")
+        if isinstance(piece, HeapPiece):
+            query = _heap_query(connection, reading, piece)
+        else:
+            query = _lake_query(connection, reading, piece)
+        yield from connection.execute(query).to_arrow_reader(_BATCH_ROWS)
+
+
+@contextmanager
+def _opened(reading: Reading) -> Generator[duckdb.DuckDBPyConnection]:
+    """A DuckDB that reaches the lake as the driver does."""
+    with objectstore.used(reading.access), duck.borrowed(_MEMORY) as connection:
+        yield connection
+
+
+def _heap_query(connection: duckdb.DuckDBPyConnection, reading: Reading, piece: HeapPiece) -> str:
+    _join(connection, reading.moment, piece.target)
+    rows = _postgres_rows(reading.at.table, piece, reading.columns.values())
+    typed = ", ".join(
+        f"frostline_{number}::{_type(column)} as {ducksql.identifier(name)}"
+        for number, (name, column) in enumerate(reading.columns.items(), 1)
+    )
+    return _TYPED.format(columns=typed, query=ducksql.literal(rows))
+
+
+def _type(column: Column) -> str:
+    return ducksql.column_type(column.carriage.lake_type)
+
+
+def _join(connection: duckdb.DuckDBPyConnection, moment: Moment, target: Target) -> None:
+    """Begin a transaction that sees the point, and prove that it does, and that the table is the one that was there."""
+    conninfo = make_conninfo(moment.dsn, application_name="frostline spark")
+    connection.execute(_ATTACH.format(conninfo=ducksql.literal(conninfo)))
+    connection.execute("begin")
+    name = names.identifier(target.name)
+    join = _statement("join").format(
+        snapshot=sql.Literal(moment.snapshot), settings=_statement("settings"), target=name
+    )
+    connection.execute("call postgres_execute('pg', ?)", [join.as_string()])
+    check = _statement("check").format(name=sql.Literal(name.as_string()))
+    found = connection.execute(_ASK.format(query=ducksql.literal(check.as_string()))).fetchone()
+    if found is None or found[0] != moment.horizon:
+        raise ConflictError(_GONE, hint=_READ_AGAIN)
+    if found[1] != target.filenode:
+        raise ConflictError(f"{target.name} was emptied or rewritten after the point in time", hint=_READ_AGAIN)
+
+
+def _postgres_rows(table: Table, piece: HeapPiece, columns: Iterable[Column]) -> str:
+    statement = _statement("rows").format(
+        columns=sql.SQL(", ").join(_sent(number, column) for number, column in enumerate(columns, 1)),
+        target=names.identifier(piece.target.name),
+        condition=sql.SQL(" and ").join(_conditions(table, piece)),
+    )
+    return statement.as_string()
+
+
+def _sent(number: int, column: Column) -> sql.Composed:
+    """The column as Postgres sends it, under a name that no two share."""
+    value = sql.Identifier(column.name)
+    check = _CHECKS.get(column.carriage.lake_type.partition("(")[0])
+    form = sql.SQL(check) if check else sql.SQL("{0}::text" if column.carriage.as_text else "{0}")
+    message = sql.Literal(f"{_REFUSED}{column.name!r} is ")
+    own_type = names.trusted(column.pg_type.formatted)
+    return sql.SQL("{} as {}").format(form.format(value, message, own_type), sql.Identifier(f"frostline_{number}"))
+
+
+def _conditions(table: Table, piece: HeapPiece) -> Iterator[sql.Composable]:
+    key, kind = sql.Identifier(table.tier_key), table.tier_kind
+    low, high = piece.bounds
+    type_name = names.trusted(kind.value)
+    if low > kind.lowest:
+        yield sql.SQL("{} >= {}::{}").format(key, sql.Literal(to_text(kind, low)), type_name)
+    if high < kind.highest:
+        yield sql.SQL("{} <= {}::{}").format(key, sql.Literal(to_text(kind, high)), type_name)
+    if piece.first_block is not None:
+        yield sql.SQL("ctid >= {}::tid").format(sql.Literal(f"({piece.first_block},0)"))
+    if piece.last_block is not None:
+        yield sql.SQL("ctid < {}::tid").format(sql.Literal(f"({piece.last_block + 1},0)"))
+    yield sql.SQL("frostline_live") if piece.only_live else sql.SQL("true")
+
+
+def _lake_query(connection: duckdb.DuckDBPyConnection, reading: Reading, piece: LakePiece) -> str:
+    table = reading.at.table
+    shown = lakefiles.shown_names(table)
+    keys = {name: column for name, column in shown.items() if column.name in table.key}
+    tier = {name: column for name, column in shown.items() if column.name == table.tier_key}
+    files = [ducksql.literal(file.path) for file in piece.files]
+    conditions = list(_within(table, tier, piece))
+    if piece.marked:
+        _load_marks(connection, reading, piece.bounds, keys)
+        same_key = " and ".join(f"m.{_quoted(name)} = f.{_quoted(name)}" for name in keys)
+        conditions.append(_UNMARKED.format(same_key=same_key))
+    else:
+        connection.execute("begin")
+    return _LAKE.format(
+        columns=", ".join(f"f.{_quoted(name)}" for name in reading.columns),
+        rows=ducksql.read_parquet(files, {**reading.columns, **keys, **tier}.items()),
+        conditions=" and ".join(conditions) or "true",
+    )
+
+
+def _quoted(name: str) -> str:
+    return ducksql.identifier(name)
+
+
+def _within(table: Table, tier: Iterable[str], piece: LakePiece) -> Iterator[str]:
+    """The bounds, where a file reaches beyond them."""
+    low, high = piece.bounds
+    ranges = [one for one in (lakefiles.tier_range(table, file) for file in piece.files) if one is not None]
+    for name in tier:
+        if any(lower < low for lower, _ in ranges):
+            yield f"f.{_quoted(name)} >= {ducktext.tier_literal(table.tier_kind, low)}"
+        if any(upper > high for _, upper in ranges):
+            yield f"f.{_quoted(name)} <= {ducktext.tier_literal(table.tier_kind, high)}"
+
+
+def _load_marks(
+    connection: duckdb.DuckDBPyConnection, reading: Reading, bounds: Bounds, keys: Mapping[str, Column]
+) -> None:
+    """The keys in the overlay that the files may hold, in a table of this connection."""
+    overlay = reading.at.overlay
+    assert overlay is not None
+    marks = replace(reading, part=Part.KEYS, columns=keys)
+    query = _heap_query(connection, marks, HeapPiece(overlay, bounds, None, None))
+    connection.execute(_MARKS.format(query=query))
+
+
+@contextmanager
+def _explained() -> Generator[None]:
+    """Errors that say what to do. DuckDB's own may show the connection string, and do not go on."""
+    try:
+        yield
+    except duckdb.Error as error:
+        raise _spoken(_failure(error)) from None
+    except FrostlineError as error:
+        raise _spoken(error) from None
+
+
+def _spoken(error: FrostlineError) -> FrostlineError:
+    """Spark shows the text of an error only, so the hint goes into it."""
+    return type(error)(f"{error}; {error.hint}" if error.hint else str(error))
+
+
+def _failure(error: duckdb.Error) -> FrostlineError:
+    message = str(error)
+    of_postgres = "ERROR:" in message or "Unable to connect" in message
+    return _of_postgres(message) if of_postgres or not isinstance(error, duckdb.IOException) else _of_the_store(error)
+
+
+def _of_the_store(error: duckdb.IOException) -> FrostlineError:
+    try:
+        with store.reachable("read the lake"):
+            raise error
+    except UnavailableError as explained:
+        return explained
+
+
+def _of_postgres(message: str) -> FrostlineError:
+    reason = message.rpartition("ERROR:")[2].strip().partition("\n")[0]
+    if _LOST.match(reason):
+        return ConflictError(_GONE, hint=_READ_AGAIN)
+    if _REFUSED in reason:
+        return UsageError(_REFUSED + reason.partition(_REFUSED)[2].rstrip('"'), hint="leave it out: columns=[...]")
+    if "Unable to connect" in message:
+        reason = "cannot connect to Postgres"
+    if "Conversion Error" in message:  # which shows the value
+        reason = "a value is not of its column's type"
+    return UnavailableError(f"the rows cannot be read: {reason}", hint="frostline status")
+
+
+def _statement(name: str) -> sql.SQL:
+    return sql.SQL(sqlfiles.load(__package__ or "", "rows")[name])

@@ -1,0 +1,70 @@
+"""The columns of a table in Spark's types."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from frostline.errors import UsageError
+from frostline.model.names import Name
+from frostline.model.tables import Column
+
+POINT = "frostline.point"
+"""The columns' metadata says of which point they are, so that a DataFrame can be released."""
+
+_TYPES: dict[str, DataType] = {
+    "binary": BinaryType(),
+    "boolean": BooleanType(),
+    "date": DateType(),
+    "double": DoubleType(),
+    "float": FloatType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "string": StringType(),
+    "timestamp": TimestampNTZType(),
+    "timestamptz": TimestampType(),
+}
+_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
+
+
+def spark_type(column: Column) -> DataType:
+    """The type of the column in Spark. What travels as text is a string."""
+    decimal = _DECIMAL.fullmatch(column.carriage.lake_type)
+    return DecimalType(int(decimal[1]), int(decimal[2])) if decimal else _TYPES[column.carriage.lake_type]
+
+
+def schema(columns: Mapping[str, Column], point_id: str | None = None) -> StructType:
+    """The schema of these columns, by their names in Spark."""
+    metadata = {POINT: point_id} if point_id else {}
+    return StructType([StructField(name, spark_type(column), metadata=metadata) for name, column in columns.items()])
+
+
+def chosen(table: Name, shown: Mapping[str, Column], wanted: Sequence[str] | None) -> dict[str, Column]:
+    """The wanted columns, or all; by the name that Spark shows, or else by the one that Postgres has."""
+    if wanted is None:
+        return dict(shown)
+    own = {column.name: name for name, column in shown.items()}
+    found = {one: one if one in shown else own.get(one) for one in wanted}
+    missing = [one for one, name in found.items() if name is None]
+    if missing:
+        raise UsageError(f"{table} has no column {missing[0]!r}", hint=f"it has {_listed(shown)}")
+    return {name: shown[name] for name in found.values() if name is not None}
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,142 @@
+"""The Python data source `frostline`: `spark.read.format("frostline")`, and Spark SQL's `using frostline`."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, ClassVar
+from weakref import WeakSet
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from frostline.errors import UsageError
+from frostline.lake import objectstore
+from frostline.spark import conditions, lakefiles, pieces, rows, shape
+from frostline.spark.keeper import KEEPER, Address, Request, ask
+from frostline.spark.pieces import HeapPiece, LakePiece, Part
+from frostline.spark.point import AsOf
+from frostline.spark.rows import Reading
+
+NAME = "frostline"
+PARTS = "frostline_parts"
+"""The same source, for what `frostline.spark.read` puts together."""
+_OPTIONS = ("dsn", "home", "table", "as_of", "columns", "point", "part")
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+_sessions: WeakSet[SparkSession] = WeakSet()
+"""Those that know the parts."""
+
+
+def register(spark: SparkSession, *, dsn: str | None = None, home: str | None = None) -> None:
+    """Make the format `frostline` known to the session; `dsn` or `home` are for those who then name neither."""
+    _register(spark, NAME, {key: value for key, value in (("dsn", dsn), ("home", home)) if value is not None})
+
+
+def register_parts(spark: SparkSession) -> None:
+    """Make the parts known to the session, once."""
+    if spark not in _sessions:
+        _register(spark, PARTS, {})
+        _sessions.add(spark)
+    spark.conf.set(_PUSHDOWN, "true")
+
+
+def _register(spark: SparkSession, format_name: str, defaults: Mapping[str, str]) -> None:
+    class Registered(FrostlineSource):
+        """Made here, so that it is pickled with what it knows."""
+
+        called = format_name
+        keeper = KEEPER.address()
+        given = defaults
+
+    spark.conf.set(_PUSHDOWN, "true")
+    spark.dataSource.register(Registered)
+
+
+class FrostlineSource(DataSource):
+    """A table at a point. Spark makes one for each `load()`, and every action of the DataFrame uses that one again."""
+
+    called: ClassVar[str]
+    keeper: ClassVar[Address]
+    given: ClassVar[Mapping[str, str]]
+
+    def __init__(self, options: dict[str, str]) -> None:
+        chosen = {**self.given, **options}
+        unknown = [key for key in chosen if key not in _OPTIONS]
+        if unknown:
+            raise UsageError(f"unknown option {unknown[0]!r}", hint=f"there are {', '.join(_OPTIONS[:5])}")
+        if "table" not in chosen:
+            raise UsageError("option 'table' is not given", hint=".option('table', 'public.events')")
+        kept = ask(self.keeper, _request(chosen))
+        at = kept.point.tables[chosen["table"]]
+        columns = shape.chosen(at.table.name, lakefiles.shown_names(at.table), _listed(chosen.get("columns")))
+        self._point_id = kept.id
+        self._reading = Reading(kept.point.moment, kept.access, at, Part(chosen.get("part", "all")), columns)
+
+    @classmethod
+    def name(cls) -> str:
+        """What comes after `using`."""
+        return cls.called
+
+    def schema(self) -> StructType:
+        """All columns, or those of the option."""
+        return shape.schema(self._reading.columns, self._point_id)
+
+    def reader(self, schema: StructType) -> "FrostlineReader":
+        """The reader of one plan."""
+        if [(one.name, one.dataType) for one in schema] != [(one.name, one.dataType) for one in self.schema()]:
+            hint = "choose columns by option 'columns', and cast them afterwards"
+            raise UsageError("a schema of your own cannot be given", hint=hint)
+        return FrostlineReader(self._reading)
+
+
+class FrostlineReader(DataSourceReader):
+    """Plans in a process next to the driver, and reads in the tasks."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._bounds = conditions.everything(reading.at.table.tier_kind)
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
+        """Narrow the tier values by the filters; Spark applies all of them again."""
+        table = self._reading.at.table
+        shown = [name for name, column in self._reading.columns.items() if column.name == table.tier_key]
+        if shown:
+            self._bounds = conditions.of_filters(filters, shown[0], table.tier_kind)
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One for each task."""
+        with objectstore.used(self._reading.access):
+            found = pieces.cut(self._reading.at, self._reading.part, self._bounds)
+        files = [file for piece in found if isinstance(piece, LakePiece) for file in piece.files]
+        lakefiles.require_finite(self._reading.at.table, list(self._reading.columns.values()), files)
+        return found
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """The rows of one; Spark asks for None when there is nothing to read."""
+        if isinstance(partition, (HeapPiece, LakePiece)):
+            yield from rows.batches(self._reading, partition)
+
+
+def _request(options: Mapping[str, str]) -> Request:
+    if "point" in options:
+        return Request(point_id=options["point"])
+    return Request(options.get("dsn"), options.get("home"), (options["table"],), _as_of(options.get("as_of")))
+
+
+def _as_of(text: str | None) -> AsOf:
+    """An option is a text: a number is a lake snapshot, what reads as a time is one, anything else is a name."""
+    if text is None or text.isdecimal():
+        return None if text is None else int(text)
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return text
+
+
+def _listed(text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    found: Any = json.loads(text) if text.startswith("[") else text.split(",")
+    return [str(one).strip() for one in found]
