@@ -10,33 +10,33 @@ from pyiceberg.table import StaticTable
 SEAM = "select * from frostline.seam_v1 where schema_name = %s and table_name = %s"
 COLUMNS = "select * from frostline.seam_column_v1 where table_id = %s order by position"
 PIN = "select frostline.pin_v1(%s, %s, 'seam_reader', %s)"
-HOT = sql.SQL("select {chosen} from {heap} where {tier} >= {line}::{kind}")
-MARKS = sql.SQL("select {chosen}, frostline_live from {overlay} where {tier} < {line}::{kind}")
+HOT = sql.SQL("select {} from {} where {} >= {}")
+MARKS = sql.SQL("select {}, frostline_live from {} where {} < {}")
 
 
-def read(dsn, schema, table, seconds=60):
+def read(dsn, schema, table, seconds=600):
     """All rows as of one point in time. Columns that travel as text are text."""
     with psycopg.connect(dsn, autocommit=True, row_factory=rows.namedtuple_row) as connection:
+        connection.execute("set timezone = 'UTC'")  # as the lake has it
         connection.execute("begin isolation level repeatable read read only")
         seam = connection.execute(SEAM, (schema, table)).fetchone()
         columns = connection.execute(COLUMNS, (seam.table_id,)).fetchall()
         key = [number for number, column in enumerate(columns) if column.name in seam.key_columns]
+        hot, marks = from_postgres(connection, seam, columns)
         with pinned(dsn, seam, seconds) if seam.metadata_location else nullcontext() as renew:
-            hot, marks = from_postgres(connection, seam, columns)
             connection.execute("rollback")
-            hidden = {tuple(mark[n] for n in key) for mark in marks}
+            hidden = {tuple(m[n] for n in key) for m in marks}
             cold = from_lake(seam, columns, renew) if seam.snapshot_id is not None else ()
-            live = [mark[:-1] for mark in marks if mark[-1]]
-            return hot + live + [row for row in cold if tuple(row[n] for n in key) not in hidden]
+            return hot + [m[:-1] for m in marks if m[-1]] + [r for r in cold if tuple(r[n] for n in key) not in hidden]
 
 
 def from_postgres(connection, seam, columns):
-    """The hot rows, and the overlay with `frostline_live` in the end. Binary, so that a `real` keeps all its bits."""
-    chosen = [sql.SQL("frostline.text_v1({})" if c.as_text else "{}").format(sql.Identifier(c.name)) for c in columns]
-    names = {"chosen": sql.SQL(", ").join(chosen), "heap": sql.SQL(seam.heap), "overlay": sql.SQL(seam.overlay)}
-    names |= {"tier": sql.Identifier(seam.tier_key), "line": seam.frost_line, "kind": sql.SQL(seam.tier_kind)}
+    """The hot rows, then the overlay with `frostline_live` in the end. Binary, so that a `real` keeps all its bits."""
     cursor = connection.cursor(binary=True, row_factory=rows.tuple_row)
-    return [cursor.execute(query.format(**names)).fetchall() for query in (HOT, MARKS)]
+    for text, source, called in ((HOT, sql.SQL(seam.heap), "name"), (MARKS, sql.SQL(seam.overlay), "overlay_name")):
+        own = {c.name: sql.Identifier(getattr(c, called)) for c in columns}
+        chosen = [sql.SQL("frostline.text_v1({})" if c.as_text else "{}").format(own[c.name]) for c in columns]
+        yield list(cursor.execute(text.format(sql.SQL(", ").join(chosen), source, own[seam.tier_key], seam.frost_line)))
 
 
 def from_lake(seam, columns, renew):

@@ -146,6 +146,7 @@ class Failpoint(StrEnum):
     SNAPSHOT_DROP_BEFORE_COMMIT = "snapshot_drop_before_commit"
     SNAPSHOT_DROPPED = "snapshot_dropped"
     SNAPSHOT_DELETED_ONE = "snapshot_deleted_one"
+    REST_COMMITTED = "rest_committed"
 
     WRITE_MADE_STAGE = "write_made_stage"
     WRITE_BEFORE_COPY = "write_before_copy"

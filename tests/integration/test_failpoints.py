@@ -67,6 +67,8 @@ WORKER = _of("worker")
 """Tried in test_worker.py."""
 SNAPSHOT = _of("snapshot")
 """Tried in test_snapshot_killed.py."""
+REST = _of("rest")
+"""Tried in test_snapshot_rest.py."""
 WRITE = _of("write")
 """Tried in test_spark_write_deaths.py."""
 LOAD = _of("load")
@@ -75,7 +77,7 @@ LOAD = _of("load")
 
 def test_every_failpoint_is_tried() -> None:
     here = ARCHIVE + FOLD + VERIFY + UNDO + THAW + COMPACT + RETAIN + EXPIRE + SWEEP
-    assert set(here + CONVERT + PARTITIONS + WORKER + SNAPSHOT + WRITE + LOAD) == set(Failpoint)
+    assert set(here + CONVERT + PARTITIONS + WORKER + SNAPSHOT + REST + WRITE + LOAD) == set(Failpoint)
 
 
 @pytest.mark.parametrize("failpoint", ARCHIVE)

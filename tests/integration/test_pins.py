@@ -31,6 +31,7 @@ from frostline.model.tables import Table
 pytestmark = pytest.mark.spark
 
 PINS = "select count(*) from frostline.pin"
+RENEWING = "select count(*) from pg_stat_activity where application_name = 'frostline pin'"
 READ_SEAM = "select metadata_location from frostline.seam"
 
 
@@ -82,6 +83,22 @@ def test_a_pin_is_renewed_while_it_is_held(events: Lake) -> None:
     with pins.held(events.dsn, events.table(), location(events), seconds=0.6):
         first = value(events.catalog, "select expires_at::text from frostline.pin")
         until(events.catalog, f"select expires_at > timestamptz '{first}' + interval '1 s' from frostline.pin")
+
+
+def test_several_pins_are_renewed_by_one_connection(events: Lake) -> None:
+    held = pins.held_together(events.dsn, [(events.table(), location(events))] * 3, seconds=0.6)
+    with pytest.raises(ConflictError, match="ran out"), held as made:
+        _lose_one(events, made)
+    assert value(events.catalog, PINS) == 0
+
+
+def _lose_one(events: Lake, made: tuple[int, ...]) -> None:
+    """The others go on."""
+    assert len(set(made)) == 3
+    pins.release(events.catalog, made[0])
+    first = value(events.catalog, "select max(expires_at)::text from frostline.pin")
+    until(events.catalog, f"select min(expires_at) > timestamptz '{first}' + interval '1 s' from frostline.pin")
+    assert value(events.catalog, RENEWING) == 1
 
 
 def test_a_pin_that_was_lost_is_told_at_the_end(events: Lake) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import traceback
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,11 +12,11 @@ from pydantic import SecretStr
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from tests.fixtures import proxy as proxies
-from tests.fixtures.proxy import Answered, Asked, Forward, Proxy, proxied
+from tests.fixtures.proxy import Answered, Asked, Forward, Proxy, answers, proxied
 from tests.fixtures.rest_tables import ONE, PLAIN, SCHEMA, TWO, at, both, read, version, versions
 from tests.fixtures.seaweed import Seaweed
 
-from frostline.errors import ConflictError, OutcomeUnknown, UnavailableError, UsageError
+from frostline.errors import ConflictError, FrostlineError, OutcomeUnknown, UnavailableError, UsageError
 from frostline.lake import objectstore, paths, rest, transaction
 from frostline.lake.objectstore import Access
 from frostline.lake.recording import Recording
@@ -325,6 +326,23 @@ def test_a_server_that_lists_what_it_can_do_is_believed(settings: Settings, prox
             proxy.asked.clear()
             assert rest.takes_transactions(catalog) is takes
             assert not proxy.asked
+
+
+def test_no_error_quotes_a_key_that_the_catalog_sends_back(settings: Settings, proxy: Proxy) -> None:
+    through = settings.model_copy(update={"catalog_uri": proxy.uri})
+    token = through.model_copy(update={"catalog_credential": None, "catalog_token": SecretStr("our-own-key")})
+    credential = through.model_copy(update={"catalog_credential": SecretStr("me:our-own-key")})
+    fresh = b'{"access_token": "their-new-key"}'
+    for chosen, path, fault in (
+        (token, "/v1/config", answers(500, b'{"you sent": "our-own-key and bearer another-key"}')),
+        (credential, "/v1/oauth/tokens", answers(200, fresh)),
+        (credential, "/v1/oauth/tokens", answers(400, b'{"error": "invalid_request", "is": "me:our-own-key"}')),
+    ):
+        proxy.concerns, proxy.fault = path, fault
+        with pytest.raises(FrostlineError) as failed, rest.opened(chosen):
+            pass
+        printed = "".join(traceback.format_exception(failed.value))
+        assert not [key for key in ("our-own-key", "their-new-key", "another-key") if key in printed]
 
 
 def test_wrong_keys_are_one_line_without_the_keys(settings: Settings) -> None:

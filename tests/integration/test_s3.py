@@ -159,6 +159,16 @@ def test_a_name_of_any_kind_has_its_files_in_the_store(seaweed: Seaweed) -> None
         assert paths.size_bytes(f"{where}/data/p.bin") is None
 
 
+def test_files_of_two_stores_are_deleted_each_in_its_own(seaweed: Seaweed, tmp_path: Path) -> None:
+    where = [f"file://{tmp_path}/a.bin", f"s3://{seaweed.new_bucket()}/b.bin", f"file://{tmp_path}/c.bin"]
+    with objectstore.used(access(seaweed)):
+        for location in where:
+            with paths.file_io(location).new_output(location).create() as file:
+                file.write(b"x")
+        assert list(paths.delete_each(where)) == where
+        assert [paths.size_bytes(location) for location in where] == [None, None, None]
+
+
 def test_a_file_of_many_parts_is_whole(seaweed: Seaweed) -> None:
     where = f"s3://{seaweed.new_bucket()}/large.parquet"
     with objectstore.used(access(seaweed)), borrowed("256MB") as connection:

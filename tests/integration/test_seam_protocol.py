@@ -3,7 +3,7 @@
 import importlib.util
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from psycopg import sql
 from tests.fixtures.cold_twins import release
 from tests.fixtures.lake import Lake
 from tests.fixtures.roles import role
+from tests.fixtures.seam_table import archive, change, fold, freeze, make, next_month, partition, shown
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.states import expired, location
 
@@ -23,36 +24,6 @@ from frostline.relation import policy
 pytestmark = pytest.mark.spark
 
 DOCS = Path(__file__).parents[2] / "docs"
-TABLE = r"""
-create type public.mood as enum ('calm', 'wild');
-create table public.events (
-    code text, ts timestamptz, piece text, part char(4), amount numeric(12,2), loose numeric, data jsonb,
-    mood public.mood, raw bytea, small real, day date, gone int, flag boolean, primary key (ts, code, piece)
-) partition by range (ts);
-alter table public.events drop column gone;
-create table public.events_1 partition of public.events for values from ('2024-01-01 00:00+00') to ('2024-02-01 00:00+00');
-create table public.events_2 partition of public.events for values from ('2024-02-01 00:00+00') to ('2024-03-01 00:00+00');
-create table public.events_hot partition of public.events for values from ('2090-01-01 00:00+00') to ('2091-01-01 00:00+00');
-insert into public.events
-select p.code, first + interval '1 hour' * i, p.piece, 'p' || i, i / 4.0, ('1.' || repeat('0', i))::numeric,
-       jsonb_build_object('i', i, 'a', array[1, null]), (array['calm', 'wild', null])[1 + i % 3]::public.mood,
-       decode(repeat('5c1f00', i), 'hex'), i / 10.0, date '2024-01-01' + i, i % 2 = 0
-  from unnest(array[timestamptz '2024-01-01 00:00+00', '2024-02-01 00:00+00', '2090-01-01 00:00+00']) first,
-       generate_series(1, 6) i,
-       (values ('a', 'b'), (e'a\x1fb', 'c'), ('a', e'b\x1fc'), (e'a\\', e'\x1fb'), (e'a\\\x1f', 'b'), ('', ''), ('😀', e'\\u')) p (code, piece);
-"""
-RELATION = """
-select code, ts, piece, part::text, amount, loose::text, data::text, mood::text, raw, small, day, flag from public.events"""
-CHANGES = [
-    r"update events set amount = amount + 1, data = null where code = e'a\x1fb' and extract(hour from ts) = 1",
-    r"delete from events where code = 'a' and piece = e'b\x1fc' and extract(hour from ts) = 2",
-    r"update events set code = e'new\\\x1f' where code = e'a\\' and extract(hour from ts) = 3",
-    "insert into events (ts, code, piece) values ('2024-01-20', 'late', '{n}'), ('2019-01-01', 'early', '{n}'), ('2090-02-02', 'hot', '{n}')",
-    "update events set ts = '2090-05-05' where code = '' and ts = '2024-01-01 04:00+00'",
-    "update events set ts = '2024-02-15' where code = '😀' and ts = '2090-01-01 05:00+00'",
-    "update events set ts = ts + interval '31 days 30 minutes' where code = 'a' and piece = 'b' and ts = '2024-01-01 06:00+00'",
-]
-"""In every tier; the keys of two rows are alike where parts are joined without an escape."""
 
 
 @pytest.fixture
@@ -68,45 +39,22 @@ def reader() -> Any:
 
 @pytest.fixture
 def events(lake: Lake) -> Lake:
-    """A table of many types with an ambiguous key, not archived yet; its partitions stay whole for long."""
-    run(lake.catalog, TABLE)
-    lake.add(grace="10 years", snapshot_retention="0")
-    return lake
+    """That table, in a lake of the test's own."""
+    return make(lake)
+
+
+@pytest.fixture(scope="module")
+def frozen(shared_lake: Lake) -> Lake:
+    """One for the whole module: a test changes it as it likes, but leaves a table that the reader can read."""
+    freeze(make(shared_lake))
+    return shared_lake
 
 
 @pytest.fixture
-def cold(events: Lake) -> Lake:
-    """Two months in the lake only, some of it changed since."""
-    archive(events)
-    policy.change(events.catalog, events.table(), grace_period="0")
-    assert events.clean().waiting == ()
-    change(events)
-    return events
-
-
-def archive(lake: Lake) -> None:
-    (result,) = lake.archive()
-    assert result.error is None, result.error
-
-
-def fold(lake: Lake) -> None:
-    (result,) = lake.fold()
-    assert result.error is None, result.error
-
-
-def change(lake: Lake) -> None:
-    """As an application does it. A second time the rows that moved are left alone."""
-    with lake.connect() as connection:
-        run(connection, "set timezone = 'UTC'; set search_path = public")
-        number = value(connection, "select count(*) from events where code = 'late'")
-        for statement in CHANGES:
-            run(connection, statement.replace("{n}", str(number)))
-
-
-def shown(lake: Lake) -> Counter[Any]:
-    """The rows of the relation."""
-    with lake.connect() as connection, connection.cursor(binary=True) as cursor:
-        return Counter(cursor.execute(RELATION).fetchall())
+def cold(frozen: Lake) -> Lake:
+    """Months in the lake only, some of it changed since."""
+    change(frozen)
+    return frozen
 
 
 def agree(lake: Lake, reader: Any) -> None:
@@ -128,7 +76,7 @@ def test_the_reader_agrees_all_through_the_life_of_a_table(events: Lake, reader:
     agree(events, reader)
     assert location_or_none(events) is None
     archive(events)
-    assert count(events, "heap ts < T") == 84
+    assert count(events, "heap ts < T") == 86
     agree(events, reader)
     change(events)
     assert count(events, "overlay frostline_live") > 0 < count(events, "overlay not frostline_live")
@@ -161,19 +109,19 @@ def location_or_none(lake: Lake) -> Any:
     return value(lake.catalog, "select metadata_location from frostline.seam_v1")
 
 
-def test_the_reader_agrees_after_rows_are_gone_for_good(cold: Lake, reader: Any) -> None:
-    agree(cold, reader)
-    period = value(cold.catalog, "select (now() - timestamptz '2024-01-01 12:00+00')::text")
-    policy.change(cold.catalog, cold.table(), retention_period=period)
-    before = shown(cold).total()
-    with cold.connect() as writer, writer.transaction():
+def test_the_reader_agrees_after_rows_are_gone_for_good(events: Lake, reader: Any) -> None:
+    freeze(events)
+    change(events)
+    period = value(events.catalog, "select (now() - timestamptz '2024-01-01 12:00+00')::text")
+    policy.change(events.catalog, events.table(), retention_period=period)
+    with events.connect() as writer, writer.transaction():
         # It began before R rose, so its row stays below R until the next run, and the relation shows it.
         run(writer, "insert into public.events (ts, code, piece) values ('2018-01-01', 'below R', '')")
-        (result,) = cold.retain()
+        (result,) = events.retain()
         assert result.error is None, result.error
-    assert value(cold.catalog, "select retained from frostline.seam_v1") == "2024-01-01 00:00:00+00"
-    assert shown(cold).total() == before
-    agree(cold, reader)
+    assert value(events.catalog, "select retained from frostline.seam_v1") == "2024-01-01 00:00:00+00"
+    assert [code for code, ts, *_ in shown(events) if ts.year < 2024] == ["below R"]
+    agree(events, reader)
 
 
 KINDS = [
@@ -217,8 +165,8 @@ def step(kind: str) -> str:
 
 # Each of these puts a step of somebody else between two steps of the reader.
 
-GAPS = ["pinned", "from_postgres", "from_lake"]
-"""After T and S were read; after the pin was made; after heap and overlay were read and their transaction has ended."""
+GAPS = ["from_postgres", "pinned", "from_lake"]
+"""After T and S were read; after heap and overlay were read; after the pin was made and their transaction has ended."""
 
 
 def before(monkeypatch: pytest.MonkeyPatch, reader: Any, name: str, act: Callable[[], object]) -> None:
@@ -236,19 +184,17 @@ def test_an_archive_in_between_changes_nothing(
     cold: Lake, reader: Any, monkeypatch: pytest.MonkeyPatch, gap: str
 ) -> None:
     """It raises T over rows of the heap, which are cleaned at once if nobody can need them."""
-    april = "from ('2024-04-01 00:00+00') to ('2024-05-01 00:00+00')"
-    run(cold.catalog, f"create table public._events_4 partition of public._events for values {april}")
-    run(
-        cold.catalog,
-        "insert into public.events (ts, code, piece) select '2024-04-04', 'april', i from generate_series(1, 9) i",
-    )
+    month = next_month(cold)
+    add = "insert into public.events (ts, code, piece) select %s, 'month', i from generate_series(1, 9) i"
+    run(cold.catalog, add, (month,))
     expected = shown(cold)
 
     def act() -> None:
         archive(cold)
         change(cold)
-        run(cold.catalog, "delete from public.events where code = 'april' and piece < '4'")
-        assert (cold.clean().waiting == ()) == (gap == "from_lake")
+        run(cold.catalog, "delete from public.events where code = 'month' and ts = %s and piece < '4'", (month,))
+        waiting = {one.partition for one in cold.clean().waiting}
+        assert (partition(month) in waiting) == (gap != "from_lake")
 
     before(monkeypatch, reader, gap, act)
     assert Counter(reader.read(cold.dsn, "public", "events")) == expected
@@ -266,7 +212,6 @@ def test_folds_and_an_expiry_in_between_change_nothing(
     def act() -> None:
         fold(cold)
         change(cold)
-        fold(cold)
         expired(cold)
         assert state.exists()
 
@@ -294,6 +239,20 @@ def test_what_is_read_after_the_pin_ran_out_does_not_count(
     assert value(cold.catalog, "select count(*) from frostline.pin") == 0
 
 
+def test_the_heap_may_be_read_for_longer_than_a_pin_lasts(
+    cold: Lake, reader: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = reader.from_postgres
+
+    def long(*arguments: Any) -> Any:
+        found = list(real(*arguments))
+        run(cold.catalog, "update frostline.pin set expires_at = clock_timestamp() - interval '1 s'")
+        return found
+
+    monkeypatch.setattr(reader, "from_postgres", long)
+    agree(cold, reader)
+
+
 def test_the_pin_is_renewed_while_the_lake_is_read(cold: Lake, reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     real, seen = reader.from_lake, []
 
@@ -310,12 +269,47 @@ def test_the_pin_is_renewed_while_the_lake_is_read(cold: Lake, reader: Any, monk
     assert set(seen) == {True}
 
 
-def test_a_reader_with_the_grants_of_the_page_is_enough(cold: Lake, reader: Any) -> None:
+@pytest.fixture
+def guest(cold: Lake) -> Iterator[str]:
+    """A role with the grants of the page and no others; gives its connection string."""
     page = (DOCS / "reference" / "seam-protocol.md").read_text(encoding="utf-8")
     grants = "grant usage" + page.partition("```sql\ngrant usage")[2].partition("```")[0]
     with role(cold.dsn, "frostline_reader") as dsn:
         run(cold.catalog, grants.replace("lake_reader", "frostline_reader").replace("events_1", cold.table().internal))
-        assert Counter(reader.read(dsn, "public", "events")) == shown(cold)
+        yield dsn
+
+
+def test_a_reader_with_the_grants_of_the_page_is_enough(cold: Lake, reader: Any, guest: str) -> None:
+    assert Counter(reader.read(guest, "public", "events")) == shown(cold)
+
+
+def test_a_session_in_another_time_zone_finds_the_keys_of_the_hour_that_comes_twice(
+    cold: Lake, reader: Any, guest: str
+) -> None:
+    """Python calls no time of that hour in Berlin equal to one in UTC, so marks would hide nothing there."""
+    run(cold.catalog, "alter role frostline_reader set timezone = 'Europe/Berlin'")
+    assert count(cold, "overlay code = 'autumn'") == 2
+    found = Counter(reader.read(guest, "public", "events"))
+    assert sorted(f"{ts:%H:%M%z}" for code, ts, *_ in found if code == "autumn") == ["00:30+0000", "01:30+0000"]
+    assert found == shown(cold)
+
+
+RENAMES = [("code", "kind"), ("ts", "code"), ("amount", "old"), ("flag", "amount")]
+
+
+def test_a_column_that_was_renamed_in_the_heap_is_still_the_same_one(cold: Lake, reader: Any) -> None:
+    """The relation and the overlay keep the names. One here has a name that another column has in the overlay."""
+    rename = "alter table public._events rename column {} to {}"
+    expected = shown(cold)
+    try:
+        for old, new in RENAMES:
+            run(cold.catalog, rename.format(old, new))
+        assert value(cold.catalog, "select tier_key from frostline.seam_v1") == "code"
+        assert Counter(reader.read(cold.dsn, "public", "events")) == expected
+    finally:
+        for old, new in reversed(RENAMES):
+            run(cold.catalog, rename.format(new, old))
+    agree(cold, reader)
 
 
 def test_a_value_that_python_cannot_hold_is_an_error(cold: Lake, reader: Any) -> None:
@@ -327,6 +321,9 @@ def test_a_value_that_python_cannot_hold_is_an_error(cold: Lake, reader: Any) ->
     with pytest.raises(OverflowError):
         reader.read(cold.dsn, "public", "events")
     assert value(cold.catalog, "select count(*) from frostline.pin") == 0
+    run(cold.catalog, changed.replace("'infinity'", "null"))
+    fold(cold)
+    agree(cold, reader)
 
 
 def test_a_key_is_the_same_text_in_postgres_and_in_the_lake(cold: Lake, reader: Any) -> None:
@@ -351,9 +348,7 @@ def test_while_writers_archive_and_fold_run_every_read_is_one_point_in_time(cold
     for number in range(12):
         add = "insert into public.events (ts, code, piece, amount) values (%s, 'from', %s, 100)"
         run(cold.catalog, add, (tiers[number % 3], str(number)))
-    reader.HOT = sql.SQL(
-        "select {chosen} from {heap}, pg_sleep(0.1) where {tier} >= {line}::{kind}"
-    )  # it takes its time
+    reader.HOT = sql.SQL("select {} from {}, pg_sleep(0.1) where {} >= {}")  # it takes its time
     over, written, reads = threading.Event(), [0], [0]
 
     def write() -> None:
@@ -377,18 +372,11 @@ def test_while_writers_archive_and_fold_run_every_read_is_one_point_in_time(cold
     with ThreadPoolExecutor(2) as pool:
         work = [pool.submit(write), pool.submit(read)]
         try:
-            for month in (4, 5):
-                bounds = f"from ('2024-0{month}-01 00:00+00') to ('2024-0{month + 1}-01 00:00+00')"
-                run(
-                    cold.catalog, f"create table public._events_{month} partition of public._events for values {bounds}"
-                )
-                run(
-                    cold.catalog,
-                    f"insert into public.events (ts, code, piece) values ('2024-0{month}-02', 'm', '{month}')",
-                )
-                archive(cold)
-                fold(cold)
-                expired(cold)
+            add = "insert into public.events (ts, code, piece) values (%s, 'm', '')"
+            run(cold.catalog, add, (next_month(cold),))
+            archive(cold)
+            fold(cold)
+            expired(cold)
         finally:
             over.set()
         assert [one.result() for one in work] == [None, None]

@@ -148,6 +148,25 @@ def test_the_columns_are_those_of_the_relation(
     ]
 
 
+RENAMED = """
+select c.name, c.overlay_name, c.field_id from frostline.seam_column_v1 c order by position"""
+
+
+@pytest.mark.parametrize("gap", [False, True])
+def test_a_column_renamed_in_the_heap_has_two_names(
+    catalog: Connection, events: str, add: Callable[..., Table], gap: bool
+) -> None:
+    if gap:
+        run(catalog, "alter table public.events drop column status")
+    before = [(one.name, one.field_id) for one in add(events).columns]
+    changed = {"id": "ts", "ts": "at"}
+    run(catalog, "alter table public._events rename column ts to at")
+    run(catalog, "alter table public._events rename column id to ts")
+    run(catalog, "alter table public._events add column id text")
+    assert rows(catalog, RENAMED) == [(changed.get(name, name), name, field_id) for name, field_id in before]
+    assert rows(catalog, "select key_columns, tier_key from frostline.seam_v1") == [(["ts", "at"], "at")]
+
+
 def test_a_table_without_a_lake_has_no_seam(catalog: Connection, events: str) -> None:
     partitioning.add(catalog, Wish(Name.parse(events), Policy()))
     assert value(catalog, "select count(*) from frostline.managed_table") == 1
@@ -266,6 +285,43 @@ def test_a_reader_cannot_touch_the_pin_of_another(catalog: Connection, pinnable:
         ((own,),) = acting(dsn, PIN.format(pinnable.id, STATE, 60))
         assert acting(dsn, f"select frostline.release_pin_v1({own})") == [(True,)]
     assert rows(catalog, "select pin_id from frostline.pin") == [(pin,)]
+
+
+def test_a_reader_pins_only_tables_that_it_may_read(
+    catalog: Connection, pinnable: Table, add: Callable[..., Table], database: str
+) -> None:
+    make_events(catalog, "public.others")
+    other = add("others")
+    with role(database, READER) as dsn:
+        run(catalog, page_grants(pinnable))
+        for table_id in (other.id, pinnable.id):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege) as refused:
+                acting(dsn, PIN.format(table_id, STATE, 60))
+            assert refused.value.diag.message_primary == f"role {READER} may not read table {table_id}"
+            run(catalog, f"revoke select on public._events from {READER}")
+    assert rows(catalog, "select * from frostline.pin") == []
+
+
+def pin_as_reader(dsn: str, table: Table) -> None:
+    """Who connects becomes the reader first, as behind a pool."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        run(connection, f"set role {READER}")
+        run(connection, PIN.format(table.id, STATE, 60))
+
+
+def test_a_pin_asks_for_the_rights_of_the_role_that_was_set(
+    catalog: Connection, pinnable: Table, database: str
+) -> None:
+    """Neither for those of the function's owner nor, after SET ROLE, of who connected."""
+    with role(database, READER), role(database, "frostline_pool") as pool:
+        run(catalog, page_grants(pinnable))
+        run(catalog, f"alter role frostline_pool noinherit; grant {READER} to frostline_pool")
+        pin_as_reader(pool, pinnable)
+        run(catalog, f"revoke select on public._events from {READER}")
+        run(catalog, "grant select on public._events to frostline_pool")
+        for who in (pool, database):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege, match=f"role {READER} may not"):
+                pin_as_reader(who, pinnable)
 
 
 @pytest.mark.parametrize("view", ["seam_v1", "seam_column_v1"])

@@ -51,6 +51,13 @@ def kill(world: World, action: str, failpoint: Failpoint, *arguments: str) -> No
         time.sleep(0.02)
 
 
+def create(world: World) -> None:
+    """Make a version with tasks in this process, which is quicker. Those that are killed are Spark's."""
+    with pytest.MonkeyPatch.context() as patch:
+        copies.without_spark(world.lake, patch)
+        copies.create(world.lake, "public.*")
+
+
 def readable(world: World, version: int | None = None) -> None:
     """The copies of both tables are there, and have the same rows."""
     there = copies.shown(world.lake, version=version)
@@ -77,7 +84,7 @@ def test_killed_while_a_version_is_made(world: World, failpoint: Failpoint) -> N
     assert (rows(catalog, _CUT) == before) == (failpoint is not Failpoint.SNAPSHOT_PUBLISHED)
     assert rows(catalog, _CUT) == rows(catalog, _POINTERS)
     readable(world)
-    copies.create(world.lake, "public.*")
+    create(world)
     readable(world)
     nothing_is_left(world)
     snapshot_drop.drop(catalog, world.lake.settings, "nightly", keep=1)
@@ -86,8 +93,8 @@ def test_killed_while_a_version_is_made(world: World, failpoint: Failpoint) -> N
 
 @pytest.mark.parametrize("failpoint", DROP)
 def test_killed_while_a_version_is_dropped(world: World, failpoint: Failpoint) -> None:
-    copies.create(world.lake, "public.*")
-    copies.create(world.lake, "public.*")
+    create(world)
+    create(world)
     *_, older, newest = snapshot_versions.versions(world.lake.catalog, "nightly")
     kill(world, "snapshot drop", failpoint, str(newest.version))
     is_dropped = failpoint is not Failpoint.SNAPSHOT_DROP_BEFORE_COMMIT

@@ -1,20 +1,25 @@
 """A snapshot on a real REST catalog: the copies are there for whoever asks it."""
 
-from collections.abc import Iterator
+import json
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.table import Table
-from tests.fixtures import copies
+from tests.fixtures import copies, killed
 from tests.fixtures.lake import Lake, running_on
-from tests.fixtures.proxy import answers, proxied
+from tests.fixtures.proxy import Answered, Asked, Forward, answers, proxied
 from tests.fixtures.seaweed import Seaweed
 from tests.fixtures.statements import rows, run, value
+from tests.fixtures.tables import make_events
 
 from frostline.catalog import snapshot_versions
-from frostline.errors import ConflictError, OutcomeUnknown, UsageError
+from frostline.errors import ConflictError, CorruptionError, OutcomeUnknown, UsageError
+from frostline.failpoints import Failpoint
 from frostline.lake import objectstore, paths, rest, snapshots, transaction
 from frostline.lake.objectstore import Access
 from frostline.model.names import Name
@@ -58,7 +63,7 @@ def outside(database: str, seaweed: Seaweed, bucket: str, request: pytest.Fixtur
 
 def _forget(settings: Settings) -> None:
     with rest.opened(settings) as catalog:
-        rest.drop(catalog, [("nightly", "public", name) for name in ("one", "two", "three")])
+        rest.drop(catalog, [("nightly", "public", name) for name in ("one", "two", "events")])
 
 
 def asked(lake: Lake, table: str) -> list[Any] | None:
@@ -100,29 +105,169 @@ def test_a_table_that_somebody_else_committed_to_is_a_conflict(outside: Lake) ->
     assert rows(outside.catalog, _STATES)[-1][1] == "failed"
 
 
-@pytest.mark.parametrize(
-    ("arrived", "ago", "state"), [(True, "0", "published"), (False, "2 hours", "failed"), (False, "0", "unknown")]
-)
-def test_an_unknown_outcome_is_looked_up_by_the_next_run(
-    outside: Lake, monkeypatch: pytest.MonkeyPatch, arrived: bool, ago: str, state: str
-) -> None:
+@contextmanager
+def losing(error: BaseException, *, arrives: bool) -> Generator[None]:
+    """The commit ends with this error, and is done or not."""
     commit_all = transaction.commit_all
 
     def lost(*arguments: Any, **options: Any) -> None:
-        if arrived:
+        if arrives:
             commit_all(*arguments, **options)
-        raise OutcomeUnknown("the answer was lost")
+        raise error
 
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(snapshot_targets.transaction, "commit_all", lost)
-        with pytest.raises(OutcomeUnknown):
-            copies.create(outside, "public.*")
-    assert rows(outside.catalog, _STATES)[0][1] == "unknown"
-    run(outside.catalog, "update frostline.snapshot set told_at = told_at - %s::interval", (ago,))
+        with pytest.raises(type(error), match=str(error)):
+            yield
+
+
+def test_only_a_refusal_is_a_failure_and_an_unknown_outcome_is_looked_up_by_the_next_run(
+    outside: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def states() -> list[str]:
+        return [row[1] for row in rows(outside.catalog, _STATES)]
+
+    with losing(CorruptionError("other numbers"), arrives=True):
+        copies.create(outside, "public.*")
+    assert states() == ["unknown"]
+    with losing(OutcomeUnknown("the answer was lost"), arrives=False):
+        copies.create(outside, "public.*")
+    assert states() == ["published", "unknown"]
+    run(outside.catalog, "update frostline.snapshot set told_at = told_at - interval '2 hours'")
+    in_another_warehouse_nothing_is_done(outside)
+    with losing(OutcomeUnknown("the answer was lost"), arrives=False):
+        copies.create(outside, "public.*")
+    assert states() == ["published", "failed", "unknown"]
+    with losing(ConflictError("somebody was faster"), arrives=False):
+        copies.create(outside, "public.*")
+    assert states() == ["published", "failed", "unknown", "failed"]
+    assert snapshot_drop.drop(outside.catalog, outside.settings, "nightly", keep=1).versions == ()
     copies.create(outside, "public.*")
-    assert [row[1] for row in rows(outside.catalog, _STATES)] == [state, "published"]
+    assert states() == ["published", "failed", "unknown", "failed", "published"]
     assert asked(outside, "two") == [1]
-    assert len(snapshot_versions.versions(outside.catalog)) == 1 + arrived
+    each_folder_is_listed_once(outside, monkeypatch)
+
+
+def in_another_warehouse_nothing_is_done(lake: Lake) -> None:
+    """A warehouse of a catalog is a catalog of its own."""
+    settings = lake.settings.model_copy(update={"catalog_warehouse": "s3://elsewhere"})
+    snapshot_targets.settle(lake.catalog, settings, "nightly")
+    assert rows(lake.catalog, _STATES)[-1][1] == "unknown"
+    assert snapshot_versions.newest(lake.catalog, "nightly", snapshot_targets.place(settings)) == {}
+    with pytest.raises(UsageError, match=f"warehouse {lake.settings.catalog_warehouse}"):
+        snapshot_drop.drop(lake.catalog, settings, "nightly")
+
+
+def each_folder_is_listed_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many runs have written into it."""
+    listed: list[str] = []
+    entries = paths._entries  # pyright: ignore[reportPrivateUsage]
+
+    def counted(folder: str) -> list[Any]:
+        listed.append(folder)
+        return entries(folder)
+
+    monkeypatch.setattr(paths, "_entries", counted)
+    assert snapshot_drop.drop(lake.catalog, lake.settings, "nightly").versions == (1, 3, 5)
+    assert len(listed) == len(set(listed)) == 4
+
+
+def test_a_run_that_is_killed_after_the_commit_is_found_by_the_next(outside: Lake, seaweed: Seaweed) -> None:
+    make_events(outside.catalog, "public.events")
+    outside.add()
+    secret = f"{seaweed.access_key}:{seaweed.secret_key}"
+    settings = outside.settings.model_dump(include={"catalog_uri", "catalog_warehouse", "s3_endpoint", "s3_region"})
+    keys = {"s3_access_key": seaweed.access_key, "s3_secret_key": seaweed.secret_key, "catalog_credential": secret}
+    process = killed.start(outside, "snapshot", failpoint=Failpoint.REST_COMMITTED, **settings, **keys)
+    said, _ = process.communicate(timeout=240)
+    assert process.returncode == killed.KILLED, said
+    while value(outside.catalog, "select count(*) from pg_locks where locktype = 'advisory'"):
+        time.sleep(0.02)  # until Postgres has noticed
+    assert (asked(outside, "two"), rows(outside.catalog, _STATES)[0][1]) == ([1], "unknown")
+    copies.create(outside, "public.two")
+    assert [row[1] for row in rows(outside.catalog, _STATES)] == ["published", "published"]
+
+
+def test_a_commit_counts_as_done_where_only_its_successor_is_shown(outside: Lake) -> None:
+    def newest_only(asked: Asked, forward: Forward) -> Answered:
+        answer = forward(asked)
+        if asked.method != "GET":
+            return answer
+        loaded = json.loads(answer.body)
+        metadata = loaded["metadata"]
+        shown = [one for one in metadata["snapshots"] if one["snapshot-id"] == metadata["current-snapshot-id"]]
+        loaded["metadata"] = {**metadata, "snapshots": shown, "snapshot-log": []}
+        return Answered(answer.status, json.dumps(loaded).encode())
+
+    with proxied(str(outside.settings.catalog_uri)) as proxy:
+        outside.settings = outside.settings.model_copy(update={"catalog_uri": proxy.uri})
+        with losing(KeyboardInterrupt("killed"), arrives=True):
+            copies.create(outside, "public.two")
+        with rest.opened(outside.settings) as catalog:
+            found = rest.load(catalog, ("nightly", "public", "two"))
+            assert found
+            found.append(found.scan().to_arrow())
+        proxy.fault, proxy.concerns = newest_only, "/tables/two"
+        snapshot_targets.settle(outside.catalog, outside.settings, "nightly")
+    assert rows(outside.catalog, _STATES)[0][1] == "published"
+
+
+def test_a_table_that_left_stays_until_the_last_version_that_has_it_is_dropped(outside: Lake) -> None:
+    copies.create(outside, "public.*")
+    run(outside.catalog, "drop table public.two")
+    copies.create(outside, "public.*")
+    assert asked(outside, "two") == [1]
+    assert ids(copies.shown(outside, version=1)[Name("public", "two")].metadata_location) == [1]
+    snapshot_drop.drop(outside.catalog, outside.settings, "nightly", keep=1)
+    assert (asked(outside, "two"), len(asked(outside, "one") or ())) == (None, 20)
+
+
+_OWN_VERSION = """
+with version as (
+    insert into frostline.snapshot (name, version, state, warehouse, catalog_uri, catalog_warehouse)
+    select name, version + 1, state, warehouse, catalog_uri, catalog_warehouse from frostline.snapshot
+    returning snapshot_id)
+insert into frostline.snapshot_table
+select (jsonb_populate_record(t, to_jsonb(v))).* from frostline.snapshot_table t, version v"""
+
+
+def test_tables_of_another_databases_snapshot_are_neither_taken_nor_dropped(outside: Lake, another: Lake) -> None:
+    copies.create(outside, "public.two")
+    run(another.catalog, "create table public.two as select 500 as id")
+    for restored in (False, True):
+        if restored:
+            copy_rows(outside, another)
+        with pytest.raises(ConflictError, match=r"nightly\.public\.two .* is of another database's snapshot"):
+            copies.create(another, "public.two")
+    run(another.catalog, "delete from frostline.snapshot where state = 'failed'")
+    run(another.catalog, _OWN_VERSION)
+    number = value(another.catalog, "select snapshot_id from frostline.snapshot where version = 2")
+    assert isinstance(number, int)
+    assert 1 << 16 < number < 1 << 44
+    assert snapshot_drop.drop(another.catalog, another.settings, "nightly").versions == (1, 2)
+    assert asked(outside, "two") == [1]
+    assert snapshot_drop.drop(outside.catalog, outside.settings, "nightly").versions == (1,)
+    assert asked(outside, "two") is None
+
+
+@pytest.fixture
+def another(outside: Lake, shared_database: str, request: pytest.FixtureRequest) -> Iterator[Lake]:
+    """Another database with the same settings."""
+    with running_on(shared_database, outside.settings.warehouse, request) as lake:
+        lake.settings = outside.settings.model_copy(update={"dsn": shared_database})
+        yield lake
+
+
+def copy_rows(source: Lake, target: Lake) -> None:
+    """The other database has been restored from this one: it has the same versions."""
+    run(target.catalog, "delete from frostline.snapshot")
+    for table in ("frostline.snapshot", "frostline.snapshot_table"):
+        with (
+            source.catalog.cursor().copy(f"copy {table} to stdout") as out,
+            target.catalog.cursor().copy(f"copy {table} from stdin") as into,
+        ):
+            for data in out:
+                into.write(data)
 
 
 def test_a_catalog_without_transactions_is_said_to_be_not_atomic_or_refused(outside: Lake) -> None:
@@ -147,7 +292,7 @@ def in_bucket(outside: Lake, seaweed: Seaweed) -> Lake:
 
 
 def ids(metadata_location: str) -> list[Any]:
-    metadata = snapshots.read_metadata(metadata_location)
+    metadata = snapshots.metadata_now(metadata_location)
     table = Table(("copy",), metadata, metadata_location, paths.file_io(metadata_location), NoopCatalog("none"))
     return table.scan().to_arrow()["id"].to_pylist()
 

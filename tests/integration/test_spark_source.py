@@ -276,5 +276,7 @@ def test_infinity_in_the_lake_is_refused(lake: Lake) -> None:
             connector.read(lake.session(), "ends", dsn=lake.dsn, columns=["id", column])
         with pytest.raises(PySparkException, match=f"column '{column}' of public.ends holds infinity"):
             load(lake, "ends", columns=f"id,{column}").collect()
-    assert connector.read(lake.session(), "ends", dsn=lake.dsn, columns=["id"], where="z = '2024-01-01'").count() == 1
+        with pytest.raises(UsageError, match=f"column '{column}' of public.ends holds infinity"):
+            connector.read(lake.session(), "ends", dsn=lake.dsn, columns=["id"], where=f"{column} is not null")
+    assert connector.read(lake.session(), "ends", dsn=lake.dsn, columns=["id"], where="id > 1").count() == 2
     assert load(lake, "ends", columns="id").count() == 3

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -13,7 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, functions
 from tests.fixtures.batches import STAGES, Row, World, by_sql, frame, new, old, when_staged
 from tests.fixtures.lake import Lake
-from tests.fixtures.statements import rows, run
+from tests.fixtures.statements import rows, run, value
 from tests.fixtures.twins import make_twins
 
 from frostline import failpoints, spark
@@ -275,5 +276,6 @@ def test_two_drivers_with_one_label_write_once(
 
 def _until_somebody_waits(lake: Lake) -> None:
     waiting = "select count(*) from pg_stat_activity where application_name = 'frostline spark write' and wait_event_type = 'Lock' and datname = current_database()"
-    while not lake.value(waiting):
-        pass
+    with lake.connect() as connection:
+        while not value(connection, waiting):
+            time.sleep(0.02)

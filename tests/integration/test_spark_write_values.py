@@ -191,7 +191,10 @@ def test_a_role_with_grants_writes_what_it_may(lake: Lake) -> None:
         assert spark.write(df, "events", "upsert", dsn=dsn, label="b") == Written(2, updated=2)
         assert spark.write(df, "events", "delete", dsn=dsn, label="c") == Written(2, deleted=2)
         assert not spark.write(df, "events", "delete", dsn=dsn, label="c").applied
-        assert value(lake.catalog, labels) == 3
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            run(connection, "select frostline_stage.begin_batch('public', 'events', 'mine', 'append', 0)")
+        assert spark.write(df, "events", dsn=lake.dsn, label="mine") == Written(2, inserted=2)
+        assert value(lake.catalog, labels) == 5
 
 
 def _may_not_take_labels(lake: Lake, dsn: str) -> None:

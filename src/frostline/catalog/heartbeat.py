@@ -16,7 +16,8 @@ from frostline.errors import UnavailableError
 def beating(dsn: str, noun: str, query: str, values: Mapping[str, Any]) -> Generator[None]:
     """Run the named statement three times in each of its `seconds`, in a thread with a session of its own.
 
-    What cannot be renewed runs out, and whoever needs it finds that out when he looks.
+    One statement may renew several things. What cannot be renewed runs out, and whoever needs it finds that out when
+    he looks.
     """
     done = threading.Event()
     beat = threading.Thread(target=_beat, args=(done, dsn, noun, query, values), daemon=True)
@@ -32,6 +33,6 @@ def _beat(done: threading.Event, dsn: str, noun: str, query: str, values: Mappin
     pause_s = values["seconds"] / 3
     while not done.wait(pause_s):
         with suppress(psycopg.Error, UnavailableError), connect(dsn, purpose=noun) as connection:
-            while connection.execute(queries.get(noun, query), values).rowcount == 1:
+            while connection.execute(queries.get(noun, query), values).rowcount:
                 if done.wait(pause_s):
                     return

@@ -4,7 +4,7 @@ A pin runs out unless it is renewed, so that a dead reader holds nothing for lon
 interleavings.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -47,17 +47,34 @@ def held(dsn: str, table: Table, state: str, seconds: float = SECONDS) -> Genera
     It is committed, by a connection of its own, before this yields; who read the state in a transaction may end that
     then. ConflictError when the state is gone or going, and at the end when the pin ran out before.
     """
-    with connect(dsn, purpose="pin") as connection:
-        pin_id = make(connection, table, state, seconds)
-    kept = True
+    with held_together(dsn, [(table, state)], seconds) as (pin_id,):
+        yield pin_id
+
+
+@contextmanager
+def held_together(
+    dsn: str, wanted: Sequence[tuple[Table, str]], seconds: float = SECONDS
+) -> Generator[tuple[int, ...]]:
+    """Hold one state or more, each of a lake of its own, as `held` does; one connection renews all."""
+    made: dict[int, Table] = {}
+    lost: list[Table] = []
     try:
-        with beating(dsn, "pin", "renew", {"pin_id": pin_id, "seconds": seconds}):
-            yield pin_id
+        with connect(dsn, purpose="pin") as connection:
+            for table, state in wanted:
+                made[make(connection, table, state, seconds)] = table
+        with beating(dsn, "pin", "renew", {"pin_ids": list(made), "seconds": seconds}):
+            yield tuple(made)
     finally:
-        with suppress(psycopg.Error, UnavailableError), connect(dsn, purpose="pin") as connection:
-            kept = _release(connection, pin_id)
-    if not kept:
-        raise ConflictError(f"pin {pin_id} on the lake of {table.name} ran out while it was read", hint=_READ_AGAIN)
+        lost = _released(dsn, made)
+    if lost:
+        raise ConflictError(f"the pin on the lake of {lost[0].name} ran out while it was read", hint=_READ_AGAIN)
+
+
+def _released(dsn: str, made: Mapping[int, Table]) -> list[Table]:
+    """Take the pins away; gives the tables whose pins did not hold until now. Without Postgres nobody can tell."""
+    with suppress(psycopg.Error, UnavailableError), connect(dsn, purpose="pin") as connection:
+        return [table for pin_id, table in made.items() if not _release(connection, pin_id)]
+    return []
 
 
 def make(connection: Connection, table: Table, state: str, seconds: float) -> int:

@@ -35,6 +35,15 @@ def members(connection: Connection, oids: Iterable[int]) -> dict[int, tuple[Memb
     return {root: tuple(those) for root, those in found.items()}
 
 
+def oid(connection: Connection, name: Name) -> int:
+    """Of a relation of ours."""
+    row = connection.execute(
+        queries.get("snapshot_source", "oid"), {"schema": name.schema, "table": name.table}
+    ).fetchone()
+    assert row is not None
+    return row[0]
+
+
 def blocks(connection: Connection, oids: Iterable[int]) -> dict[int, int]:
     """How many blocks each relation has now."""
     return dict(connection.execute(queries.get("snapshot_source", "blocks"), {"oids": list(oids)}).fetchall())

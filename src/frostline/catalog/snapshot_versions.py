@@ -26,6 +26,16 @@ class Run:
     version: int
     token: str
     """In the names of the folders it makes."""
+    server: str = ""
+    """The history of the database that makes it."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A catalog that copies are in; without a uri it is the one in Postgres."""
+
+    uri: str | None = None
+    warehouse: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,10 +80,18 @@ class Version:
     lsn: str | None
     atomic: bool
     catalog_uri: str | None
+    catalog_warehouse: str | None
+    server: str
+    """The history of the database that made it."""
     error: str | None
     tables: int
     rows: int
     size_bytes: int
+
+    @property
+    def place(self) -> Place:
+        """Where its copies are."""
+        return Place(self.catalog_uri, self.catalog_warehouse)
 
 
 @dataclass(frozen=True)
@@ -104,23 +122,22 @@ def exclusive(connection: Connection, name: str) -> Generator[None]:
             connection.execute(queries.get("snapshot_version", "unlock"), {"name": name})
 
 
-def start(connection: Connection, name: str, warehouse: str, catalog_uri: str | None) -> Run:
+def start(connection: Connection, name: str, warehouse: str, place: Place) -> Run:
     """Write down that a version is being made. The caller holds the name's lock."""
-    values = {"name": name, "warehouse": warehouse, "catalog_uri": catalog_uri}
+    values = {"name": name, "warehouse": warehouse, "catalog_uri": place.uri, "catalog_warehouse": place.warehouse}
     row = connection.execute(queries.get("snapshot_version", "start"), values).fetchone()
     assert row is not None
     return Run(*row)
 
 
-def fail(connection: Connection, snapshot_id: int, error: str, *, unknown: bool = False) -> None:
-    """Write down why a run ended; `unknown` when a catalog outside may have taken some of it."""
-    values = {"snapshot_id": snapshot_id, "error": error, "state": "unknown" if unknown else "failed"}
-    connection.execute(queries.get("snapshot_version", "fail"), values)
+def fail(connection: Connection, snapshot_id: int, error: str) -> None:
+    """Write down why a run ended. If a catalog outside was told, it stays unknown what came of it."""
+    connection.execute(queries.get("snapshot_version", "fail"), {"snapshot_id": snapshot_id, "error": error})
 
 
-def newest(connection: Connection, name: str, catalog_uri: str | None) -> dict[Name, Known]:
-    """The newest published copy of every table that any version of the snapshot has."""
-    values = {"name": name, "catalog_uri": catalog_uri}
+def newest(connection: Connection, name: str, place: Place) -> dict[Name, Known]:
+    """The newest published copy, in this catalog, of every table that any version of the snapshot has."""
+    values = {"name": name, "catalog_uri": place.uri, "catalog_warehouse": place.warehouse}
     rows = connection.execute(queries.get("snapshot_version", "newest"), values).fetchall()
     return {Name(row[0], row[1]): _known(*row) for row in rows}
 
@@ -160,6 +177,11 @@ def prepare(connection: Connection, run: Run, moment: Moment, tables: Sequence[C
         cursor.executemany(queries.get("snapshot_version", "insert_table"), [_row(run, one) for one in tables])
 
 
+def refused(connection: Connection, snapshot_id: int) -> None:
+    """A catalog outside has said that it took nothing of a version: it failed."""
+    connection.execute(queries.get("snapshot_version", "refused"), {"snapshot_id": snapshot_id})
+
+
 def settle(connection: Connection, snapshot_id: int, locations: Mapping[Name, str], *, atomic: bool) -> None:
     """A catalog outside has all tables of a version: it is published. Their metadata is where the catalog says."""
     moved = [
@@ -184,10 +206,10 @@ def set_locations(connection: Connection, run: Run, locations: Iterable[str]) ->
     connection.execute(queries.get("snapshot_version", "set_locations"), values)
 
 
-def locations(connection: Connection, snapshot_ids: Sequence[int]) -> list[tuple[int, str]]:
-    """The folders of others that these runs wrote into."""
+def locations(connection: Connection, snapshot_ids: Sequence[int]) -> list[str]:
+    """The folders of others that these runs wrote into, each once."""
     values = {"snapshot_ids": list(snapshot_ids)}
-    return connection.execute(queries.get("snapshot_version", "locations"), values).fetchall()
+    return [row[0] for row in connection.execute(queries.get("snapshot_version", "locations"), values).fetchall()]
 
 
 def _row(run: Run, one: Copied) -> dict[str, Any]:
@@ -301,14 +323,21 @@ def dead(connection: Connection, name: str) -> dict[int, bool]:
     return dict(connection.execute(queries.get("snapshot_version", "dead"), {"name": name}).fetchall())
 
 
+def owners(connection: Connection) -> frozenset[str]:
+    """The histories of databases whose copies are this one's own."""
+    rows = connection.execute(queries.get("snapshot_version", "owners")).fetchall()
+    return frozenset(row[0] for row in rows)
+
+
 def folders(connection: Connection, name: str) -> list[tuple[str, str]]:
     """The tokens in the names of the folders that are ours, each with its warehouse."""
     return connection.execute(queries.get("snapshot_version", "folders"), {"name": name}).fetchall()
 
 
-def needed(connection: Connection, name: str) -> list[str]:
-    """The metadata files of all copies that may still be read."""
-    return [row[0] for row in connection.execute(queries.get("snapshot_version", "needed"), {"name": name}).fetchall()]
+def needed(connection: Connection, name: str, folders: Iterable[str] | None = None) -> list[str]:
+    """The metadata files of all copies that may still be read, or of those that may have files in these folders."""
+    values = {"name": name, "folders": None if folders is None else sorted(folders)}
+    return [row[0] for row in connection.execute(queries.get("snapshot_version", "needed"), values).fetchall()]
 
 
 def set_tidied(connection: Connection, snapshot_ids: Sequence[int]) -> None:

@@ -17,6 +17,9 @@ from frostline.model.names import Name
 _LOCK_TIMEOUT_MS = 500
 """Less than Postgres' own patience with deadlocks: who waits for us and we for him is not ended because of us."""
 _WATCH_S = 1.0
+WAITED_S = 30.0
+"""How long somebody may wait for a lock that the holder is in the way of. All who come after him for the same table
+wait too, and a query must not wait for a copy."""
 
 
 @contextmanager
@@ -41,6 +44,11 @@ def _holding(dsn: str) -> Generator[Connection]:
         yield connection
 
 
+def let_idle(connection: Connection) -> None:
+    """No time limit ends this session because it does nothing for a while."""
+    connection.execute(queries.get("snapshot", "no_idle_limits"))
+
+
 @dataclass(frozen=True)
 class Moment:
     """The point in time that a snapshot shows."""
@@ -53,10 +61,14 @@ class Moment:
 
 
 class Holder:
-    """A connection that holds one snapshot, and locks on the tables that are read under it."""
+    """A connection that holds one snapshot, and locks on the tables that are read under it.
 
-    def __init__(self, connection: Connection) -> None:
+    The publisher is idle meanwhile. It is watched too: with its session goes the right to publish.
+    """
+
+    def __init__(self, connection: Connection, publisher: Connection) -> None:
         self.connection = connection
+        self.publisher = publisher
         self._looked_at = time.monotonic()
 
     def begin(self, relations: Sequence[Name]) -> str | None:
@@ -90,20 +102,34 @@ class Holder:
         return Moment(*row)
 
     def watch(self) -> None:
-        """Look now and then whether the snapshot is still held; call it as often as you like."""
+        """Look now and then whether the run can go on; call it as often as you like."""
         if time.monotonic() - self._looked_at >= _WATCH_S:
             self.check()
 
     def check(self) -> None:
-        """UnavailableError when the connection is gone, and the snapshot with it."""
+        """UnavailableError when one of the connections is gone, or somebody has waited for long because of us."""
         self._looked_at = time.monotonic()
-        try:
-            self.connection.execute("select 1")
-        except psycopg.Error as error:
+        with _lost("holds the snapshot"):
+            waiting = self.connection.execute(queries.get("snapshot", "waiting"), {"longer_s": WAITED_S}).fetchone()
+        with _lost("is to publish the snapshot"):
+            self.publisher.execute("select 1")
+        if waiting:
             raise UnavailableError(
-                f"the connection that holds the snapshot was lost: {first_line(error)}",
-                hint="nothing was published; run the command again",
-            ) from error
+                f"process {waiting[0]} of Postgres has waited for {waiting[2]} s to lock {waiting[1]}, which is being "
+                "copied, and who reads that table waits behind it",
+                hint="nothing was published; run the command again when that process is done",
+            )
+
+
+@contextmanager
+def _lost(does: str) -> Generator[None]:
+    try:
+        yield
+    except psycopg.Error as error:
+        raise UnavailableError(
+            f"the connection that {does} was lost: {first_line(error)}",
+            hint="nothing was published; run the command again",
+        ) from error
 
 
 def _lock(relations: Sequence[Name]) -> sql.Composed:
@@ -112,9 +138,9 @@ def _lock(relations: Sequence[Name]) -> sql.Composed:
 
 
 @contextmanager
-def held(dsn: str) -> Generator[Holder]:
+def held(dsn: str, publisher: Connection) -> Generator[Holder]:
     """A connection for a snapshot that is held and watched. It ends with the block."""
     with _holding(dsn) as connection:
         connection.execute(queries.get("snapshot", "begin"))
-        yield Holder(connection)
+        yield Holder(connection, publisher)
         connection.execute(queries.get("snapshot", "end"))

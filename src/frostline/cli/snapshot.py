@@ -78,7 +78,8 @@ def snapshot() -> None:
 def create(invocation: Invocation, name: str, master: str | None, dry_run: bool, **wish: Any) -> None:  # noqa: FBT001
     """Make a new version of a snapshot: all tables as of one moment, all visible at once.
 
-    DROP, TRUNCATE and ALTER of the tables wait until it is done; nobody else does.
+    DROP, TRUNCATE and ALTER of a table wait until it is done, and who comes after one that waits, waits behind it. The
+    run gives up when somebody has waited for 30 seconds.
     """
     from frostline.pipeline import command, snapshot_plan  # noqa: PLC0415
 

@@ -29,14 +29,16 @@ def sweep(invocation: Invocation, names: tuple[Name, ...], older_than: str, dry_
     from frostline.pipeline import sweep as job  # noqa: PLC0415
 
     with invocation.catalog() as connection:
-        left = 0 if names or dry_run else snapshot_tidy.tidy_all(connection)
         wish = job.Wish(older_than, dry_run, take_over)
         results = job.run(connection, invocation.settings(), chosen(connection, names), wish)
+        # After the tables, so that --take-over holds for snapshots too.
+        left = None if names or dry_run else snapshot_tidy.tidy_all(connection)
     (_list if dry_run else _count)(invocation.output, results)
     _say(invocation.output, results)
-    if left:
-        invocation.output.say(f"{left} files of dead runs and dropped versions of snapshots were deleted")
-    return errors.report_all([result.error for result in results if result.error], debug=invocation.debug)
+    if left and left.files:
+        invocation.output.say(f"{left.files} files of dead runs and dropped versions of snapshots were deleted")
+    failed = [*(result.error for result in results if result.error), *(left.errors if left else ())]
+    return errors.report_all(failed, debug=invocation.debug)
 
 
 def _list(output: Output, results: Sequence["Result"]) -> None:

@@ -19,6 +19,8 @@ from frostline.model import tables
 SNAPSHOT = "frostline.snapshot"
 """In the summary of an Iceberg snapshot: the name of the snapshot of many tables that it belongs to."""
 VERSION = "frostline.snapshot-version"
+DATABASE = "frostline.database"
+"""The history of the database that it is a copy of: others may use the same name in the same catalog."""
 
 
 def stage(

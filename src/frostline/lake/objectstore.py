@@ -96,6 +96,11 @@ def current() -> Access:
     return _current
 
 
+def names(warehouse: str) -> bool:
+    """Whether a warehouse, as somebody has written it, is in an object store."""
+    return warehouse.partition("://")[0] in ("s3", "s3a", "s3n")
+
+
 def holds(location: str) -> bool:
     """Whether the location is in an object store."""
     return location.startswith(SCHEME)

@@ -208,12 +208,14 @@ def delete(location: str) -> None:
 
 
 def delete_each(locations: Iterable[str]) -> Iterator[str]:
-    """Delete files of one store, and say of each when it is gone; it is no error when it was gone already."""
-    io: FileIO | None = None
+    """Delete files, of one store or several, and say of each when it is gone; no error when it was gone already."""
+    stores: dict[str, FileIO] = {}
     for location in locations:
-        io = io or file_io(location)
+        scheme = location.partition("://")[0]
+        if scheme not in stores:
+            stores[scheme] = file_io(location)
         with suppress(FileNotFoundError):
-            io.delete(location)
+            stores[scheme].delete(location)
         yield location
 
 

@@ -87,9 +87,7 @@ class TableChange:
             return False
         if not _adds(self.updates):
             return self.marks(table)
-        # A catalog may show the newest snapshot only, so a child of ours is a sign of it too.
-        shown = {id_ for one in table.metadata.snapshots for id_ in (one.snapshot_id, one.parent_snapshot_id)}
-        return self.snapshot_id in shown
+        return shows(table.metadata, self.snapshot_id)
 
     def marks(self, table: Table) -> bool:
         """Whether the table has the mark of this change: catalogs may give a new table a uuid of their own."""
@@ -191,6 +189,12 @@ def follows(change: TableChange) -> TableChange:
             )
         current = update.snapshot_id
     return change
+
+
+def shows(metadata: TableMetadata, snapshot_id: int | None) -> bool:
+    """Whether a table has had the snapshot. A catalog may show the newest only, so a child is a sign of it too."""
+    shown = {number for one in metadata.snapshots for number in (one.snapshot_id, one.parent_snapshot_id)}
+    return snapshot_id is not None and snapshot_id in shown
 
 
 def rebased(change: TableChange, created: TableMetadata) -> TableChange:

@@ -1,6 +1,7 @@
 """An Iceberg REST catalog: PyIceberg's client, with a limit to every wait and with our errors."""
 
 import json
+import re
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -37,6 +38,9 @@ _TRANSACTION = "transactions/commit"
 _COMMIT_TRANSACTION = Endpoint.from_string("POST /v1/{prefix}/" + _TRANSACTION)
 _WORDS = 300
 _DELEGATION = "X-Iceberg-Access-Delegation"
+_BEARER = re.compile(r"(?i)\b(bearer|basic) +[\w.~+/=-]+")
+_secrets: set[str] = set()
+"""Keys of the catalogs that were opened."""
 
 _KEYS = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError)
 _DOWN = (requests.ConnectionError, requests.Timeout, ServerError, ServiceUnavailableError, TooManyRequestsError)
@@ -92,6 +96,7 @@ def opened(settings: Settings) -> Generator[Catalog]:
         raise UsageError("catalog_uri is not set", hint="set catalog_uri in frostline.toml")
     if settings.catalog_token and settings.catalog_credential:
         raise UsageError("catalog_token and catalog_credential are both set", hint="take one of them away")
+    _keep_quiet(settings)
     with reaching(settings.catalog_uri, "be opened"):
         catalog = Catalog("frostline", **_properties(settings, settings.catalog_uri))
     try:
@@ -114,23 +119,38 @@ def _properties(settings: Settings, uri: str) -> dict[str, str]:
 
 @contextmanager
 def reaching(uri: str, doing: str) -> Generator[None]:
-    """Turn what PyIceberg says about a catalog into what to do about it. Not for commits: they may have happened."""
+    """Turn what PyIceberg says about a catalog into what to do about it. Not for commits: they may have happened.
+
+    What it said is not kept: it may quote an answer with a token in it, and `--debug` would print that.
+    """
     try:
         yield
     except _KEYS:
         raise refused_keys(uri) from None
     except _DOWN as error:
-        raise unavailable(uri, short(error)) from error
+        raise unavailable(uri, short(error)) from None
     except _REFUSED as error:
         hint = "correct catalog_uri, catalog_warehouse or the name"
-        raise UsageError(f"catalog {uri!r} refuses to {doing}: {short(error)}", hint=hint) from error
-    except _NO_CATALOG as error:
-        raise UsageError(f"{uri!r} does not answer as an Iceberg REST catalog", hint="correct catalog_uri") from error
+        raise UsageError(f"catalog {uri!r} refuses to {doing}: {short(error)}", hint=hint) from None
+    except _NO_CATALOG:
+        raise UsageError(f"{uri!r} does not answer as an Iceberg REST catalog", hint="correct catalog_uri") from None
 
 
 def short(error: BaseException) -> str:
-    """An error's text on one line. A server may answer with a whole page."""
-    return one_line(error)[:_WORDS]
+    """An error's text on one line, without our keys. A server may answer with a whole page, or with what it got."""
+    text = _BEARER.sub(r"\1 ***", one_line(error))
+    for secret in _secrets:
+        text = text.replace(secret, "***")
+    return text[:_WORDS]
+
+
+def _keep_quiet(settings: Settings) -> None:
+    """Let no message have these keys, whoever quotes them. The part of a credential before the colon is a name."""
+    token, credential = settings.catalog_token, settings.catalog_credential
+    if token:
+        _secrets.add(token.get_secret_value())
+    if credential:
+        _secrets.add(credential.get_secret_value().partition(":")[2] or credential.get_secret_value())
 
 
 def refused_keys(uri: str) -> UsageError:
@@ -200,7 +220,7 @@ def location_for(catalog: Catalog, identifier: tuple[str, ...], schema: Schema) 
 
 
 def drop(catalog: Catalog, identifiers: Iterable[tuple[str, ...]]) -> None:
-    """Take tables out of the catalog. Their files stay; it is no error when a table is gone already."""
+    """Take tables out of the catalog, which may delete their files too. It is no error when a table is gone already."""
     for identifier in identifiers:
         with reaching(catalog.uri, f"drop {'.'.join(identifier)}"), suppress(NoSuchTableError):
             catalog.drop_table(identifier)

@@ -57,7 +57,12 @@ def find(metadata_location: str, snapshot_id: int) -> Snapshot:
 
 @lru_cache(maxsize=64)
 def read_metadata(metadata_location: str) -> TableMetadata:
-    """Read a metadata file; raises UnavailableError when it cannot be had."""
+    """Read a metadata file, or remember it; raises UnavailableError when it cannot be had."""
+    return metadata_now(metadata_location)
+
+
+def metadata_now(metadata_location: str) -> TableMetadata:
+    """Read a metadata file that need not be our own: a catalog may give its name to another, for a table made anew."""
     try:
         return FromInputFile.table_metadata(paths.file_io(metadata_location).new_input(metadata_location))
     except OSError as error:

@@ -20,6 +20,7 @@ from frostline.pipeline.source import Shard
 _ATTACH = "attach {conninfo} as pg (type postgres, read_only)"
 _COLUMN = "frostline_{number}::{type} as {name}"
 _COPY = "copy (select {columns} from postgres_query('pg', {query}) {order}) to {location} ({options})"
+_NAME = "select * from postgres_query('pg', {query})"
 _ROW_GROUP_ROWS = 122_880
 _ROW_GROUP_BYTES = "64MB"
 
@@ -72,6 +73,7 @@ def _copy_rows(shard: Shard, location: str, *, dictionaries: bool) -> None:
     with duck.borrowed(shard.memory_limit) as connection:
         join(connection, shard)
         connection.execute(_copy(shard, location, dictionaries=dictionaries))
+        check_name(connection, shard)
 
 
 def join(connection: duckdb.DuckDBPyConnection, shard: Shard) -> None:
@@ -81,6 +83,14 @@ def join(connection: duckdb.DuckDBPyConnection, shard: Shard) -> None:
     connection.execute(_attach(shard.dsn))
     connection.execute("begin")
     connection.execute("call postgres_execute('pg', ?)", [source.join_snapshot(shard).as_string()])
+    check_name(connection, shard)
+
+
+def check_name(connection: duckdb.DuckDBPyConnection, shard: Shard) -> None:
+    """ConflictError when the partition's name means another table by now, to those who have joined."""
+    if shard.oid is not None:
+        query = ducksql.literal(source.name_query(shard).as_string())
+        source.check_name(shard, connection.execute(_NAME.format(query=query)).fetchone())
 
 
 def failure(shard: Shard, error: duckdb.Error) -> FrostlineError:

@@ -15,7 +15,6 @@ from frostline import logs
 from frostline.catalog import snapshot_versions, snapshots
 from frostline.catalog.connect import Connection, gives_up
 from frostline.catalog.snapshot_versions import Copied, Known, Run
-from frostline.errors import OutcomeUnknown
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import paths
 from frostline.lake.datafiles import WrittenFile
@@ -24,7 +23,7 @@ from frostline.model.names import Name
 from frostline.model.tables import NO_ROWS
 from frostline.pipeline import snapshot_targets, snapshot_tidy
 from frostline.pipeline.snapshot_pieces import Copying, Report
-from frostline.pipeline.snapshot_plan import Plan, Source, Wish, make
+from frostline.pipeline.snapshot_plan import Plan, Source, Wish, chosen, make
 from frostline.pipeline.snapshot_targets import Staged, Target
 from frostline.settings import Settings
 
@@ -49,6 +48,8 @@ def create(
     doing = f"making snapshot {wish.name!r}"
     hint = f"frostline snapshot list; then run frostline snapshot create {wish.name} again"
     with gives_up(doing, hint=hint), snapshot_versions.exclusive(connection, wish.name):
+        snapshots.let_idle(connection)
+        chosen(connection, wish)  # what cannot be meant is refused before a version is begun
         snapshot_targets.settle(connection, settings, wish.name)
         snapshot_tidy.tidy(connection, wish.name)
         return Job(connection, settings, wish).run(spark, report)
@@ -67,10 +68,10 @@ class Job:
     def run(self, spark: Callable[[], SparkSession], report: Report) -> Result:
         """All steps in order."""
         reached(Failpoint.SNAPSHOT_BEFORE_START)
-        uri = self.settings.catalog_uri
-        self.known = snapshot_versions.newest(self.connection, self.wish.name, uri)
+        place = snapshot_targets.place(self.settings)
+        self.known = snapshot_versions.newest(self.connection, self.wish.name, place)
         warehouse = paths.warehouse_location(self.settings.warehouse)
-        self.job = snapshot_versions.start(self.connection, self.wish.name, warehouse, uri)
+        self.job = snapshot_versions.start(self.connection, self.wish.name, warehouse, place)
         reached(Failpoint.SNAPSHOT_STARTED)
         with self._failure_recorded(), self._target() as target:
             plan, files, reused = self._copy(target, spark, report)
@@ -89,9 +90,8 @@ class Job:
         try:
             yield
         except Exception as error:
-            unknown = isinstance(error, OutcomeUnknown)
             try:
-                snapshot_versions.fail(self.connection, self.job.id, str(error), unknown=unknown)
+                snapshot_versions.fail(self.connection, self.job.id, str(error))
             except psycopg.Error:
                 _log.warning("%s", logs.fields(snapshot=self.wish.name, warning="could not record the failure"))
             raise
@@ -106,7 +106,7 @@ class Job:
         self, target: Target, spark: Callable[[], SparkSession], report: Report
     ) -> tuple[Plan, Mapping[int, Sequence[WrittenFile]], frozenset[int]]:
         """Write the files of all tables that are not reused, under one snapshot that is watched meanwhile."""
-        with self._said("snapshot") as line, snapshots.held(self.settings.dsn) as holder:
+        with self._said("snapshot") as line, snapshots.held(self.settings.dsn, self.connection) as holder:
             plan = make(holder, self.connection, self.wish, target, self.known)
             self._note_locations(plan)
             reached(Failpoint.SNAPSHOT_HELD)

@@ -130,6 +130,7 @@ def _marks_loaded(piece: LakePiece) -> Generator[duckdb.DuckDBPyConnection]:
             export.join(connection, piece.marks)
             query = ducksql.literal(source.rows_query(piece.marks).as_string())
             connection.execute(_MARKS.format(columns=export.typed_columns(piece.marks.table), query=query))
+            export.check_name(connection, piece.marks)
         except duckdb.Error as error:
             raise export.failure(piece.marks, error) from None
         yield connection

@@ -1,15 +1,22 @@
 """Drops versions of a snapshot of many tables: first nobody can see them, then their files go."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from frostline import logs
 from frostline.catalog import snapshot_versions
 from frostline.catalog.connect import Connection, gives_up
-from frostline.catalog.snapshot_versions import PointerMove, Version
-from frostline.errors import UsageError
+from frostline.catalog.snapshot_versions import Place, PointerMove, Version
+from frostline.errors import ConflictError, UsageError
 from frostline.failpoints import Failpoint, reached
+from frostline.lake import rest
+from frostline.model.names import Name
 from frostline.pipeline import snapshot_targets, snapshot_tidy, turn
+from frostline.pipeline.snapshot_targets import BUILT_IN
 from frostline.settings import Settings
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,7 @@ def drop(
     with gives_up(f"dropping snapshot {name!r}", hint=hint), snapshot_versions.exclusive(connection, name):
         snapshot_targets.settle(connection, settings, name)
         there = _droppable(connection, name)
-        going = [one for one in there if version == one.version] if version else there[: len(there) - (keep or 0)]
+        going = [one for one in there if version == one.version] if version else _older(there, keep or 0)
         if version and not going:
             find(connection, name, version)  # says that it is not there
         if going:
@@ -57,14 +64,22 @@ def _droppable(connection: Connection, name: str) -> list[Version]:
     return there
 
 
+def _older(there: Sequence[Version], keep: int) -> list[Version]:
+    """All versions that are older than the newest so many that can be seen."""
+    seen = [one.version for one in there if one.state == "published"]
+    if keep > len(seen):
+        return []
+    return [one for one in there if not keep or one.version < seen[-keep]]
+
+
 def _drop(
     connection: Connection, settings: Settings, there: Sequence[Version], going: Sequence[Version], hint: str
 ) -> None:
     staying = [one for one in there if one not in going]
-    for uri in {one.catalog_uri for one in going} - {None}:
-        those = [one for one in going if one.catalog_uri == uri]
-        names = {one.name for version in those for one in snapshot_versions.tables(connection, version)}
-        snapshot_targets.drop(settings, those, staying, names)
+    for place in dict.fromkeys(one.place for one in going if one.place != BUILT_IN):
+        _drop_outside(
+            connection, settings, place, *([one for one in those if one.place == place] for those in (going, staying))
+        )
     with turn.publishing(connection, f"dropping snapshot {going[0].name!r}", hint=hint):
         _unpublish(connection, _built_in(there), _built_in(staying))
         snapshot_versions.drop(connection, [one.id for one in going])
@@ -72,8 +87,60 @@ def _drop(
     reached(Failpoint.SNAPSHOT_DROPPED)
 
 
+def _drop_outside(
+    connection: Connection, settings: Settings, place: Place, going: Sequence[Version], staying: Sequence[Version]
+) -> None:
+    """Take the tables that no version has any more out of a REST catalog. It may delete their files at once."""
+    if staying and going[-1].version > staying[-1].version:
+        raise UsageError(
+            f"version {going[-1].version} is the newest on {place.uri}, which cannot go back to an older one",
+            hint="drop older ones, or all of them",
+        )
+    owners = snapshot_versions.owners(connection)
+    ours = [one for one in going if one.server in owners]  # the tables of others are not ours to drop
+    names = _names(connection, ours) - _names(connection, staying)
+    if names:
+        _require(settings, place, going[0].name)
+        with rest.opened(settings) as catalog:
+            rest.drop(catalog, list(_own_tables(catalog, going[0].name, sorted(names), owners)))
+
+
+def _require(settings: Settings, place: Place, snapshot: str) -> None:
+    if snapshot_targets.place(settings) != place:
+        where = f"{place.uri}" + (f", warehouse {place.warehouse}" if place.warehouse else "")
+        hint = "set catalog_uri and catalog_warehouse to it"
+        raise UsageError(f"snapshot {snapshot!r} is on the catalog {where}", hint=hint)
+
+
+def _names(connection: Connection, versions: Sequence[Version]) -> set[Name]:
+    return {one.name for version in versions for one in snapshot_versions.tables(connection, version)}
+
+
+def _own_tables(
+    catalog: rest.Catalog, snapshot: str, names: Sequence[Name], owners: Collection[str]
+) -> Iterator[tuple[str, ...]]:
+    """Those that are in the catalog as this database left them. One that another database has made there since stays.
+
+    ConflictError for a table that somebody has committed to: it may need our files.
+    """
+    for identifier in ((snapshot, one.schema, one.table) for one in names):
+        found = rest.load(catalog, identifier)
+        made_by = snapshot_targets.maker(snapshot, found) if found else None
+        if found is None or found.current_snapshot() is None:
+            continue
+        if made_by in owners:
+            yield identifier
+        elif made_by is None:
+            raise ConflictError(
+                f"{'.'.join(identifier)} in the catalog was committed to by somebody else",
+                hint="drop that table from the catalog, then run the command again",
+            )
+        else:
+            _log.warning("%s", logs.fields(table=".".join(identifier), warning="left: of another database's snapshot"))
+
+
 def _built_in(versions: Sequence[Version]) -> list[Version]:
-    return [one for one in versions if one.catalog_uri is None]
+    return [one for one in versions if one.place == BUILT_IN]
 
 
 def _unpublish(connection: Connection, there: Sequence[Version], staying: Sequence[Version]) -> None:

@@ -11,11 +11,10 @@ from frostline.catalog.snapshots import Holder
 from frostline.errors import FrostlineError
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import snapshot
-from frostline.model.names import Name
 from frostline.model.tables import NO_ROWS, Fingerprint
 from frostline.pipeline import tasks
 from frostline.pipeline.snapshot_copy import HeapPiece, LakePiece, Piece, copy_pieces, survey_pieces
-from frostline.pipeline.snapshot_plan import Cold, Plan, Source, ranges
+from frostline.pipeline.snapshot_plan import Cold, Heap, Plan, Source, ranges
 from frostline.pipeline.source import Shard
 from frostline.pipeline.tasks import Progress
 from frostline.settings import Settings
@@ -104,20 +103,20 @@ class Copying:
         """Those that Postgres has."""
         source = self.plan.sources[number]
         hot = source.cold.line if source.cold and source.cold.line > source.table.tier_kind.lowest else None
-        for name, first, last, size in ranges(source, self.settings.export_shard_bytes):
-            shard = replace(self._shard(source, name), lower=hot, first_block=first, last_block=last)
+        for heap, first, last, size in ranges(source, self.settings.export_shard_bytes):
+            shard = replace(self._shard(source, heap), lower=hot, first_block=first, last_block=last)
             yield HeapPiece(number, shard), size
         if source.cold and source.cold.marks:
             shard = replace(self._shard(source, source.cold.overlay), upper=source.cold.line, only_live=True)
             yield HeapPiece(number, shard), source.cold.marks * _MARK_BYTES
 
-    def _shard(self, source: Source, relation: Name) -> Shard:
+    def _shard(self, source: Source, relation: Heap) -> Shard:
         """All rows of a relation."""
         return Shard(
             table=source.table,
             dsn=self.settings.dsn,
             snapshot=self.plan.moment.snapshot,
-            partition=relation,
+            partition=relation.name,
             lower=None,
             upper=None,
             location=source.location,
@@ -126,6 +125,7 @@ class Copying:
             in_order=False,
             command="frostline snapshot create",
             lock_timeout_s=_LOCK_TIMEOUT_S,
+            oid=relation.oid,
         )
 
 

@@ -38,13 +38,22 @@ class Wish:
 
 
 @dataclass(frozen=True)
+class Heap:
+    """A relation that holds rows, and what its name means."""
+
+    name: Name
+    oid: int
+    blocks: int
+
+
+@dataclass(frozen=True)
 class Cold:
     """The cold half of a managed table, as of the snapshot."""
 
     table: Table
     line: int
     """The frost line: colder rows are in the lake or in the overlay."""
-    overlay: Name
+    overlay: Heap
     files: tuple[RecordedFile, ...]
     marks: int
 
@@ -56,8 +65,8 @@ class Source:
     table: Table
     """Under its own name, with the field ids of its copy."""
     oid: int
-    heaps: tuple[tuple[Name, int], ...]
-    """The relations that hold its rows, each with its number of blocks."""
+    heaps: tuple[Heap, ...]
+    """The relations that hold its rows."""
     location: str
     base: Copied | None
     """The copy that this one goes on from."""
@@ -70,7 +79,7 @@ class Source:
     def size_bytes(self) -> int:
         """About how much there is to read."""
         lake = sum(file.size_bytes for file in self.cold.files) if self.cold else 0
-        return lake + sum(blocks for _, blocks in self.heaps) * BLOCK_BYTES
+        return lake + sum(one.blocks for one in self.heaps) * BLOCK_BYTES
 
 
 @dataclass(frozen=True)
@@ -138,7 +147,10 @@ def make(holder: Holder, connection: Connection, wish: Wish, target: Target, kno
     every = {one.oid for those in found.members.values() for one in those}
     blocks = snapshot_sources.blocks(holder.connection, every)
     planner = _Planner(holder.connection, target, known, blocks)
-    sources = [planner.source(one, found.members[one.oid]) for one in found.relations]
+    sources: list[Source] = []
+    for one in found.relations:
+        sources.append(planner.source(one, found.members[one.oid]))
+        holder.watch()  # a catalog outside takes its time
     return Plan(holder.export(), tuple(sources))
 
 
@@ -171,7 +183,7 @@ class _Planner:
             cold=cold,
         )
 
-    def _heaps(self, members: Sequence[Member], cold: Cold | None) -> Iterator[tuple[Name, int]]:
+    def _heaps(self, members: Sequence[Member], cold: Cold | None) -> Iterator[Heap]:
         """The relations with rows of their own; of a managed table not those that lie below the frost line."""
         below: set[Name] = set()
         if cold:
@@ -179,17 +191,21 @@ class _Planner:
             below = {one.name for one in parts if one.upper is not None and one.upper <= cold.line}
         for one in members:
             if one.kind == "r" and one.name not in below and self.blocks[one.oid]:
-                yield one.name, self.blocks[one.oid]
+                yield Heap(one.name, one.oid, self.blocks[one.oid])
 
     def _cold(self, managed: Table) -> Cold:
         seam = seams.get(self.connection, managed)
         return Cold(
             table=managed,
             line=seam.frost_line,
-            overlay=Name("frostline_overlay", managed.internal),
+            overlay=self._overlay(managed),
             files=tuple(jobs.recorded_files(self.connection, managed)),
             marks=heap.marks(self.connection, managed, None, seam.frost_line),
         )
+
+    def _overlay(self, managed: Table) -> Heap:
+        name = Name("frostline_overlay", managed.internal)
+        return Heap(name, snapshot_sources.oid(self.connection, name), 0)
 
 
 def _refuse_foreign(relation: Relation, members: Sequence[Member]) -> None:
@@ -223,8 +239,8 @@ def _copy(name: Name, columns: tuple[Column, ...], managed: Table | None) -> Tab
     )
 
 
-def ranges(source: Source, shard_bytes: int) -> Iterator[tuple[Name, int, int | None, int]]:
+def ranges(source: Source, shard_bytes: int) -> Iterator[tuple[Heap, int, int | None, int]]:
     """The block ranges of the table's heaps, with how many bytes each has."""
-    for name, blocks in source.heaps:
-        for first, last in block_ranges(blocks, shard_bytes // BLOCK_BYTES):
-            yield name, first, last, ((blocks if last is None else last + 1) - first) * BLOCK_BYTES
+    for one in source.heaps:
+        for first, last in block_ranges(one.blocks, shard_bytes // BLOCK_BYTES):
+            yield one, first, last, ((one.blocks if last is None else last + 1) - first) * BLOCK_BYTES

@@ -1,29 +1,33 @@
 """Where the copies of a snapshot are published: the catalog in Postgres, or a REST catalog outside of it."""
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+import psycopg
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.metadata import TableMetadata
 
 from frostline.catalog import snapshot_versions
 from frostline.catalog.connect import Connection
-from frostline.catalog.snapshot_versions import Copied, Known, PointerMove, Run, Version
+from frostline.catalog.snapshot_versions import Copied, Known, Place, PointerMove, Run
 from frostline.catalog.snapshots import Moment
-from frostline.errors import ConflictError, UsageError
+from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import copies, paths, rest, schema, snapshots, transaction
 from frostline.lake.commit import Staging
 from frostline.lake.datafiles import WrittenFile
-from frostline.lake.recording import Recording, TableChange
+from frostline.lake.recording import Recording, TableChange, shows
+from frostline.lake.transaction import Outcome
 from frostline.model import snapshot
 from frostline.model.names import Name
 from frostline.model.snapshot import Relation
 from frostline.model.tables import NO_ROWS, Table
 from frostline.pipeline import turn
 from frostline.settings import Settings
+
+BUILT_IN = Place()
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,8 @@ class _Common:
     @property
     def summary(self) -> dict[str, str]:
         """What the Iceberg snapshots of the run say of it."""
-        return {copies.SNAPSHOT: self.name, copies.VERSION: str(self.run.version)}
+        version = str(self.run.version)
+        return {copies.SNAPSHOT: self.name, copies.VERSION: version, copies.DATABASE: self.run.server}
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,8 @@ class OnRest(_Common):
     """A REST catalog: one transaction there where it takes them, then our own rows."""
 
     catalog: rest.Catalog
+    owners: frozenset[str]
+    """The histories whose tables this database goes on with."""
     require_atomic: bool = False
     tables: dict[Name, IcebergTable] = field(default_factory=dict[Name, IcebergTable])
     changes: list[TableChange] = field(default_factory=list[TableChange])
@@ -136,22 +143,12 @@ class OnRest(_Common):
         if found is None:
             return None
         self.tables[relation.name] = found
+        _refuse_others(self.identifier(relation.name), found, self.owners)
         current = found.current_snapshot()
         if current is None or not known or known.copied.lake_snapshot_id != current.snapshot_id:
-            self._refuse_others(relation.name, found)
             return self._unlike(relation, found)
         is_same = known.is_ours and known.copied.source_oid == relation.oid
         return known.copied if is_same else self._unlike(relation, found)
-
-    def _refuse_others(self, name: Name, found: IcebergTable) -> None:
-        """A table without rows, or one whose last version names this snapshot, is left of an earlier run."""
-        current = found.current_snapshot()
-        summary = current.summary if current else None
-        if current and (summary is None or summary.get(copies.SNAPSHOT) != self.name):
-            raise ConflictError(
-                f"{'.'.join(self.identifier(name))} in the catalog was committed to by somebody else",
-                hint="choose another name for the snapshot, or drop that table from the catalog",
-            )
 
     def _unlike(self, relation: Relation, found: IcebergTable) -> Copied:
         """Go on from the table, but with new ids for all columns: it was the copy of another table."""
@@ -186,17 +183,30 @@ class OnRest(_Common):
         self.changes.append(change)
         return staged
 
-    def publish(self, moment: Moment, staged: Sequence[Staged], known: Mapping[Name, Known]) -> bool:
-        """The catalog first, then our rows. In between the outcome counts as unknown, and no file of it goes."""
+    def publish(self, moment: Moment, staged: Sequence[Staged], known: Mapping[Name, Known]) -> bool:  # noqa: ARG002
+        """The catalog first, then our rows. In between the outcome counts as unknown, and no file of it goes.
+
+        A table that is not in this version stays in the catalog for as long as an older version has it: there are
+        catalogs that delete the files of what is dropped.
+        """
         copied = [replace(one.copied, location=_folder(self.tables, one.copied)) for one in staged]
         snapshot_versions.prepare(self.connection, self.run, moment, copied)
         reached(Failpoint.SNAPSHOT_BEFORE_COMMIT)
-        outcome = transaction.commit_all(self.catalog, self.changes, require_atomic=self.require_atomic)
+        outcome = self._commit()
+        reached(Failpoint.REST_COMMITTED)
         atomic = outcome.atomic and not outcome.created_first
         found = {Name(*identifier[1:]): location for identifier, location in outcome.locations.items()}
         snapshot_versions.settle(self.connection, self.run.id, found, atomic=atomic)
-        rest.drop(self.catalog, [self.identifier(one.name) for one in _gone(staged, known)])
         return atomic
+
+    def _commit(self) -> Outcome:
+        """Tell the catalog. Only an error that says that nothing has changed lets the run count as failed."""
+        try:
+            return transaction.commit_all(self.catalog, self.changes, require_atomic=self.require_atomic)
+        except (UsageError, ConflictError, UnavailableError):
+            with suppress(psycopg.OperationalError):  # then the next run finds out
+                snapshot_versions.refused(self.connection, self.run.id)
+            raise
 
 
 def _folder(tables: Mapping[Name, IcebergTable], copied: Copied) -> str:
@@ -204,18 +214,48 @@ def _folder(tables: Mapping[Name, IcebergTable], copied: Copied) -> str:
     return found.location() if found else copied.location
 
 
+def _refuse_others(identifier: tuple[str, ...], found: IcebergTable, owners: frozenset[str]) -> None:
+    """A table without rows, or one whose last version is of this snapshot and this database, is one to go on from."""
+    made_by = maker(identifier[0], found)
+    if found.current_snapshot() is None or made_by in owners:
+        return
+    if made_by is None:
+        raise ConflictError(
+            f"{'.'.join(identifier)} in the catalog was committed to by somebody else",
+            hint="choose another name for the snapshot, or drop that table from the catalog",
+        )
+    raise ConflictError(
+        f"{'.'.join(identifier)} in the catalog is of another database's snapshot {identifier[0]!r}",
+        hint="choose another name for the snapshot, or drop that table from the catalog\n"
+        "if this database was restored or promoted from that one, which is gone: frostline sweep --take-over",
+    )
+
+
+def maker(name: str, found: IcebergTable) -> str | None:
+    """The history of the database whose snapshot of this name the table's last version is of, if it is of one."""
+    current = found.current_snapshot()
+    summary = current.summary if current else None
+    return summary.get(copies.DATABASE) if summary and summary.get(copies.SNAPSHOT) == name else None
+
+
+def place(settings: Settings) -> Place:
+    """The catalog that the settings name."""
+    return Place(settings.catalog_uri, settings.catalog_warehouse) if settings.catalog_uri else BUILT_IN
+
+
 @contextmanager
 def opened(
     connection: Connection, settings: Settings, name: str, run: Run, *, require_atomic: bool = False
 ) -> Generator[Target]:
     """The catalog that the settings name."""
-    if settings.catalog_uri is None:
+    if place(settings) == BUILT_IN:
         yield BuiltIn(connection, settings, name, run)
         return
     with rest.opened(settings) as catalog:
         if require_atomic:
             transaction.refuse_unless_atomic(catalog)
-        yield OnRest(connection, settings, name, run, catalog, require_atomic)
+        owners = snapshot_versions.owners(connection)
+        yield OnRest(connection, settings, name, run, catalog, owners, require_atomic)
 
 
 def settle(connection: Connection, settings: Settings, name: str) -> None:
@@ -224,11 +264,12 @@ def settle(connection: Connection, settings: Settings, name: str) -> None:
     All their tables there: published. None: failed, if it was an hour ago. Some: it stays unknown, and the next version
     goes on from it.
     """
-    unknown = [one for one in snapshot_versions.versions(connection, name, every=True) if one.state == "unknown"]
-    if not unknown or settings.catalog_uri is None:
+    found = snapshot_versions.versions(connection, name, every=True)
+    unknown = [one for one in found if one.state == "unknown" and one.place == place(settings)]
+    if not unknown:
         return
     with rest.opened(settings) as catalog:
-        for version in (one for one in unknown if one.catalog_uri == settings.catalog_uri):
+        for version in unknown:
             tables = [one for one in snapshot_versions.tables(connection, version) if not one.reused]
             there = {one.name: found for one in tables for found in _committed(catalog, name, one)}
             if len(there) == len(tables):
@@ -237,24 +278,8 @@ def settle(connection: Connection, settings: Settings, name: str) -> None:
                 snapshot_versions.give_up(connection, version.id)
 
 
-def drop(settings: Settings, going: Sequence[Version], staying: Sequence[Version], names: Iterable[Name]) -> None:
-    """Take the tables of versions that go out of their REST catalog, if no version of them stays there."""
-    uri = going[0].catalog_uri
-    if any(one.catalog_uri == uri for one in staying):
-        if max(one.version for one in going) > max(one.version for one in staying if one.catalog_uri == uri):
-            raise UsageError(
-                f"version {going[-1].version} is the newest on {uri}, which cannot go back to an older one",
-                hint="drop older ones, or all of them",
-            )
-        return
-    if settings.catalog_uri != uri:
-        raise UsageError(f"snapshot {going[0].name!r} is on the catalog {uri}", hint="set catalog_uri to it")
-    with rest.opened(settings) as catalog:
-        rest.drop(catalog, [(going[0].name, one.schema, one.table) for one in names])
-
-
 def _committed(catalog: rest.Catalog, name: str, one: snapshot_versions.Shown) -> Iterator[str]:
     """Where the catalog has the metadata, if the table has the snapshot."""
     found = rest.load(catalog, (name, one.name.schema, one.name.table))
-    if found and any(entry.snapshot_id == one.lake_snapshot_id for entry in found.metadata.snapshots):
+    if found and shows(found.metadata, one.lake_snapshot_id):
         yield found.metadata_location

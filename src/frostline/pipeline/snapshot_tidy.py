@@ -2,11 +2,12 @@
 
 import logging
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from frostline import logs
 from frostline.catalog import snapshot_versions
 from frostline.catalog.connect import Connection
-from frostline.errors import ConflictError
+from frostline.errors import ConflictError, FrostlineError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import paths, reachable, snapshots, store
 
@@ -25,7 +26,7 @@ def tidy(connection: Connection, name: str) -> int:
     deleted = 0
     with store.reachable(f"delete what dead runs of snapshot {name!r} left"):
         found = list(_written_by(connection, name, dead.keys()))
-        needed = _needed(connection, name) if found else frozenset[str]()
+        needed = _needed(connection, name, found) if found else frozenset[str]()
         for _ in paths.delete_each(one for one in found if one not in needed):
             deleted += 1
             reached(Failpoint.SNAPSHOT_DELETED_ONE)
@@ -34,16 +35,30 @@ def tidy(connection: Connection, name: str) -> int:
     return deleted
 
 
-def tidy_all(connection: Connection) -> int:
+@dataclass(frozen=True)
+class Tidied:
+    """What was done for all snapshots."""
+
+    files: int
+    """That were deleted."""
+    errors: tuple[FrostlineError, ...]
+    """One a snapshot that failed, which did not stop the others."""
+
+
+def tidy_all(connection: Connection) -> Tidied:
     """The same for every snapshot that nobody works on just now."""
     deleted = 0
+    errors: list[FrostlineError] = []
     for name in snapshot_versions.untidied_names(connection):
         try:
             with snapshot_versions.exclusive(connection, name):
                 deleted += tidy(connection, name)
         except ConflictError:
             _log.info("%s", logs.fields(stage="leftovers", snapshot=name, note="a run is going on"))
-    return deleted
+        except FrostlineError as error:
+            _log.error("%s", logs.fields(stage="leftovers", snapshot=name, error=str(error)))
+            errors.append(error)
+    return Tidied(deleted, tuple(errors))
 
 
 def _written_by(connection: Connection, name: str, dead: Collection[int]) -> Iterator[str]:
@@ -56,14 +71,18 @@ def _written_by(connection: Connection, name: str, dead: Collection[int]) -> Ite
             folder = file.location.rsplit("/", 3)[-3]
             if folder.rpartition("-")[2] in ours and paths.job_of(file.location) in dead:
                 yield file.location
-    for run, location in snapshot_versions.locations(connection, list(dead)):
-        yield from paths.written_by(location, run)
+    for location in snapshot_versions.locations(connection, list(dead)):
+        yield from (file.location for file in paths.stored(location) if paths.job_of(file.location) in dead)
 
 
-def _needed(connection: Connection, name: str) -> frozenset[str]:
-    """Everything that the versions which are there consist of."""
+def _needed(connection: Connection, name: str, found: Collection[str]) -> frozenset[str]:
+    """Everything that the versions which are there consist of, as far as it may be among these files.
+
+    Copies in other folders are not looked at: another history of the database may have made them, and deleted them.
+    """
     needed: set[str] = set()
-    for location in snapshot_versions.needed(connection, name):
+    folders = {location.rsplit("/", 2)[0] for location in found}
+    for location in snapshot_versions.needed(connection, name, folders):
         needed.add(location)
-        needed |= reachable.current(snapshots.read_metadata(location)).keys()
+        needed |= reachable.current(snapshots.metadata_now(location)).keys()
     return frozenset(needed)

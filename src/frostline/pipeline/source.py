@@ -74,6 +74,9 @@ class Shard:
     """What to run again when it fails."""
     lock_timeout_s: int = 0
     """How long to wait for the right to read, which somebody else may wait to take away; 0 is without end."""
+    oid: int | None = None
+    """What the partition's name must mean. A lock on a table does not keep its schema from being renamed, and another
+    schema from getting the name."""
 
 
 @dataclass(frozen=True)
@@ -165,12 +168,38 @@ def _reading(shard: Shard) -> Generator[psycopg.Connection[tuple[Any, ...]]]:
         with psycopg.connect(shard.dsn, autocommit=True, application_name="frostline export") as connection:
             connection.execute("begin isolation level repeatable read read only")
             connection.execute(join_snapshot(shard))
+            _check_name(connection, shard)
             yield connection
+            _check_name(connection, shard)
     except (psycopg.errors.UndefinedObject, psycopg.errors.InvalidParameterValue) as error:
         raise snapshot_gone(shard) from error
     except psycopg.Error as error:
         hint = "frostline status; then run the command again"
         raise UnavailableError(f"cannot read {shard.partition}: {first_line(error)}", hint=hint) from error
+
+
+def _check_name(connection: psycopg.Connection[tuple[Any, ...]], shard: Shard) -> None:
+    if shard.oid is not None:
+        row = connection.execute(name_query(shard)).fetchone()
+        check_name(shard, row)
+
+
+def name_query(shard: Shard) -> sql.Composed:
+    """What the partition's name means now, whatever the snapshot is: names are never read under it."""
+    return sql.SQL("select to_regclass({})::oid::bigint").format(sql.Literal(_partition(shard).as_string()))
+
+
+def check_name(shard: Shard, found: tuple[Any, ...] | None) -> None:
+    """Look at the answer to `name_query`: ConflictError when the name means another table, or none.
+
+    Before the rows are read, so that nobody is told of columns that another table lacks. And after that, in the same
+    transaction: what the query saw is known then. In between `_condition` keeps another table's rows out.
+    """
+    if found is None or found[0] != shard.oid:
+        raise ConflictError(
+            f"{shard.partition} is not the table it was when the run began: its schema was renamed",
+            hint="nothing was published; run the command again",
+        )
 
 
 def _ask(shard: Shard, query: sql.Composed) -> tuple[int, str, list[int], bool]:
@@ -228,6 +257,8 @@ def _condition(shard: Shard) -> sql.Composable:
         parts.append(_comparison("{} < {}::{}", key, to_text(kind, shard.upper), kind.value))
     if shard.only_live:
         parts.append(sql.SQL("{}").format(sql.Identifier("frostline_live")))
+    if shard.oid is not None:
+        parts.append(_comparison("{} = {}::{}", sql.Identifier("tableoid"), str(shard.oid), "oid"))
     ctid = sql.Identifier("ctid")
     if shard.first_block is not None:
         parts.append(_comparison("{} >= {}::{}", ctid, f"({shard.first_block},0)", "tid"))

@@ -51,8 +51,7 @@ class Definition:
         self.facts = facts
         self.columns = [column.name for column in table.columns]
         self.rest = [column for column in table.columns if column.name not in table.key]
-        # What a mark without an image holds. A type that is not Postgres' own may be a domain that refuses NULL.
-        self.marked = [*table.key, *(column.name for column in self.rest if not column.pg_type.builtin)]
+        self.marked = names.marked(table)
         self.written = [column.name for column in table.columns if not column.generated]
         self.relation = names.identifier(table.name)
         self.heap = names.identifier(table.heap)

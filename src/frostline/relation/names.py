@@ -72,6 +72,12 @@ def within(table: Table, lower: int | None, upper: int | None, alias: LiteralStr
     return sql.SQL(" and ").join(parts or [sql.SQL("true")])
 
 
+def marked(table: Table) -> list[str]:
+    """What a mark without an image holds. A type that is not Postgres' own may be a domain that refuses NULL."""
+    rest = (column for column in table.columns if column.name not in table.key)
+    return [*table.key, *(column.name for column in rest if not column.pg_type.builtin)]
+
+
 def trusted(text: str) -> sql.SQL:
     """SQL text that Postgres itself printed (types, expressions, view definitions), to be sent back as it is."""
     return sql.SQL(cast(LiteralString, text))

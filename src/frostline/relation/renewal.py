@@ -35,14 +35,25 @@ def _tried(connection: Connection, name: Name) -> bool:
         return False
 
 
+def is_current(connection: Connection, table: Table) -> bool:
+    """Whether the table's marking function is of this version."""
+    _, is_same = _compared(connection, table)
+    return is_same
+
+
 def _renewed(connection: Connection, table: Table) -> bool:
+    statement, is_same = _compared(connection, table)
+    if not is_same:
+        connection.execute(statement)
+    return not is_same
+
+
+def _compared(connection: Connection, table: Table) -> tuple[sql.Composed, bool]:
+    """The statement that makes the function, and whether it would change nothing."""
     definition = Definition(table, facts.read(connection, table.heap))
     statement = definition.mark_function()
     _, body, _ = statement.as_string(connection).split(definition.body.as_string(connection))
     source = sql.SQL(sqlfiles.load(__package__ or "", "renewal")["source"])
     function = sql.Literal(names.function(table, "mark").as_string(connection) + "()")
     (present,) = connection.execute(source.format(function=function)).fetchone() or (None,)
-    if present == body:
-        return False
-    connection.execute(statement)
-    return True
+    return statement, present == body

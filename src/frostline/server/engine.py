@@ -149,8 +149,9 @@ class Engine:
         self._root.execute("set timezone = 'UTC'")
         self._root.execute("set parquet_metadata_cache = true")
         if warehouse is not None:
-            place = paths.warehouse_location(warehouse)
-            if objectstore.holds(place):
+            place = warehouse
+            if objectstore.names(warehouse):
+                place = paths.warehouse_location(warehouse)
                 duck.load(self._root, "httpfs")
                 duck.reach_the_store(self._root)
             self._root.execute("set allowed_directories = $1", [[local(place), str(temp_directory)]])

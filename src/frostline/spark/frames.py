@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column as SparkColumn
@@ -16,10 +17,11 @@ from pyspark.sql import functions as F  # noqa: N812  (everybody calls it so)
 from pyspark.sql.types import StructField, StructType
 
 from frostline import logs
+from frostline.errors import UsageError
 from frostline.lake import paths
 from frostline.model.tables import Column
 from frostline.model.tiers import MICROS_PER_DAY, TierKind
-from frostline.spark import conditions, lakefiles, pieces, shape, source
+from frostline.spark import conditions, lakefiles, pieces, points, shape, source
 from frostline.spark.conditions import Bounds, Where
 from frostline.spark.keeper import KEEPER, Kept
 from frostline.spark.lakefiles import ColdFile
@@ -30,6 +32,8 @@ _BROADCAST_MARKS = 1_000_000
 _KEY = "frostline_key_{}"
 _STRICT = {"datetimeRebaseMode": "CORRECTED", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 """What the session says otherwise would change values or leave rows out."""
+_views: WeakKeyDictionary[SparkSession, dict[str, str]] = WeakKeyDictionary()
+"""The points of the views that were made here, by their names."""
 
 _log = logging.getLogger(__name__)
 
@@ -75,9 +79,16 @@ def read_many(
 
 
 def view(spark: SparkSession, name: str, table: str, **options: Any) -> DataFrame:
-    """Make the table known to Spark SQL as a temporary view; takes what `read` takes."""
+    """Make the table known to Spark SQL as a temporary view; takes what `read` takes.
+
+    A view that this made before under the same name is replaced, and its point released.
+    """
     frame = read(spark, table, **options)
     frame.createOrReplaceTempView(name)
+    made = _views.setdefault(spark, {})
+    if name in made:
+        KEEPER.release(made[name])
+    made[name] = next(iter(points.of_frame(frame)))
     return frame
 
 
@@ -92,10 +103,11 @@ def reading(spark: SparkSession, table: str, **options: Any) -> Generator[DataFr
 
 
 def release(frame: DataFrame | None = None) -> None:
-    """Give up the points that the columns of a DataFrame are of; without one, all of this process."""
-    metadata = [field.metadata for field in frame.schema] if frame is not None else []
-    ids = KEEPER.ids() if frame is None else [one[shape.POINT] for one in metadata if shape.POINT in one]
-    for point_id in dict.fromkeys(ids):
+    """Give up all points that a DataFrame was made of; without one, all of this process."""
+    ids = KEEPER.ids() if frame is None else points.of_frame(frame)
+    if frame is not None and not ids:
+        raise UsageError("this DataFrame shows no point in time", hint="release the one that read, or load, gave")
+    for point_id in ids:
         KEEPER.release(point_id)
 
 
@@ -156,7 +168,7 @@ class _Frame:
         files = lakefiles.within(table, lakefiles.of_state(table, self.at.seam), self.bounds[0], high)
         if not files:
             return None
-        lakefiles.require_finite(table, list(self.wanted.values()), files)
+        lakefiles.require_finite(table, list(self.needed.values()), files)
         shown = lakefiles.shown_names(table)
         keys = {name: one for name, one in shown.items() if one.name in (*table.key, table.tier_key)}
         full = {**self.needed, **keys}
@@ -183,10 +195,10 @@ class _Frame:
         return rows.select(*(_stored(names, name, one) for name, one in columns.items()))
 
     def _below_the_line(self, files: Iterable[ColdFile]) -> SparkColumn:
-        """Only where a file reaches beyond the line; else Spark has one condition less."""
+        """Only where a file may reach beyond the line; else Spark has one condition less."""
         table, line = self.at.table, self.at.seam.frost_line
         ranges = [lakefiles.tier_range(table, file) for file in files]
-        if all(one is None or one[1] < line for one in ranges):
+        if line == table.tier_kind.highest or all(one is not None and one[1] < line for one in ranges):
             return F.lit(True)  # noqa: FBT003
         key = next(name for name, one in lakefiles.shown_names(table).items() if one.name == table.tier_key)
         return _column(key) < _tier_literal(table.tier_kind, line)

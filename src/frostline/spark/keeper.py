@@ -7,26 +7,35 @@ import atexit
 import logging
 import os
 import secrets
+import socket
+import struct
 import threading
 import uuid
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from pathlib import Path
 
 import psycopg
 
 from frostline import logs
 from frostline.catalog.connect import first_line
-from frostline.errors import FrostlineError, UsageError
+from frostline.errors import FrostlineError, UnavailableError, UsageError
 from frostline.lake import objectstore
 from frostline.lake.objectstore import Access
 from frostline.pipeline import tasks
 from frostline.pipeline.tasks import Outcome
 from frostline.spark import database
 from frostline.spark.point import AsOf, Point, taken
+
+HANDSHAKE_S = 30.0
+"""So long may the other side stand still while it shows who it is, asks, and takes the answer."""
+ANSWER_S = 120.0
+"""So long may it take to take a point."""
+_BACKLOG = 64
+_RECEIVED = b"received"
 
 _log = logging.getLogger(__name__)
 
@@ -41,13 +50,15 @@ class Address:
 
 @dataclass(frozen=True)
 class Request:
-    """A point of these tables; or, by its number, one that there is."""
+    """A new point of these tables; or, by its number, one that there is."""
 
     dsn: str | None = field(default=None, repr=False)
     home: str | None = None
     tables: tuple[str, ...] = ()
     as_of: AsOf = None
     point_id: str | None = None
+    is_released: bool = False
+    """That one is to be given up."""
 
 
 @dataclass(frozen=True)
@@ -109,27 +120,40 @@ class Keeper:
         with self._lock:
             if self._address is None:
                 secret = secrets.token_bytes(32)
-                listener = Listener(("127.0.0.1", 0), authkey=secret)
+                listener = Listener(("127.0.0.1", 0), backlog=_BACKLOG)
                 self._address = Address(listener.address[1], secret)  # pyright: ignore[reportArgumentType]
-                threading.Thread(target=self._listen, args=(listener,), daemon=True).start()
+                threading.Thread(target=self._listen, args=(listener, secret), daemon=True).start()
             return self._address
 
-    def _listen(self, listener: Listener) -> None:
+    def _listen(self, listener: Listener, secret: bytes) -> None:
         while True:
-            try:
+            with suppress(OSError):  # it has gone already
                 connection = listener.accept()
-            except (AuthenticationError, OSError, EOFError):
-                continue  # not one of ours, or it has gone
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+                threading.Thread(target=self._serve, args=(connection, secret), daemon=True).start()
 
-    def _serve(self, connection: Connection) -> None:
-        with connection:
-            connection.send(tasks.attempt(self._answer, connection.recv()))
+    def _serve(self, connection: Connection, secret: bytes) -> None:
+        """Nothing is unpickled before the other side has shown that it knows the secret."""
+        with suppress(AuthenticationError, OSError, EOFError), connection:  # not one of ours, or it has gone
+            _limit(connection.fileno(), HANDSHAKE_S)
+            deliver_challenge(connection, secret)
+            answer_challenge(connection, secret)
+            request: Request = connection.recv()
+            self._hand_over(connection, request, tasks.attempt(self._answer, request))
 
-    def _answer(self, request: Request) -> Kept:
-        if request.point_id is not None:
-            return self.get(request.point_id)
-        return self.take(request.dsn, request.home, request.tables, request.as_of)
+    def _hand_over(self, connection: Connection, request: Request, outcome: Outcome[Kept | None]) -> None:
+        """A new point that nobody has received is released."""
+        received = False
+        try:
+            connection.send(outcome)
+            received = connection.recv_bytes() == _RECEIVED
+        finally:
+            if outcome.made is not None and request.point_id is None and not received:
+                self.release(outcome.made.id)
+
+    def _answer(self, request: Request) -> Kept | None:
+        if request.point_id is None:
+            return self.take(request.dsn, request.home, request.tables, request.as_of)
+        return self.release(request.point_id) if request.is_released else self.get(request.point_id)
 
     def _at_exit(self, pid: int) -> None:
         """A process that was forked from this one has the points' connections, but they are not its own."""
@@ -139,10 +163,37 @@ class Keeper:
 
 def ask(address: Address, request: Request) -> Kept:
     """Ask the keeper of the driver, from another process of the same machine. Raises its error."""
-    with Client(("127.0.0.1", address.port), authkey=address.secret) as connection:
-        connection.send(request)
-        outcome: Outcome[Kept] = connection.recv()
-    return tasks.unwrap(outcome)
+    return tasks.unwrap(_asked(address, request))
+
+
+def tell_released(address: Address, point_id: str) -> None:
+    """Give up a point of the driver's keeper, from another process of the same machine; it may be gone with it."""
+    with suppress(AuthenticationError, OSError, EOFError, UnavailableError):
+        _asked(address, Request(point_id=point_id, is_released=True))
+
+
+def _asked(address: Address, request: Request) -> Outcome[Kept]:
+    try:
+        with Client(("127.0.0.1", address.port)) as connection:
+            _limit(connection.fileno(), ANSWER_S)
+            answer_challenge(connection, address.secret)
+            deliver_challenge(connection, address.secret)
+            connection.send(request)
+            outcome: Outcome[Kept] = connection.recv()
+            connection.send_bytes(_RECEIVED)
+            return outcome
+    except BlockingIOError:
+        hint = "look at the log of the Spark driver, and read the table again"
+        raise UnavailableError(f"the Spark driver gave no point in time within {ANSWER_S} s", hint=hint) from None
+
+
+def _limit(descriptor: int, seconds: float) -> None:
+    """From now on, sending or receiving that stands still for so long is a BlockingIOError."""
+    whole, micros = divmod(int(seconds * 1_000_000), 1_000_000)
+    limit = struct.pack("ll", whole, micros)
+    with socket.socket(fileno=os.dup(descriptor)) as same:
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            same.setsockopt(socket.SOL_SOCKET, option, limit)
 
 
 KEEPER = Keeper()

@@ -52,7 +52,11 @@ def _files(metadata_location: str, snapshot_id: int, wanted: frozenset[int]) -> 
 
 def _cold_file(data_file: DataFile, wanted: Iterable[int]) -> ColdFile:
     lower, upper = data_file.lower_bounds or {}, data_file.upper_bounds or {}
-    ranges = {key: (bounds.tier_value(lower[key]), bounds.tier_value(upper[key])) for key in wanted if key in lower}
+    ranges = {
+        key: (bounds.tier_value(lower[key]), bounds.tier_value(upper[key]))
+        for key in wanted
+        if key in lower and key in upper
+    }
     return ColdFile(data_file.file_path, data_file.record_count, data_file.file_size_in_bytes, ranges)
 
 
@@ -64,7 +68,7 @@ def within(table: Table, files: Iterable[ColdFile], low: int, high: int) -> list
 
 
 def tier_range(table: Table, file: ColdFile) -> tuple[int, int] | None:
-    """The smallest and the largest tier value of a file; None for a table without a tier key."""
+    """The smallest and the largest tier value of a file; None if it does not say, or the table has no tier key."""
     return file.ranges.get(table.column(table.tier_key).field_id) if table.tier_key else None
 
 

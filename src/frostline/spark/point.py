@@ -7,8 +7,10 @@ from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import zip_longest
 from typing import Any, TypeAlias
 
+import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
@@ -24,6 +26,8 @@ AsOf: TypeAlias = str | int | datetime | None
 """The name of a snapshot (`name` or `name@version`), a lake snapshot, a time, or now."""
 
 _TRIES = 5
+_OWN_COLUMNS = ("frostline_live", "frostline_version", "frostline_marked_at")
+"""What an overlay has besides the table's columns."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,23 @@ class Moment:
 
 
 @dataclass(frozen=True)
+class TargetColumn:
+    """A column of a heap partition, or of the overlay, as it was then."""
+
+    number: int
+    """Where a value is in a row: a column that is dropped and made again has another one."""
+    name: str
+    type_id: int
+
+
+@dataclass(frozen=True)
 class Target:
     """A heap partition, or the overlay, as it was then."""
 
     name: Name
     filenode: int
     blocks: int
+    columns: tuple[TargetColumn, ...]
     lower: int | None = None
     upper: int | None = None
     """The bounds of a partition, on the axis; None is no bound."""
@@ -96,9 +111,10 @@ def _attempted(held: ExitStack, dsn: str, wanted: Sequence[str], as_of: AsOf) ->
         connection.execute(_statement("join").format(snapshot=sql.Literal(snapshot)))
         moment = Moment(dsn, snapshot, _one(connection, _statement("horizon").format()))
         found = {text: _table_point(connection, text, as_of) for text in wanted}
-    for one in found.values():
-        if one.seam.metadata_location is not None and one.table.id:
-            held.enter_context(pins.held(dsn, one.table, one.seam.metadata_location))
+    lakes = [(one.table, one.seam.metadata_location) for one in found.values() if one.table.id]
+    pinned = [(table, state) for table, state in lakes if state is not None]
+    if pinned:
+        held.enter_context(pins.held_together(dsn, pinned))
     return Point(moment, found)
 
 
@@ -110,13 +126,16 @@ def _table_point(connection: Connection, text: str, as_of: AsOf) -> TablePoint:
     if isinstance(as_of, str):
         return _of_name(connection, name, as_of)
     table = tables.with_lake(connection, name)
-    _require_no_policies(connection, table)
+    _require_rights(connection, table.heap, name)
     return _now(connection, table) if as_of is None else _earlier(connection, table, as_of)
 
 
 def _of_name(connection: Connection, name: Name, as_of: str) -> TablePoint:
     """The table as a snapshot of many tables has it. It is no managed table, so only its columns are known."""
     state = asof.of_name(connection, as_of, name)
+    _require_rights(connection, name, name)
+    if name in tables.names(connection):
+        _require_rights(connection, name.heap, name)
     table = lakefiles.described(name, state.metadata_location)
     return TablePoint(table, Seam(0, table.tier_kind.highest, state.snapshot_id, state.metadata_location))
 
@@ -133,29 +152,62 @@ def _now(connection: Connection, table: Table) -> TablePoint:
     hot = [one for one in partitions if one.upper is None or one.upper > seam.frost_line]
     condition = names.within(table, None, seam.frost_line)
     marks = _one(connection, _statement("marks").format(overlay=names.overlay(table), condition=condition))
-    return TablePoint(
-        table,
-        seam,
-        tuple(_target(connection, one.name, one.lower, one.upper) for one in hot),
-        _target(connection, Name("frostline_overlay", table.internal)) if marks else None,
-        marks,
-    )
+    targets = tuple(_target(connection, one.name, one.lower, one.upper) for one in hot)
+    return TablePoint(table, seam, targets, _overlay(connection, table) if marks else None, marks)
+
+
+def _overlay(connection: Connection, table: Table) -> Target:
+    """The overlay; UsageError when its columns have other names than the heap's: they are found by name."""
+    target = _target(connection, Name("frostline_overlay", table.internal))
+    known = [column.name for column in table.columns]
+    found = [column.name for column in target.columns if column.name not in _OWN_COLUMNS]
+    changed = [(new, old) for new, old in zip_longest(known, found) if new != old]
+    if changed:
+        raise UsageError(
+            f"column {changed[0][0]!r} of {table.name} is {changed[0][1]!r} in its overlay",
+            hint="schema changes are not followed: give the column its old name again",
+        )
+    return target
 
 
 def _target(connection: Connection, name: Name, lower: int | None = None, upper: int | None = None) -> Target:
-    statement = _statement("target").format(target=sql.Literal(names.identifier(name).as_string()))
+    """ConflictError when the table was changed in the moment since the snapshot; then a new one is taken."""
+    identifier = names.identifier(name)
+    try:
+        connection.execute(_statement("lock").format(target=identifier))
+    except psycopg.errors.UndefinedTable:
+        raise _changed(name) from None
+    statement = _statement("target").format(target=sql.Literal(identifier.as_string()))
     row = connection.execute(statement).fetchone()
-    assert row is not None
-    return Target(name, row[0], row[1], lower, upper)
+    if row is None or row[0] != row[1]:
+        raise _changed(name)
+    _, filenode, blocks, has_policies, *columns = row
+    if has_policies:
+        raise policies_apply(str(name))
+    return Target(name, filenode, blocks, tuple(map(TargetColumn, *columns)), lower, upper)
 
 
-def _require_no_policies(connection: Connection, table: Table) -> None:
-    heap_name = sql.Literal(names.identifier(table.heap).as_string())
-    if _one(connection, _statement("row_security").format(heap=heap_name)):
-        raise UsageError(
-            f"row security of {table.name} applies to this role, and lake files have none",
-            hint="read as a role that may see every row: the table's owner, or one with BYPASSRLS",
-        )
+def _changed(name: Name) -> ConflictError:
+    return ConflictError(f"{name} was changed while the point in time was taken", hint="read the table again")
+
+
+def _require_rights(connection: Connection, relation: Name, asked: Name) -> None:
+    """UsageError unless the role may read the relation, and all its rows; one that is gone has nobody's secrets."""
+    values = {"schema": sql.Literal(relation.schema), "relation": sql.Literal(relation.table)}
+    row = connection.execute(_statement("rights").format(**values)).fetchone()
+    may_read, has_policies = row or (None, None)
+    if may_read is False:
+        raise UsageError(f"this role may not read {asked}", hint=f"grant select on {relation} to it")
+    if has_policies:
+        raise policies_apply(str(asked))
+
+
+def policies_apply(relation: str) -> UsageError:
+    """What is said where policies would hide rows."""
+    return UsageError(
+        f"row security of {relation} applies to this role, and lake files have none",
+        hint="read as a role that may see every row: the table's owner, or one with BYPASSRLS",
+    )
 
 
 def _statement(name: str) -> sql.SQL:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import LiteralString
+from typing import Any, LiteralString
 
 import duckdb
 import pyarrow as pa
@@ -21,7 +21,7 @@ from frostline.relation import names
 from frostline.spark import lakefiles
 from frostline.spark.conditions import Bounds
 from frostline.spark.pieces import HeapPiece, LakePiece, Part
-from frostline.spark.point import Moment, TablePoint, Target
+from frostline.spark.point import Moment, TablePoint, Target, policies_apply
 
 _ATTACH = "attach {conninfo} as pg (type postgres, read_only)"
 _ASK = "from postgres_query('pg', {query})"
@@ -35,6 +35,7 @@ _REFUSED = "cannot be held by Spark: column "
 _READ_AGAIN = "read the table again"
 _GONE = "the point in time of this DataFrame is gone: it was released, or its connection to Postgres was lost"
 
+_POLICIES = re.compile(r"query would be affected by row-level security policy for table (\".*\")")
 _LOST = re.compile(r"snapshot \".*\" does not exist|invalid snapshot identifier")
 
 _CHECKS: dict[str, LiteralString] = {
@@ -105,12 +106,38 @@ def _join(connection: duckdb.DuckDBPyConnection, moment: Moment, target: Target)
         snapshot=sql.Literal(moment.snapshot), settings=_statement("settings"), target=name
     )
     connection.execute("call postgres_execute('pg', ?)", [join.as_string()])
-    check = _statement("check").format(name=sql.Literal(name.as_string()))
-    found = connection.execute(_ASK.format(query=ducksql.literal(check.as_string()))).fetchone()
-    if found is None or found[0] != moment.horizon:
+    horizon, filenode, has_its_columns = _asked(connection, _check(target))
+    if horizon != moment.horizon:
         raise ConflictError(_GONE, hint=_READ_AGAIN)
-    if found[1] != target.filenode:
+    if filenode != target.filenode:
         raise ConflictError(f"{target.name} was emptied or rewritten after the point in time", hint=_READ_AGAIN)
+    if not has_its_columns or not _asked(connection, _types(target))[0]:
+        raise ConflictError(f"the columns of {target.name} have changed since the point in time", hint=_READ_AGAIN)
+
+
+def _asked(connection: duckdb.DuckDBPyConnection, question: sql.Composed) -> tuple[Any, ...]:
+    row = connection.execute(_ASK.format(query=ducksql.literal(question.as_string()))).fetchone()
+    assert row is not None
+    return row
+
+
+def _check(target: Target) -> sql.Composed:
+    name, is_called = sql.Literal(names.identifier(target.name).as_string()), _statement("is_called")
+    schema, relation = sql.Literal(target.name.schema), sql.Literal(target.name.table)
+    columns = [
+        is_called.format(name=name, number=one.number, schema=schema, relation=relation, column=sql.Literal(one.name))
+        for one in target.columns
+    ]
+    return _statement("check").format(name=name, is_as_it_was=sql.SQL(" and ").join(columns))
+
+
+def _types(target: Target) -> sql.Composed:
+    name, has_type = names.identifier(target.name), _statement("is_of_type")
+    columns = [
+        has_type.format(target=name, column=sql.Identifier(column.name), type_id=column.type_id)
+        for column in target.columns
+    ]
+    return _statement("types").format(is_as_it_was=sql.SQL(" and ").join(columns))
 
 
 def _postgres_rows(table: Table, piece: HeapPiece, columns: Iterable[Column]) -> str:
@@ -174,12 +201,13 @@ def _quoted(name: str) -> str:
 def _within(table: Table, tier: Iterable[str], piece: LakePiece) -> Iterator[str]:
     """The bounds, where a file reaches beyond them."""
     low, high = piece.bounds
-    ranges = [one for one in (lakefiles.tier_range(table, file) for file in piece.files) if one is not None]
+    kind = table.tier_kind
+    ranges = [lakefiles.tier_range(table, file) or (kind.lowest, kind.highest) for file in piece.files]
     for name in tier:
         if any(lower < low for lower, _ in ranges):
-            yield f"f.{_quoted(name)} >= {ducktext.tier_literal(table.tier_kind, low)}"
+            yield f"f.{_quoted(name)} >= {ducktext.tier_literal(kind, low)}"
         if any(upper > high for _, upper in ranges):
-            yield f"f.{_quoted(name)} <= {ducktext.tier_literal(table.tier_kind, high)}"
+            yield f"f.{_quoted(name)} <= {ducktext.tier_literal(kind, high)}"
 
 
 def _load_marks(
@@ -227,6 +255,8 @@ def _of_postgres(message: str) -> FrostlineError:
     reason = message.rpartition("ERROR:")[2].strip().partition("\n")[0]
     if _LOST.match(reason):
         return ConflictError(_GONE, hint=_READ_AGAIN)
+    if policies := _POLICIES.search(reason):
+        return policies_apply(policies[1])
     if _REFUSED in reason:
         return UsageError(_REFUSED + reason.partition(_REFUSED)[2].rstrip('"'), hint="leave it out: columns=[...]")
     if "Unable to connect" in message:

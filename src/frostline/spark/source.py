@@ -1,7 +1,8 @@
 """The Python data source `frostline`: `spark.read.format("frostline")`, and Spark SQL's `using frostline`."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, ClassVar
 from weakref import WeakSet
@@ -14,7 +15,7 @@ from pyspark.sql.types import StructType
 from frostline.errors import UsageError
 from frostline.lake import objectstore
 from frostline.spark import conditions, lakefiles, pieces, rows, shape
-from frostline.spark.keeper import KEEPER, Address, Request, ask
+from frostline.spark.keeper import KEEPER, Address, Request, ask, tell_released
 from frostline.spark.pieces import HeapPiece, LakePiece, Part
 from frostline.spark.point import AsOf
 from frostline.spark.rows import Reading
@@ -67,11 +68,23 @@ class FrostlineSource(DataSource):
             raise UsageError(f"unknown option {unknown[0]!r}", hint=f"there are {', '.join(_OPTIONS[:5])}")
         if "table" not in chosen:
             raise UsageError("option 'table' is not given", hint=".option('table', 'public.events')")
-        kept = ask(self.keeper, _request(chosen))
-        at = kept.point.tables[chosen["table"]]
-        columns = shape.chosen(at.table.name, lakefiles.shown_names(at.table), _listed(chosen.get("columns")))
-        self._point_id = kept.id
-        self._reading = Reading(kept.point.moment, kept.access, at, Part(chosen.get("part", "all")), columns)
+        request, part, wanted = _request(chosen), _part(chosen.get("part")), _listed(chosen.get("columns"))
+        kept = ask(self.keeper, request)
+        self._point_id, self._is_own = kept.id, request.point_id is None
+        with self._released_on_failure():
+            at = kept.point.tables[chosen["table"]]
+            columns = shape.chosen(at.table.name, lakefiles.shown_names(at.table), wanted)
+            self._reading = Reading(kept.point.moment, kept.access, at, part, columns)
+
+    @contextmanager
+    def _released_on_failure(self) -> Generator[None]:
+        """Nobody gets a DataFrame then, so nobody could release its point."""
+        try:
+            yield
+        except BaseException:
+            if self._is_own:
+                tell_released(self.keeper, self._point_id)
+            raise
 
     @classmethod
     def name(cls) -> str:
@@ -86,7 +99,8 @@ class FrostlineSource(DataSource):
         """The reader of one plan."""
         if [(one.name, one.dataType) for one in schema] != [(one.name, one.dataType) for one in self.schema()]:
             hint = "choose columns by option 'columns', and cast them afterwards"
-            raise UsageError("a schema of your own cannot be given", hint=hint)
+            with self._released_on_failure():
+                raise UsageError("a schema of your own cannot be given", hint=hint)
         return FrostlineReader(self._reading)
 
 
@@ -125,6 +139,13 @@ def _request(options: Mapping[str, str]) -> Request:
     return Request(options.get("dsn"), options.get("home"), (options["table"],), _as_of(options.get("as_of")))
 
 
+def _part(text: str | None) -> Part:
+    try:
+        return Part.ALL if text is None else Part(text)
+    except ValueError:
+        raise UsageError(f"unknown part {text!r}", hint=f"there are {', '.join(Part)}") from None
+
+
 def _as_of(text: str | None) -> AsOf:
     """An option is a text: a number is a lake snapshot, what reads as a time is one, anything else is a name."""
     if text is None or text.isdecimal():
@@ -138,5 +159,8 @@ def _as_of(text: str | None) -> AsOf:
 def _listed(text: str | None) -> list[str] | None:
     if text is None:
         return None
-    found: Any = json.loads(text) if text.startswith("[") else text.split(",")
+    try:
+        found: Any = json.loads(text) if text.startswith("[") else text.split(",")
+    except ValueError:
+        raise UsageError(f"option 'columns' is no list: {text!r}", hint='say id,ts or ["id", "ts"]') from None
     return [str(one).strip() for one in found]

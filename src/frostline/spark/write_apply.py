@@ -47,7 +47,7 @@ class Written:
     as_files: int = 0
     """How many of the inserted rows went into the lake as files."""
     not_as_files: str | None = None
-    """Why none did, though so many are cold."""
+    """Why none did, though the batch is large enough for it."""
 
 
 class LostInCommit(Exception):

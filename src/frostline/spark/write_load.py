@@ -18,7 +18,7 @@ from frostline.lake import paths
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
 from frostline.pipeline import turn
-from frostline.pipeline.load import Job
+from frostline.pipeline.load import Declined, Job
 from frostline.relation import loading, staging
 from frostline.relation.loading import Loading
 from frostline.relation.staging import Stage
@@ -31,10 +31,6 @@ _TRIES = 3
 _PAUSE_S = 0.2
 _WAIT_S = 600.0
 """For a job that runs on the table just now."""
-
-
-class Declined(Exception):
-    """The batch cannot go this way. What it says is for the user; nothing, when nobody would expect it to."""
 
 
 class _Again(Exception):
@@ -127,7 +123,7 @@ def _settings(connection: Connection, table: Table, home: str | Path | None) -> 
     location, found, _ = (seams.get(connection, table).metadata_location or "").rpartition("/metadata/")
     warehouse = location.rpartition("/")[0].rpartition("/")[0]
     if not found or paths.table_location(warehouse, table) != location:
-        raise Declined("its lake has no files yet")
+        raise Declined("its lake has no files at its place yet")
     return database.settings_for(home, dsn_of(connection), warehouse)
 
 

@@ -18,6 +18,7 @@ from frostline.errors import UnavailableError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.model.names import BadName, Name
 from frostline.pipeline import tasks
+from frostline.pipeline.load import Declined
 from frostline.pipeline.tasks import Outcome
 from frostline.relation import staging
 from frostline.relation.staging import Stage
@@ -105,7 +106,7 @@ def _applied(connection: Connection, spark: SparkSession, staged: Staged, files:
     if files.lake_rows is not None:
         try:
             return write_load.apply(connection, spark, staged, files.lake_rows, files.home)
-        except write_load.Declined as declined:
+        except Declined as declined:
             why = str(declined) or None
     done = write_apply.apply(connection, staged.stage, staged.batch, staged.copied)
     if why:

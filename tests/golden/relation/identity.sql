@@ -172,6 +172,7 @@ set row_security = off as $body$
 #variable_conflict use_column
 declare
     key_is_new boolean := true;
+    must_look boolean := false;
     has_cold_rows boolean;
 begin
     -- Silent for the statement of a fold itself, not for what a trigger of the user makes of it.
@@ -223,8 +224,26 @@ begin
             schema = 'Odd "Shop"', table = 'Größe';
     end if;
     if key_is_new and new."day" < (select s."line_integer"::integer from frostline.seam as s where s.table_id = 7)
-       and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off'
-       and not exists (select from "frostline_overlay"."Größe_7" as m where m."day" = new."day" and m."Id" = new."Id") then
+       and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off' then
+        -- A key that has a mark needs no look: what the lake has of it does not count. Locked, so that it stays until ours.
+        perform from "frostline_overlay"."Größe_7" as m where m."day" = new."day" and m."Id" = new."Id" for update;
+        must_look := not found;
+    end if;
+    -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
+        -- statement may have come first. A partition that was detached keeps its triggers, and has no say any more.
+        insert into "frostline_overlay"."Größe_7" ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code", "total", frostline_live)
+        select h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total", true from "Odd ""Shop"""."_Größe" as h where h."day" = new."day" and h."Id" = new."Id"
+        on conflict ("day", "Id") do update set "seq" = excluded."seq", "price" = excluded."price", "exact" = excluded."exact", "doc" = excluded."doc", "feeling" = excluded."feeling", "tags" = excluded."tags", "code" = excluded."code", "total" = excluded."total", 
+            frostline_live = true, frostline_version = nextval('frostline.overlay_version');
+        if not found then
+            insert into "frostline_overlay"."Größe_7" ("day", "Id", "feeling", frostline_live)
+            select new."day", new."Id", new."feeling", false from pg_class as p where p.oid = tg_relid and p.relispartition
+            on conflict ("day", "Id") do update set "seq" = null, "price" = null, "exact" = null, "doc" = null, "tags" = null, "code" = null, "total" = null, 
+                frostline_live = false, frostline_version = nextval('frostline.overlay_version');
+        end if;
+    -- The mark comes first. Whoever brings rows into the lake holds marks of their keys until the lake has them: so either he
+    -- finds ours, or we wait for him here and then look into the lake as he has left it.
+    if must_look then
         -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
     -- tells (40001). The lock is given back at once with the block's savepoint, so that nobody has to wait for it.
     if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then

@@ -176,6 +176,7 @@ set row_security = off as $body$
 #variable_conflict use_column
 declare
     key_is_new boolean := true;
+    must_look boolean := false;
     has_cold_rows boolean;
 begin
     -- Silent for the statement of a fold itself, not for what a trigger of the user makes of it.
@@ -227,8 +228,26 @@ begin
             schema = 'public', table = 'messages';
     end if;
     if key_is_new and new."day" < (select s."line_date" from frostline.seam as s where s.table_id = 7)
-       and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off'
-       and not exists (select from "frostline_overlay"."messages_7" as m where m."tenant" = new."tenant" and m."day" = new."day" and m."number" = new."number") then
+       and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off' then
+        -- A key that has a mark needs no look: what the lake has of it does not count. Locked, so that it stays until ours.
+        perform from "frostline_overlay"."messages_7" as m where m."tenant" = new."tenant" and m."day" = new."day" and m."number" = new."number" for update;
+        must_look := not found;
+    end if;
+    -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
+        -- statement may have come first. A partition that was detached keeps its triggers, and has no say any more.
+        insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", "body", frostline_live)
+        select h."tenant", h."day", h."number", h."body", true from "public"."_messages" as h where h."tenant" = new."tenant" and h."day" = new."day" and h."number" = new."number"
+        on conflict ("tenant", "day", "number") do update set "body" = excluded."body", 
+            frostline_live = true, frostline_version = nextval('frostline.overlay_version');
+        if not found then
+            insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", frostline_live)
+            select new."tenant", new."day", new."number", false from pg_class as p where p.oid = tg_relid and p.relispartition
+            on conflict ("tenant", "day", "number") do update set "body" = null, 
+                frostline_live = false, frostline_version = nextval('frostline.overlay_version');
+        end if;
+    -- The mark comes first. Whoever brings rows into the lake holds marks of their keys until the lake has them: so either he
+    -- finds ours, or we wait for him here and then look into the lake as he has left it.
+    if must_look then
         -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
     -- tells (40001). The lock is given back at once with the block's savepoint, so that nobody has to wait for it.
     if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then

@@ -209,6 +209,7 @@ set row_security = off as {body}
 #variable_conflict use_column
 declare
     key_is_new boolean := true;
+    must_look boolean := false;
     has_cold_rows boolean;
 begin
     -- Silent for the statement of a fold itself, not for what a trigger of the user makes of it.
@@ -236,8 +237,15 @@ begin
             schema = {schema_name}, table = {table_name};
     end if;
     if key_is_new and new.{tier_key} < {line}
-       and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off'
-       and not exists (select from {overlay} as m where {mark_is_new}) then
+       and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off' then
+        -- A key that has a mark needs no look: what the lake has of it does not count. Locked, so that it stays until ours.
+        perform from {overlay} as m where {mark_is_new} for update;
+        must_look := not found;
+    end if;
+    {mark_new}
+    -- The mark comes first. Whoever brings rows into the lake holds marks of their keys until the lake has them: so either he
+    -- finds ours, or we wait for him here and then look into the lake as he has left it.
+    if must_look then
         {seam_is_current}
         if exists (select from {lake} as c
                     where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = {table_id})

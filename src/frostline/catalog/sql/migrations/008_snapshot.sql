@@ -3,15 +3,18 @@
 -- A version of a named snapshot. Readers see those that are published, and nothing of the others. `unknown`: a catalog
 -- outside Postgres may have taken some of its tables. `token` is in the names of the folders that the run made: only
 -- the database that has it here may delete files there. `locations` are the folders that a catalog outside gave us,
--- `told_at` is when it was asked to take the tables.
+-- `told_at` is when it was asked to take the tables. The id is in the names of files, and those folders may be shared
+-- with other databases: so it is random, of 44 bits, and says nothing of the order.
 create table frostline.snapshot (
-    snapshot_id     bigint generated always as identity primary key,
+    snapshot_id     bigint primary key
+                    default ('x' || left(replace(gen_random_uuid()::text, '-', ''), 11))::bit(44)::bigint,
     name            text not null check (name ~ '^[a-z][a-z0-9_]{0,62}$'),
     version         integer not null,
     state           text not null default 'running'
                     check (state in ('running', 'published', 'failed', 'unknown', 'dropped')),
     atomic          boolean not null default true,
     catalog_uri     text,
+    catalog_warehouse text,
     warehouse       text not null,
     locations       text[] not null default '{}',
     token           text not null default left(replace(gen_random_uuid()::text, '-', ''), 8),

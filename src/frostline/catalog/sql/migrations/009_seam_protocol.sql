@@ -33,45 +33,56 @@ language sql immutable strict set search_path = pg_catalog, pg_temp as $$
       from unnest(parts) with ordinality as p (part, position)
 $$;
 
--- Where the tiers of each table meet. A role sees the tables whose heap it may read.
+-- The heap and the overlay of each table, for the views and pin_v1; readers have no rights on it. It asks for no right:
+-- the function below runs as its owner, so each of them asks for the caller's.
+create view frostline.seam_relation as
+select t.table_id, t.schema_name, t.table_name, t.tier_kind,
+       heap.oid as heap_oid, format('%I.%I', n.nspname, heap.relname) as heap, own.overlay
+  from frostline.managed_table t
+  join pg_namespace n on n.nspname = t.schema_name
+  join pg_class heap on heap.relnamespace = n.oid and heap.relname = '_' || t.table_name
+ cross join lateral (select '_' || t.table_id as text) suffix
+ -- The cast to `name` cuts between characters, as the name was cut when the overlay was made.
+ cross join lateral (
+    select substr((repeat('_', length(suffix.text)) || t.table_name)::name::text, length(suffix.text) + 1)
+           || suffix.text as overlay) own
+ where t.mode = 'tiered';
+
+-- Where the tiers of each table meet. A role sees the tables whose heap it may read. Names of columns are the heap's.
 create view frostline.seam_v1 with (security_barrier) as
-select t.table_id, t.schema_name, t.table_name,
-       format('%I.%I', n.nspname, c.relname) as heap,
-       -- The cast to `name` cuts between characters, as the name was cut when the overlay was made.
-       format('frostline_overlay.%I',
-              substr((repeat('_', length(own.suffix)) || t.table_name)::name::text, length(own.suffix) + 1) || own.suffix)
-           as overlay,
+select t.table_id, t.schema_name, t.table_name, t.heap, format('frostline_overlay.%I', t.overlay) as overlay,
        array(select a.attname::text
                from pg_index i
               cross join unnest(i.indkey::smallint[]) with ordinality as k (attnum, position)
                join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
-              where i.indrelid = c.oid and i.indisprimary
+              where i.indrelid = t.heap_oid and i.indisprimary
               order by k.position) as key_columns,
-       t.tier_key, t.tier_kind,
+       a.attname::text as tier_key, t.tier_kind,
        line.frost_line, frostline.axis_v1(line.frost_line, t.tier_kind) as frost_line_axis,
        s.snapshot_id, s.metadata_location,
        line.retained, frostline.axis_v1(line.retained, t.tier_kind) as retained_axis
-  from frostline.managed_table t
+  from frostline.seam_relation t
   join frostline.seam s on s.table_id = t.table_id
-  join pg_namespace n on n.nspname = t.schema_name
-  join pg_class c on c.relnamespace = n.oid and c.relname = '_' || t.table_name
- cross join lateral (select '_' || t.table_id as suffix) own
+  join pg_partitioned_table p on p.partrelid = t.heap_oid
+  join pg_attribute a on a.attrelid = t.heap_oid and a.attnum = p.partattrs[0]
  cross join lateral (
     select coalesce(frostline.text_v1(s.line_timestamptz), frostline.text_v1(s.line_timestamp),
                     frostline.text_v1(s.line_date), s.line_integer::text) as frost_line,
            coalesce(frostline.text_v1(s.retained_timestamptz), frostline.text_v1(s.retained_timestamp),
                     frostline.text_v1(s.retained_date), s.retained_integer::text) as retained) line
- where t.mode = 'tiered' and has_table_privilege(c.oid, 'select');
+ where has_table_privilege(t.heap_oid, 'select');
 
 -- How each column travels. A restored dump numbers columns anew, in the same order, without the gaps that dropped ones
--- left; so a gap in our numbers that is no dropped column tells of a restore, and the order decides.
+-- left; so a gap in our numbers that is no dropped column tells of a restore, and the order decides. The overlay has the
+-- columns in that order too, under the names that they had when it was made.
 create view frostline.seam_column_v1 with (security_barrier) as
 with heap as (
-    select t.table_id, c.oid
-      from frostline.managed_table t
-      join pg_namespace n on n.nspname = t.schema_name
-      join pg_class c on c.relnamespace = n.oid and c.relname = '_' || t.table_name
-     where t.mode = 'tiered' and has_table_privilege(c.oid, 'select')
+    select t.table_id, t.heap_oid as oid, overlay.oid as overlay_oid
+      from frostline.seam_relation t
+      left join pg_class overlay on overlay.relname = t.overlay
+                                and overlay.relnamespace = (select n.oid from pg_namespace n
+                                                             where n.nspname = 'frostline_overlay')
+     where has_table_privilege(t.heap_oid, 'select')
 ), managed as (
     select m.*, row_number() over (partition by m.table_id order by m.attnum) as place, h.oid
       from frostline.managed_column m join heap h on h.table_id = m.table_id
@@ -79,6 +90,9 @@ with heap as (
     select h.table_id, a.attnum, a.attname, a.atttypid, a.atttypmod,
            row_number() over (partition by h.table_id order by a.attnum) as place
       from heap h join pg_attribute a on a.attrelid = h.oid and a.attnum > 0 and not a.attisdropped
+), marked as (
+    select h.table_id, a.attname, row_number() over (partition by h.table_id order by a.attnum) as place
+      from heap h join pg_attribute a on a.attrelid = h.overlay_oid and a.attnum > 0 and not a.attisdropped
 ), restored as (
     select h.table_id, exists (
         select from generate_series(1, (select max(m.attnum) from managed m where m.table_id = h.table_id)) as gap (number)
@@ -88,23 +102,34 @@ with heap as (
       from heap h
 )
 select m.table_id, (row_number() over (partition by m.table_id order by p.attnum))::integer as position,
-       p.attname::text as name, format_type(p.atttypid, p.atttypmod) as type, m.field_id, m.lake_type, m.as_text
+       p.attname::text as name, o.attname::text as overlay_name, format_type(p.atttypid, p.atttypmod) as type,
+       m.field_id, m.lake_type, m.as_text
   from managed m
   join restored r on r.table_id = m.table_id
   join present p on p.table_id = m.table_id
-                and case when r.is_true then p.place = m.place else p.attnum = m.attnum end;
+                and case when r.is_true then p.place = m.place else p.attnum = m.attnum end
+  left join marked o on o.table_id = m.table_id and o.place = m.place;
 
 -- Who made a pin through pin_v1 may renew and release it through these, and nobody else's.
 alter table frostline.pin add column made_by name not null default session_user;
 
--- The foreign key locks the state (FOR KEY SHARE): it waits for an expiry that is just committing, and then fails.
+-- Who pins is the role of the session, as SET ROLE has it: inside, current_user is the owner. A table that is not there
+-- is left to the foreign key. That locks the state (FOR KEY SHARE): it waits for an expiry that is just committing, and
+-- then fails.
 create function frostline.pin_v1(table_id integer, metadata_location text, holder text, seconds double precision)
 returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '5s' as $$
 declare
     made bigint;
+    caller name := coalesce(nullif(current_setting('role'), 'none'), session_user);
 begin
     perform frostline.check_pin_seconds(pin_v1.seconds);
+    if exists (select from frostline.seam_relation t
+                where t.table_id = pin_v1.table_id and not has_table_privilege(caller, t.heap_oid, 'select')) then
+        raise insufficient_privilege using
+            message = format('role %I may not read table %s', caller, pin_v1.table_id),
+            hint = 'Grant it select on the heap, as the page of the seam protocol says.';
+    end if;
     insert into frostline.pin (table_id, metadata_location, holder, expires_at)
     values (pin_v1.table_id, pin_v1.metadata_location, pin_v1.holder,
             clock_timestamp() + make_interval(secs => pin_v1.seconds))

@@ -1,11 +1,13 @@
--- Batches that were written under a label, so that a second try of the same one does nothing.
+-- Batches that were written under a label, so that a second try of the same one does nothing. Each role has labels of
+-- its own: nobody can take one before another role's batch comes.
 create table frostline.applied_batch (
     table_id    integer not null references frostline.managed_table on delete cascade,
     label       text not null,
     mode        text not null check (mode in ('append', 'upsert', 'delete')),
     rows        bigint not null,
     applied_at  timestamptz not null default now(),
-    primary key (table_id, label)
+    written_by  name not null default session_user,
+    primary key (table_id, written_by, label)
 );
 
 -- Where the tasks of a write from Spark put their rows. A table here belongs to the role that writes.
@@ -14,7 +16,7 @@ comment on schema frostline_stage is 'Frostline: rows on their way from Spark in
 
 -- In the transaction that writes the batch: the table stays managed until its end (KEY SHARE on its row), and the label is
 -- taken. Waits for a transaction that has the same label. No row: there is no such table. `is_new` is false for a batch
--- that was applied before. It runs with our rights: whoever could write labels himself could have others' batches skipped.
+-- that the same role applied before. It runs with our rights: whoever could write labels himself could have others' skipped.
 create function frostline_stage.begin_batch(
     of_schema text, of_table text, of_label text, of_mode text, of_rows bigint,
     out is_new boolean, out was_mode text, out was_rows bigint)
@@ -43,11 +45,12 @@ begin
     end loop;
     is_new := true; was_mode := of_mode; was_rows := of_rows;
     if of_label is not null then
-        insert into frostline.applied_batch (table_id, label, mode, rows)
-        values (its_id, of_label, of_mode, of_rows) on conflict do nothing;
+        insert into frostline.applied_batch (table_id, label, mode, rows, written_by)
+        values (its_id, of_label, of_mode, of_rows, caller) on conflict do nothing;
         is_new := found;
         select b.mode, b.rows into was_mode, was_rows
-          from frostline.applied_batch as b where b.table_id = its_id and b.label = of_label;
+          from frostline.applied_batch as b
+         where b.table_id = its_id and b.written_by = caller and b.label = of_label;
     end if;
     return next;
 end

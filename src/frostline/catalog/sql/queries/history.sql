@@ -12,5 +12,7 @@ select j.job_id from frostline.job j
 -- name: take_over
 -- Harmless to repeat.
 insert into frostline.own_history (server)
-select j.server from frostline.job j where j.server is not null union select frostline.this_server()
+select j.server from frostline.job j where j.server is not null
+union select s.server from frostline.snapshot s
+union select frostline.this_server()
 on conflict (server) do nothing

@@ -5,9 +5,9 @@ values (%(table_id)s, %(metadata_location)s, %(holder)s, clock_timestamp() + mak
 returning pin_id
 
 -- name: renew
--- One that has run out stays so, even while its row is still there: its state may go at any moment.
+-- One that has run out stays so, even while its row is still there: its state may go at any moment. The others go on.
 update frostline.pin set expires_at = clock_timestamp() + make_interval(secs => %(seconds)s)
- where pin_id = %(pin_id)s and expires_at > clock_timestamp()
+ where pin_id = any(%(pin_ids)s::bigint[]) and expires_at > clock_timestamp()
 
 -- name: release
 delete from frostline.pin where pin_id = %(pin_id)s returning expires_at > clock_timestamp()

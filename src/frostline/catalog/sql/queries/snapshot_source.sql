@@ -36,6 +36,11 @@ select t.root, c.oid, n.nspname::text, c.relname::text, c.relkind::text
 -- ACCESS SHARE on each, which the caller has already.
 select o.oid, pg_relation_size(o.oid) / current_setting('block_size')::int from unnest(%(oids)s::oid[]) as o (oid)
 
+-- name: oid
+-- Of a relation that is there. Locks nothing.
+select c.oid from pg_class c join pg_namespace n on n.oid = c.relnamespace
+ where n.nspname = %(schema)s and c.relname = %(table)s
+
 -- name: moment
 -- The position is read after the snapshot was taken: all that the snapshot has is before it.
 select pg_export_snapshot(), pg_current_wal_insert_lsn()::text, clock_timestamp()

@@ -7,13 +7,15 @@ select pg_advisory_unlock(hashtextextended('frostline snapshot ' || %(name)s::te
 
 -- name: start
 -- Under the name's lock, so that no two runs get the same number.
-insert into frostline.snapshot (name, version, warehouse, catalog_uri)
-select %(name)s, coalesce(max(version), 0) + 1, %(warehouse)s, %(catalog_uri)s from frostline.snapshot where name = %(name)s
-returning snapshot_id, version, token
+insert into frostline.snapshot (name, version, warehouse, catalog_uri, catalog_warehouse)
+select %(name)s, coalesce(max(version), 0) + 1, %(warehouse)s, %(catalog_uri)s, %(catalog_warehouse)s
+  from frostline.snapshot where name = %(name)s
+returning snapshot_id, version, token, server
 
 -- name: fail
--- Never one that was published.
-update frostline.snapshot set state = %(state)s, error = %(error)s
+-- Never one that was published. One that a catalog outside was told of stays unknown: an error is no proof.
+update frostline.snapshot
+   set state = case state when 'running' then 'failed' else state end, error = %(error)s
  where snapshot_id = %(snapshot_id)s and state in ('running', 'unknown')
 
 -- name: publish
@@ -34,9 +36,14 @@ update frostline.snapshot
 update frostline.snapshot set state = 'failed', error = 'the catalog never got it'
  where snapshot_id = %(snapshot_id)s and state = 'unknown' and told_at < clock_timestamp() - interval '1 hour'
 
+-- name: refused
+-- The catalog outside has said that nothing has changed.
+update frostline.snapshot set state = 'failed' where snapshot_id = %(snapshot_id)s and state = 'unknown'
+
 -- name: settle
 -- Harmless to repeat.
-update frostline.snapshot set state = 'published', published_at = clock_timestamp(), atomic = %(atomic)s
+update frostline.snapshot
+   set state = 'published', published_at = clock_timestamp(), atomic = %(atomic)s, error = null
  where snapshot_id = %(snapshot_id)s and state = 'unknown'
 
 -- name: settle_table
@@ -47,7 +54,7 @@ update frostline.snapshot_table set metadata_location = %(location)s
 update frostline.snapshot set locations = %(locations)s where snapshot_id = %(snapshot_id)s
 
 -- name: locations
-select s.snapshot_id, unnest(s.locations) from frostline.snapshot s where s.snapshot_id = any(%(snapshot_ids)s)
+select distinct unnest(s.locations) from frostline.snapshot s where s.snapshot_id = any(%(snapshot_ids)s)
 
 -- name: insert_table
 insert into frostline.snapshot_table
@@ -65,6 +72,7 @@ select distinct on (t.schema_name, t.table_name)
        s.server = frostline.this_server(), s.version = max(s.version) over ()
   from frostline.snapshot s join frostline.snapshot_table t using (snapshot_id)
  where s.name = %(name)s and s.state = 'published' and s.catalog_uri is not distinct from %(catalog_uri)s
+   and s.catalog_warehouse is not distinct from %(catalog_warehouse)s
  order by t.schema_name, t.table_name, s.version desc
 
 -- name: pointers
@@ -73,8 +81,8 @@ select table_namespace, table_name, metadata_location from frostline.iceberg_tab
 
 -- name: versions
 -- All that can be seen, and with %(every)s those that failed too.
-select s.snapshot_id, s.name, s.version, s.state, s.taken_at, s.lsn::text, s.atomic, s.catalog_uri, s.error,
-       count(t.table_name), coalesce(sum(t.rows), 0)::bigint, coalesce(sum(t.size_bytes), 0)::bigint
+select s.snapshot_id, s.name, s.version, s.state, s.taken_at, s.lsn::text, s.atomic, s.catalog_uri, s.catalog_warehouse,
+       s.server, s.error, count(t.table_name), coalesce(sum(t.rows), 0)::bigint, coalesce(sum(t.size_bytes), 0)::bigint
   from frostline.snapshot s left join frostline.snapshot_table t using (snapshot_id)
  where (s.name = %(name)s or %(name)s::text is null) and (s.state = 'published' or %(every)s)
  group by s.snapshot_id
@@ -113,6 +121,13 @@ select s.snapshot_id, s.tidied from frostline.snapshot s
         or s.server in (select o.server from frostline.own_history o)
            and exists (select from frostline.own_history o where o.server = frostline.this_server()))
 
+-- name: owners
+-- The histories that this database may take for its own (see history.own_jobs).
+select frostline.this_server()
+ union
+select o.server from frostline.own_history o
+ where exists (select from frostline.own_history p where p.server = frostline.this_server())
+
 -- name: folders
 -- The tokens of the folders that this database made for the name, and the warehouses they are in.
 select distinct s.token, s.warehouse from frostline.snapshot s
@@ -122,9 +137,14 @@ select distinct s.token, s.warehouse from frostline.snapshot s
            and exists (select from frostline.own_history o where o.server = frostline.this_server()))
 
 -- name: needed
--- The metadata of every copy that may still be read.
+-- The metadata of every copy that may still be read, or only of those that may have files in %(folders)s. In the
+-- built-in catalog a copy's metadata and its files are in one folder; a catalog outside has them in `locations`.
 select distinct t.metadata_location from frostline.snapshot s join frostline.snapshot_table t using (snapshot_id)
  where s.name = %(name)s and s.state in ('published', 'unknown') and t.metadata_location <> ''
+   and (%(folders)s::text[] is null
+        or s.catalog_uri is null
+           and regexp_replace(t.metadata_location, '/metadata/[^/]*$', '') = any(%(folders)s::text[])
+        or s.catalog_uri is not null and (s.locations && %(folders)s::text[] or s.locations = '{}'))
 
 -- name: set_tidied
 update frostline.snapshot

@@ -1,0 +1,136 @@
+"""Load: the cold rows of a batch become files of the lake. docs/design/spark-writes.md says why it is right."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pyspark.sql import SparkSession
+
+from frostline import failpoints, logs
+from frostline.catalog import jobs, seams, snapshots
+from frostline.catalog.connect import Connection
+from frostline.catalog.jobs import State
+from frostline.errors import UsageError
+from frostline.failpoints import Failpoint
+from frostline.lake import paths
+from frostline.lake.commit import StagedCommit
+from frostline.lake.datafiles import WrittenFile
+from frostline.model.names import quoted
+from frostline.model.tables import RecordedFile, Table
+from frostline.model.thaw import touching
+from frostline.pipeline import exchange, fingerprint, source, tasks
+from frostline.pipeline.exchange import Exchange
+from frostline.pipeline.export import export_shard
+from frostline.pipeline.source import Shard
+from frostline.relation import heap
+from frostline.relation.loading import Loading
+from frostline.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+
+class Declined(Exception):
+    """The batch cannot go this way. What it says is for the user; nothing, when nobody would expect it to."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The rows of a batch for one lake partition, and the files that may have one of their keys."""
+
+    shard: Shard
+    files: tuple[RecordedFile, ...]
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a task did."""
+
+    written: tuple[WrittenFile, ...] = ()
+    known_key: int | None = None
+    """The hash of a key that the lake has already; then nothing was written."""
+
+
+def load_slice(piece: Piece) -> Made:
+    """Write the rows to a file and prove that they are all there, unless the lake has one of their keys."""
+    table = piece.shard.table
+    wanted = np.array(sorted(source.key_hashes(piece.shard)), np.int64)
+    for file in piece.files:
+        known = fingerprint.first_of_keys(file.path, table, wanted)
+        if known is not None:
+            return Made(known_key=known)
+    written = export_shard(piece.shard)
+    return Made(() if written is None else (written,))
+
+
+class Job:
+    """The files of one batch; the caller holds the table's lease, and publishes in a transaction of its own."""
+
+    def __init__(self, connection: Connection, settings: Settings, table: Table, load: Loading) -> None:
+        self.connection = connection
+        self.settings = settings
+        self.table = table
+        self.load = load
+        self.seam = seams.get(connection, table)
+        failpoints.reached(Failpoint.LOAD_BEFORE_START)
+        self.job_id = jobs.start(connection, table, "load")
+        failpoints.reached(Failpoint.LOAD_STARTED)
+        self._files: list[WrittenFile] = []
+        self._staged: StagedCommit | None = None
+
+    def write(self, spark: SparkSession) -> None:
+        """Write data and metadata; nothing points at them yet. UsageError when the lake has a key of the batch."""
+        with logs.stage(_log, "load", table=str(self.table.name), job=self.job_id) as line:
+            self._files = self._export(spark)
+            rows, size = sum(file.rows for file in self._files), sum(file.size_bytes for file in self._files)
+            line.update(files=len(self._files), rows=rows, size_bytes=size)
+            jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=rows, size_bytes=size)
+        failpoints.reached(Failpoint.LOAD_EXPORTED)
+        self._staged = exchange.stage(self.connection, self.settings, self._exchange())
+        failpoints.reached(Failpoint.LOAD_STAGED)
+
+    def _export(self, spark: SparkSession) -> list[WrittenFile]:
+        with snapshots.exported(self.settings.dsn) as snapshot:
+            pieces = list(self._pieces(snapshot))
+            made = tasks.run(spark, load_slice, pieces, lambda _: None) if pieces else []
+        for one in made:
+            if one.known_key is not None:
+                raise self._known(one.known_key)
+        return [file for one in made for file in one.written]
+
+    def _pieces(self, snapshot: str) -> Iterator[Piece]:
+        recorded = jobs.recorded_files(self.connection, self.table)
+        for lower, upper in heap.occupied(self.connection, self.table, self.load.name, self.seam.frost_line):
+            shard = Shard(
+                table=self.table,
+                dsn=self.settings.dsn,
+                snapshot=snapshot,
+                partition=self.load.name,
+                lower=lower,
+                upper=upper,
+                location=paths.table_location(self.settings.warehouse, self.table),
+                job_id=self.job_id,
+                memory_limit=self.settings.export_memory,
+                only_live=True,
+                command="write again",
+            )
+            yield Piece(shard, tuple(touching(recorded, lower, upper)))
+
+    def _known(self, key_hash: int) -> Exception:
+        """The error for a key that the lake has. Two keys may have one hash: then each has to be looked up as it is."""
+        key = self.load.key_of(fingerprint.postgres_key_hash(self.table), key_hash)
+        if not self.load.is_known(key):
+            return Declined("the lake has another key with the hash of one of its keys")
+        columns, values = ", ".join(map(quoted, self.table.key)), ", ".join(key)
+        return UsageError(
+            f"Postgres refused a row of the batch: duplicate key ({columns}) = ({values}), which exists in the lake",
+            hint="mode='upsert' replaces rows whose key exists",
+        )
+
+    def publish(self) -> None:
+        """Inside the publishing transaction: the files are part of the table."""
+        exchange.swap(self.connection, self._exchange(), self._staged, self.seam, self.seam.frost_line)
+
+    def _exchange(self) -> Exchange:
+        replaced: Sequence[str] = ()
+        return Exchange(self.table, self.job_id, replaced, self._files)
