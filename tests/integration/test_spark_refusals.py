@@ -71,6 +71,7 @@ def guest(changed: Lake) -> Iterator[str]:
     with role(changed.dsn, "spark_guest") as dsn:
         run(changed.catalog, GRANTS)
         yield dsn
+        connector.release()  # while there is a role that can: a pin of one that is gone stays until it runs out
 
 
 def read(lake: Lake, table: str = "public.events", **options: Any) -> DataFrame:
@@ -238,7 +239,7 @@ def test_a_load_that_fails_holds_nothing(changed: Lake) -> None:
     reader = changed.session().read.format("frostline").option("dsn", changed.dsn).option("table", "events")
     with pytest.raises(PySparkException, match="a schema of your own cannot be given"):
         reader.schema("id int").load().collect()
-    assert nothing_is_held(changed)
+    until(lambda: nothing_is_held(changed))
 
 
 def test_release_finds_every_point_of_what_was_derived(changed: Lake) -> None:
@@ -274,7 +275,7 @@ def test_a_point_whose_asker_has_gone_is_released(changed: Lake, monkeypatch: py
     with Client(("127.0.0.1", address.port), authkey=address.secret) as connection:
         connection.send(Request(changed.dsn, None, ("events",)))
     until(lambda: bool(taken) and not KEEPER.ids())
-    assert nothing_is_held(changed)
+    until(lambda: nothing_is_held(changed))
 
 
 def test_who_says_nothing_to_the_keeper_keeps_nobody_else_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
