@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from psycopg import conninfo
+from psycopg import conninfo, sql
 
 from frostline.errors import UnavailableError, UsageError
 
@@ -52,6 +52,14 @@ def connect(dsn: str, *, purpose: str) -> Connection:
             f"cannot connect to Postgres: {first_line(error)}",
             hint="check FROSTLINE_DSN, or start the embedded one: frostline up --home DIR",
         ) from None
+
+
+def local_settings() -> sql.Composed:
+    """The statements that give a transaction of somebody else's connection the settings for types."""
+    return sql.SQL("; ").join(
+        sql.SQL("set local {} = {}").format(sql.Identifier(key), sql.SQL(", ").join(map(sql.Literal, value.split(","))))
+        for key, value in TYPE_SETTINGS.items()
+    )
 
 
 def dsn_of(connection: Connection) -> str:

@@ -14,6 +14,7 @@ from frostline.errors import UnavailableError
 from frostline.lake import ducksql, objectstore
 from frostline.lake.objectstore import Access
 
+_ATTACH = "attach {conninfo} as pg (type postgres, read_only)"
 _EXTENSIONS = ("postgres_scanner", "httpfs")
 _idle: defaultdict[tuple[str, Access | None], list[duckdb.DuckDBPyConnection]] = defaultdict(list)
 """Of this process, by memory limit and object store: nobody uses them, nothing is in them."""
@@ -76,6 +77,20 @@ def reach_the_store(connection: duckdb.DuckDBPyConnection) -> None:
     except duckdb.Error as error:  # its text may show the statement, which has the keys
         reason = f"DuckDB refuses the settings of the object store ({type(error).__name__})"
         raise UnavailableError(reason, hint="check the settings s3_*") from None
+
+
+def begin_in_postgres(connection: duckdb.DuckDBPyConnection, conninfo: str, first: str) -> None:
+    """Attach Postgres as `pg` and begin a read-only transaction there, with these statements."""
+    connection.execute(_ATTACH.format(conninfo=ducksql.literal(conninfo)))
+    connection.execute("begin")
+    connection.execute("call postgres_execute('pg', ?)", [first])
+
+
+def postgres_reason(message: str) -> str:
+    """What Postgres said, out of a DuckDB error, which may also show the connection string."""
+    if "Unable to connect" in message:
+        return "cannot connect to Postgres"
+    return message.rpartition("ERROR:")[2].strip().partition("\n")[0]
 
 
 def load(connection: duckdb.DuckDBPyConnection, extension: str) -> None:

@@ -31,6 +31,7 @@ from pyiceberg.types import (
 from frostline.errors import UsageError
 from frostline.model.tables import Column, Table
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, civil
+from frostline.model.types import decimal_digits
 
 _TYPES: dict[str, PrimitiveType] = {
     "binary": BinaryType(),
@@ -44,16 +45,15 @@ _TYPES: dict[str, PrimitiveType] = {
     "timestamp": TimestampType(),
     "timestamptz": TimestamptzType(),
 }
-_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 _TRUNCATE = re.compile(r"truncate\[(\d+)\]")
 _INT_MAX = 2**31 - 1
 
 
 def iceberg_type(column: Column) -> PrimitiveType:
     """The Iceberg type that carries the column."""
-    decimal = _DECIMAL.fullmatch(column.carriage.lake_type)
-    if decimal:
-        return DecimalType(int(decimal[1]), int(decimal[2]))
+    digits = decimal_digits(column.carriage.lake_type)
+    if digits:
+        return DecimalType(*digits)
     return _TYPES[column.carriage.lake_type]
 
 

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from frostline.model.partitions import Partition
 
+BLOCK_BYTES = 8192
+"""Of Postgres' heap."""
+
 
 @dataclass(frozen=True)
 class Plan:

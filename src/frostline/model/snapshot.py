@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from frostline.model.names import Name
 from frostline.model.tables import Column
+from frostline.model.types import decimal_digits
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^\s",.]+))\s*')
-_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 _WIDER = {("int", "long"), ("float", "double")}
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _PIECE_BYTES = 4 << 20
@@ -185,8 +185,8 @@ def _can_become(old: str, new: str) -> bool:
     """Whether Iceberg lets a field of one type become the other."""
     if old == new or (old, new) in _WIDER:
         return True
-    narrow, wide = _DECIMAL.fullmatch(old), _DECIMAL.fullmatch(new)
-    return bool(narrow and wide and narrow[2] == wide[2] and int(narrow[1]) <= int(wide[1]))
+    narrow, wide = decimal_digits(old), decimal_digits(new)
+    return bool(narrow and wide and narrow[1] == wide[1] and narrow[0] <= wide[0])
 
 
 def bins(items: Mapping[Item, int] | Sequence[tuple[Item, int]], capacity_bytes: int) -> list[list[Item]]:

@@ -4,10 +4,12 @@ A type with an exact Iceberg twin goes natively. Every other type travels as its
 cast back by the foreign table, so no type is refused and none is approximated.
 """
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
 MAX_DECIMAL_PRECISION = 38
+_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 
 _NATIVE = {
     "bool": "boolean",
@@ -64,6 +66,12 @@ class Carriage:
     """The value is cast to text on the way out and back on the way in."""
     pushable: bool
     """Conditions on the column may be sent to the lake server."""
+
+
+def decimal_digits(lake_type: str) -> tuple[int, int] | None:
+    """Precision and scale of `decimal(12, 2)`; None for any other lake type."""
+    found = _DECIMAL.fullmatch(lake_type)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def carriage(pg_type: PgType, collation: Collation) -> Carriage:

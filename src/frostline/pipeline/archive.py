@@ -28,8 +28,6 @@ from frostline.pipeline.tasks import Report
 from frostline.relation import bound, heap, marks
 from frostline.settings import Settings
 
-BLOCK_BYTES = 8192
-
 _log = logging.getLogger(__name__)
 
 
@@ -141,7 +139,7 @@ class Job:
             if not blocks:
                 continue
             pieces = list(heap.slices(self.connection, self.table, partition))
-            for first, last in archive.block_ranges(blocks, self.settings.export_shard_bytes // BLOCK_BYTES):
+            for first, last in archive.block_ranges(blocks, self.settings.export_shard_bytes // archive.BLOCK_BYTES):
                 for lower, upper in pieces:
                     yield Shard(
                         table=self.table,

@@ -17,7 +17,6 @@ from frostline.model.tables import Column, Table
 from frostline.pipeline import fingerprint, source
 from frostline.pipeline.source import Shard
 
-_ATTACH = "attach {conninfo} as pg (type postgres, read_only)"
 _COLUMN = "frostline_{number}::{type} as {name}"
 _COPY = "copy (select {columns} from postgres_query('pg', {query}) {order}) to {location} ({options})"
 _NAME = "select * from postgres_query('pg', {query})"
@@ -80,9 +79,8 @@ def join(connection: duckdb.DuckDBPyConnection, shard: Shard) -> None:
     """Attach Postgres as `pg` and begin a transaction there that reads the driver's snapshot."""
     # Row groups can then be limited by size. The rows' own order is not lost: one thread writes them.
     connection.execute("set preserve_insertion_order = false")
-    connection.execute(_attach(shard.dsn))
-    connection.execute("begin")
-    connection.execute("call postgres_execute('pg', ?)", [source.join_snapshot(shard).as_string()])
+    conninfo = make_conninfo(shard.dsn, application_name="frostline export")
+    duck.begin_in_postgres(connection, conninfo, source.join_snapshot(shard).as_string())
     check_name(connection, shard)
 
 
@@ -100,15 +98,8 @@ def failure(shard: Shard, error: duckdb.Error) -> FrostlineError:
         return UnavailableError(f"export of {shard.partition} failed: {trouble.reason}", hint=trouble.hint)
     if "snapshot" in message and ("does not exist" in message or "invalid" in message):
         return source.snapshot_gone(shard)
-    reason = message.rpartition("ERROR:")[2].strip().partition("\n")[0]
-    if "Unable to connect" in message:
-        reason = "cannot connect to postgres"
+    reason = duck.postgres_reason(message)
     return UnavailableError(f"export of {shard.partition} failed: {reason}", hint=shard.command)
-
-
-def _attach(dsn: str) -> str:
-    conninfo = make_conninfo(dsn, application_name="frostline export")
-    return _ATTACH.format(conninfo=ducksql.literal(conninfo))
 
 
 def _copy(shard: Shard, location: str, *, dictionaries: bool) -> str:

@@ -67,7 +67,7 @@ def rewrite_slice(piece: Slice) -> Rewritten:
     Raises CorruptionError when an old file is not what was recorded, or a new one not what it must be.
     """
     survey = source.survey_marks(piece.marks)
-    with _marks_loaded(piece) as connection:
+    with marks_loaded(piece.marks) as connection:
         held = [file for file in piece.files if _holds_a_mark(connection, piece, file)]
         twins = survey.has_twin_floats or copying.has_twin_floats(connection, piece.table, held)
         targets = _targets(held, survey.live.rows)
@@ -79,16 +79,17 @@ def rewrite_slice(piece: Slice) -> Rewritten:
 
 
 @contextmanager
-def _marks_loaded(piece: Slice) -> Generator[duckdb.DuckDBPyConnection]:
-    """A DuckDB connection with the slice's marks in a table, read under the fold's snapshot."""
-    with duck.borrowed(piece.memory_limit) as connection:
+def marks_loaded(marks: Shard) -> Generator[duckdb.DuckDBPyConnection]:
+    """A DuckDB connection with an overlay's slice in the table `marks`, read under the job's snapshot."""
+    with duck.borrowed(marks.memory_limit) as connection:
         try:
-            export.join(connection, piece.marks)
-            columns = export.typed_columns(piece.table)
-            query = ducksql.literal(source.marks_query(piece.marks).as_string())
+            export.join(connection, marks)
+            columns = export.typed_columns(marks.table)
+            query = ducksql.literal(source.marks_query(marks).as_string())
             connection.execute(_MARKS.format(columns=columns, query=query))
+            export.check_name(connection, marks)
         except duckdb.Error as error:
-            raise export.failure(piece.marks, error) from None
+            raise export.failure(marks, error) from None
         yield connection
 
 

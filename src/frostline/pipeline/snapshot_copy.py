@@ -4,22 +4,18 @@ A piece is a block range of a heap, an overlay, or a file of a managed table's l
 tables are small.
 """
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-import duckdb
 
 from frostline.errors import CorruptionError
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import duck, ducksql, ducktext, paths, schema
+from frostline.lake import ducksql, ducktext, paths, schema
 from frostline.lake.datafiles import WrittenFile
 from frostline.model.tables import Fingerprint, RecordedFile, Table
 from frostline.pipeline import copying, export, fingerprint, source
-from frostline.pipeline.rewrite import same_key
+from frostline.pipeline.rewrite import marks_loaded, same_key
 from frostline.pipeline.source import Shard
 
-_MARKS = "create temp table marks as select {columns} from postgres_query('pg', {query})"
 _KEPT = (
     "select {columns} from {rows} as f "
     "where f.{tier_key} < {line} and not exists (select 1 from marks as m where {same_key})"
@@ -99,7 +95,7 @@ def copy_file(piece: LakePiece) -> WrittenFile | None:
     location = paths.data_file(piece.marks.location, piece.marks.job_id)
     paths.make_parent(location)
     reached(Failpoint.SNAPSHOT_BEFORE_FILE)
-    with _marks_loaded(piece) as connection:
+    with marks_loaded(piece.marks) as connection:
         twins = copying.has_twin_floats(connection, piece.marks.table, [piece.file])
         options = export.options(piece.table, dictionaries=not twins)
         connection.execute(_COPY.format(query=_kept(piece), location=ducksql.literal(location), options=options))
@@ -120,20 +116,6 @@ def _meant(piece: LakePiece, keys: frozenset[int]) -> Fingerprint:
     if piece.file.upper < piece.line:
         return others
     return fingerprint.split(path, managed, keys, within=(managed.tier_kind.lowest, piece.line))[0]
-
-
-@contextmanager
-def _marks_loaded(piece: LakePiece) -> Generator[duckdb.DuckDBPyConnection]:
-    """A DuckDB connection with the marks in a table, read under the snapshot."""
-    with duck.borrowed(piece.marks.memory_limit) as connection:
-        try:
-            export.join(connection, piece.marks)
-            query = ducksql.literal(source.rows_query(piece.marks).as_string())
-            connection.execute(_MARKS.format(columns=export.typed_columns(piece.marks.table), query=query))
-            export.check_name(connection, piece.marks)
-        except duckdb.Error as error:
-            raise export.failure(piece.marks, error) from None
-        yield connection
 
 
 def _kept(piece: LakePiece) -> str:

@@ -11,7 +11,7 @@ from frostline.catalog.snapshot_versions import Copied, Known
 from frostline.catalog.snapshots import Holder, Moment
 from frostline.errors import UnavailableError, UsageError
 from frostline.model import snapshot
-from frostline.model.archive import block_ranges
+from frostline.model.archive import BLOCK_BYTES, block_ranges
 from frostline.model.names import Name
 from frostline.model.policy import Policy
 from frostline.model.snapshot import BadRequest, Pattern, Relation
@@ -21,7 +21,6 @@ from frostline.model.types import carriage
 from frostline.pipeline.snapshot_targets import Target
 from frostline.relation import heap
 
-BLOCK_BYTES = 8192
 _PATIENCE_S = 60.0
 _PAUSE_S = 0.1
 

@@ -8,20 +8,12 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import sql
 
-from frostline.catalog.connect import first_line
+from frostline.catalog.connect import first_line, local_settings
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.model.names import Name
 from frostline.model.tables import Column, Fingerprint, Table
 from frostline.model.tiers import to_text
 from frostline.pipeline import fingerprint
-
-_SETTINGS = sql.SQL(
-    "set local TimeZone = 'UTC'; set local DateStyle = 'ISO'; set local IntervalStyle = 'postgres'; "
-    "set local extra_float_digits = 1; set local bytea_output = 'hex'; set local search_path = pg_catalog; "
-    "set local row_security = off"
-)
-"""Under these every value has one text, whatever the role's or the database's own settings are; and rows that row
-security would hide from us are an error, instead of missing."""
 
 _SURVEY = sql.SQL(
     "select count(*), coalesce(sum({hash}), 0)::text, array[{unholdable}]::bigint[], {twins} "
@@ -225,9 +217,12 @@ def snapshot_gone(shard: Shard) -> ConflictError:
 
 
 def join_snapshot(shard: Shard) -> sql.Composed:
-    """The statements that come first in every transaction that reads the shard."""
-    form = sql.SQL("set transaction snapshot {}; {}; set local lock_timeout = {}")
-    return form.format(sql.Literal(shard.snapshot), _SETTINGS, sql.Literal(f"{shard.lock_timeout_s}s"))
+    """The statements that come first in every transaction that reads the shard.
+
+    Rows that row security would hide from us are an error, instead of missing.
+    """
+    form = sql.SQL("set transaction snapshot {}; {}; set local row_security = off; set local lock_timeout = {}")
+    return form.format(sql.Literal(shard.snapshot), local_settings(), sql.Literal(f"{shard.lock_timeout_s}s"))
 
 
 def rows_query(shard: Shard) -> sql.Composed:

@@ -163,9 +163,7 @@ class _Frame:
 
     def _cold(self) -> DataFrame | None:
         """The lake's rows below the frost line whose keys are not in the overlay."""
-        table = self.at.table
-        high = min(self.bounds[1], self.at.seam.frost_line - 1) if table.tier_key else self.bounds[1]
-        files = lakefiles.within(table, lakefiles.of_state(table, self.at.seam), self.bounds[0], high)
+        table, files = self.at.table, pieces.cold_files(self.at, self.bounds)
         if not files:
             return None
         lakefiles.require_finite(table, list(self.needed.values()), files)

@@ -84,10 +84,19 @@ def _blocks(target: Target, bounds: Bounds, *, only_live: bool = False) -> Itera
 def _cold(at: TablePoint, part: Part, bounds: Bounds) -> Iterator[LakePiece]:
     if part not in (Part.ALL, Part.COLD):
         return
-    low, high = bounds[0], min(bounds[1], at.seam.frost_line - 1) if at.table.tier_key else bounds[1]
-    files = lakefiles.within(at.table, lakefiles.of_state(at.table, at.seam), low, high)
-    for group in _grouped(files):
-        yield LakePiece(tuple(group), (low, high), part is Part.ALL and at.overlay is not None)
+    below = _below_the_line(at, bounds)
+    for group in _grouped(cold_files(at, bounds)):
+        yield LakePiece(tuple(group), below, part is Part.ALL and at.overlay is not None)
+
+
+def cold_files(at: TablePoint, bounds: Bounds) -> list[ColdFile]:
+    """The lake files that can hold a row within the bounds, below the frost line."""
+    return lakefiles.within(at.table, lakefiles.of_state(at.table, at.seam), *_below_the_line(at, bounds))
+
+
+def _below_the_line(at: TablePoint, bounds: Bounds) -> Bounds:
+    """A table that only the lake knows has no line."""
+    return (bounds[0], min(bounds[1], at.seam.frost_line - 1)) if at.table.tier_key else bounds
 
 
 def _grouped(files: Sequence[ColdFile]) -> Iterator[list[ColdFile]]:

@@ -12,6 +12,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from frostline import sqlfiles
+from frostline.catalog.connect import local_settings
 from frostline.errors import ConflictError, FrostlineError, UnavailableError, UsageError
 from frostline.lake import duck, ducksql, ducktext, objectstore, store
 from frostline.lake.objectstore import Access
@@ -23,7 +24,6 @@ from frostline.spark.conditions import Bounds
 from frostline.spark.pieces import HeapPiece, LakePiece, Part
 from frostline.spark.point import Moment, TablePoint, Target, policies_apply
 
-_ATTACH = "attach {conninfo} as pg (type postgres, read_only)"
 _ASK = "from postgres_query('pg', {query})"
 _TYPED = "select {columns} from postgres_query('pg', {query})"
 _MARKS = "create temp table marks as {query}"
@@ -99,13 +99,10 @@ def _type(column: Column) -> str:
 def _join(connection: duckdb.DuckDBPyConnection, moment: Moment, target: Target) -> None:
     """Begin a transaction that sees the point, and prove that it does, and that the table is the one that was there."""
     conninfo = make_conninfo(moment.dsn, application_name="frostline spark")
-    connection.execute(_ATTACH.format(conninfo=ducksql.literal(conninfo)))
-    connection.execute("begin")
-    name = names.identifier(target.name)
     join = _statement("join").format(
-        snapshot=sql.Literal(moment.snapshot), settings=_statement("settings"), target=name
+        snapshot=sql.Literal(moment.snapshot), settings=local_settings(), target=names.identifier(target.name)
     )
-    connection.execute("call postgres_execute('pg', ?)", [join.as_string()])
+    duck.begin_in_postgres(connection, conninfo, join.as_string())
     horizon, filenode, has_its_columns = _asked(connection, _check(target))
     if horizon != moment.horizon:
         raise ConflictError(_GONE, hint=_READ_AGAIN)
@@ -252,15 +249,13 @@ def _of_the_store(error: duckdb.IOException) -> FrostlineError:
 
 
 def _of_postgres(message: str) -> FrostlineError:
-    reason = message.rpartition("ERROR:")[2].strip().partition("\n")[0]
+    reason = duck.postgres_reason(message)
     if _LOST.match(reason):
         return ConflictError(_GONE, hint=_READ_AGAIN)
     if policies := _POLICIES.search(reason):
         return policies_apply(policies[1])
     if _REFUSED in reason:
         return UsageError(_REFUSED + reason.partition(_REFUSED)[2].rstrip('"'), hint="leave it out: columns=[...]")
-    if "Unable to connect" in message:
-        reason = "cannot connect to Postgres"
     if "Conversion Error" in message:  # which shows the value
         reason = "a value is not of its column's type"
     return UnavailableError(f"the rows cannot be read: {reason}", hint="frostline status")

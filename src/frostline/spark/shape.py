@@ -1,6 +1,5 @@
 """The columns of a table in Spark's types."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql.types import (
@@ -23,6 +22,7 @@ from pyspark.sql.types import (
 from frostline.errors import UsageError
 from frostline.model.names import Name
 from frostline.model.tables import Column
+from frostline.model.types import decimal_digits
 
 POINT = "frostline.point"
 """The columns' metadata says of which point they are, so that a DataFrame can be released."""
@@ -39,13 +39,12 @@ _TYPES: dict[str, DataType] = {
     "timestamp": TimestampNTZType(),
     "timestamptz": TimestampType(),
 }
-_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 
 
 def spark_type(column: Column) -> DataType:
     """The type of the column in Spark. What travels as text is a string."""
-    decimal = _DECIMAL.fullmatch(column.carriage.lake_type)
-    return DecimalType(int(decimal[1]), int(decimal[2])) if decimal else _TYPES[column.carriage.lake_type]
+    digits = decimal_digits(column.carriage.lake_type)
+    return DecimalType(*digits) if digits else _TYPES[column.carriage.lake_type]
 
 
 def schema(columns: Mapping[str, Column], point_id: str | None = None) -> StructType:

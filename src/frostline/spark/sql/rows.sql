@@ -1,8 +1,3 @@
--- name: settings
--- Under these every value has one text, whatever the role's or the database's own settings are.
-set local TimeZone = 'UTC'; set local DateStyle = 'ISO'; set local IntervalStyle = 'postgres';
-set local extra_float_digits = 1; set local bytea_output = 'hex'; set local search_path = pg_catalog
-
 -- name: join
 -- First in the transaction of every task. Row security hides nothing: it is an error. ACCESS SHARE, as a reader has it: from here on nobody rewrites or empties the table.
 set transaction snapshot {snapshot}; {settings}; set local row_security = off;
