@@ -4,13 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import psycopg
 import pytest
+from tests.fixtures.waiting import until
 
 from frostline.embedded.home import prepare
 from frostline.embedded.postgres import free_port, running_pid
@@ -116,13 +116,6 @@ def worker_pid(home: Path) -> int | None:
     return next((one.pid for one in processes if set(wanted) <= set(one.info["cmdline"] or [])), None)
 
 
-def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def leader(dsn: str) -> tuple[object, ...] | None:
     with psycopg.connect(dsn) as connection:
         return connection.execute("select epoch from frostline.leader where holder is not null").fetchone()
@@ -131,20 +124,20 @@ def leader(dsn: str) -> tuple[object, ...] | None:
 def test_a_worker_belongs_to_it_is_started_again_and_dies_with_it(start: Start, tmp_path: Path) -> None:
     process = start(tmp_path / "home", worker=True)
     dsn = ready(process)
-    wait_until(lambda: leader(dsn) == (1,))
+    until(lambda: leader(dsn) == (1,))
     first = worker_pid(tmp_path / "home")
     assert first
     os.kill(first, signal.SIGKILL)
-    wait_until(lambda: leader(dsn) == (2,))
+    until(lambda: leader(dsn) == (2,))
     process.kill()
     process.wait()
-    wait_until(lambda: worker_pid(tmp_path / "home") is None)
+    until(lambda: worker_pid(tmp_path / "home") is None)
 
 
 def test_a_signal_stops_the_worker_too(start: Start, tmp_path: Path) -> None:
     process = start(tmp_path / "home", worker=True)
     dsn = ready(process)
-    wait_until(lambda: leader(dsn) == (1,))
+    until(lambda: leader(dsn) == (1,))
     process.terminate()
     assert process.wait() == 0
     assert worker_pid(tmp_path / "home") is None

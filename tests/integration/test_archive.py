@@ -11,6 +11,7 @@ import pytest
 from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.statements import run
 from tests.fixtures.tables import make_events
+from tests.fixtures.waiting import until_true
 
 from frostline.catalog import jobs, patience, seams
 from frostline.errors import ConflictError, UnavailableError, UsageError
@@ -316,28 +317,21 @@ def test_publish_waits_for_a_statement_that_was_planned_with_the_old_bound(event
     events.catalog.execute("create table public.held_1 partition of public.held for values from (0) to (9)")
     # The planner has seen the lake's partitions when it comes to the second table's, and waits there.
     query = "select (select count(*) from public.events), (select count(*) from public.held)"
-    with events.connect() as blocker, events.connect() as reader, ThreadPoolExecutor() as pool:
+    connections = events.connect(), events.connect(), events.connect()
+    with connections[0] as blocker, connections[1] as reader, connections[2] as watcher, ThreadPoolExecutor() as pool:
         pid = reader.info.backend_pid
         with blocker.transaction():
             blocker.execute("lock table public.held_1 in access exclusive mode")
             answer = pool.submit(lambda: reader.execute(query).fetchone())
-            _until(events, "select count(*) from pg_locks where not granted and relation = 'public.held_1'::regclass")
+            until_true(
+                watcher, "select count(*) from pg_locks where not granted and relation = 'public.held_1'::regclass"
+            )
             raising = pool.submit(bound.raise_to, events.catalog, table, 1_704_067_200_000_000, said.append)
-            _until(events, "select 1 from pg_class where relname like 'events%until%'")
+            until_true(watcher, "select count(*) from pg_class where relname like 'events%until%'")
             assert wait([raising], timeout=0.5).not_done
         assert answer.result() == (3000, 0)
         raising.result()
     assert any(str(pid) in line for line in said)
-
-
-def _until(lake: Lake, query: str) -> None:
-    for _ in range(200):
-        with lake.connect() as connection:
-            row = run(connection, query).fetchone()
-        if row and row[0]:
-            return
-        threading.Event().wait(0.05)
-    raise AssertionError(query)
 
 
 def test_read_only_transactions_and_select_only_roles_read_both_tiers(events: Lake) -> None:

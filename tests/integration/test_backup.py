@@ -1,6 +1,5 @@
 """Backups: a dump restored elsewhere, and a base backup recovered to a moment, have every row of both tiers."""
 
-import time
 from pathlib import Path
 
 import psycopg
@@ -19,6 +18,7 @@ from tests.fixtures.own_server import (
     write_both,
 )
 from tests.fixtures.statements import rows, run, value
+from tests.fixtures.waiting import until_true
 
 from frostline.embedded.postgres import Postgres
 from frostline.pipeline import clean, verify
@@ -30,6 +30,7 @@ CHANGES = (
     "insert into {} (id, k, v) values (100001, 5, 'late'), (100002, 905, 'new')",
     "update {} set k = k + 450 where id between 300 and 305",
 )
+
 SECRETS = """
 create table public.secrets (id int, k int, owner text, primary key (id, k)) partition by range (k);
 create table public.secrets_1 partition of public.secrets for values from (0) to (100);
@@ -213,16 +214,9 @@ def _finish_wal(server: Postgres) -> None:
     with connected(server) as connection:
         last = value(connection, "select pg_walfile_name(pg_switch_wal())")
         archived = "select coalesce(last_archived_wal >= %s, false) from pg_stat_archiver"
-        _until(connection, archived, (last,))
+        until_true(connection, archived, (last,))
 
 
 def _wait_for_promotion(server: Postgres) -> None:
     with connected(server) as connection:
-        _until(connection, "select not pg_is_in_recovery()")
-
-
-def _until(connection: psycopg.Connection, question: str, values: tuple[object, ...] = ()) -> None:
-    deadline = time.monotonic() + 60
-    while not value(connection, question, values):
-        assert time.monotonic() < deadline, question
-        time.sleep(0.05)
+        until_true(connection, "select not pg_is_in_recovery()")

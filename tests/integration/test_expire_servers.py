@@ -1,11 +1,9 @@
 """Expiry and sweep on servers of their own: prepared transactions, slots, standbys, and a copy that shares the warehouse."""
 
 import struct
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
-import psycopg
 import pytest
 from psycopg import errors, pq
 from psycopg.conninfo import make_conninfo
@@ -23,6 +21,7 @@ from tests.fixtures.own_server import (
 )
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.states import age, count_with_pyiceberg, expired, files, location, snapshot_ids, swept
+from tests.fixtures.waiting import until_true
 
 from frostline.embedded.postgres import Postgres
 from frostline.pipeline import verify
@@ -73,18 +72,11 @@ def _slot_with_xmin(server: Postgres, name: str) -> Generator[None]:
             following.exec_(f"START_REPLICATION SLOT {name} PHYSICAL {start}".encode())
             following.put_copy_data(b"h" + struct.pack("!qIIII", 0, xid, 0, 0, 0))
             following.flush()
-            _until(connection, "select xmin is not null from pg_replication_slots")
+            until_true(connection, "select xmin is not null from pg_replication_slots")
         finally:
             following.finish()
         yield
         run(connection, "select pg_drop_replication_slot(%s)", (name,))
-
-
-def _until(connection: psycopg.Connection, question: str) -> None:
-    deadline = time.monotonic() + 60
-    while not value(connection, question):
-        assert time.monotonic() < deadline, question
-        time.sleep(0.02)
 
 
 def test_a_standby_that_is_behind_holds_them_and_one_that_follows_ends_its_old_queries(

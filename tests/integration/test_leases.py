@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 import time
 from contextlib import ExitStack
 from typing import Any
@@ -12,6 +11,7 @@ from tests.fixtures import killed
 from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.statements import run, value
 from tests.fixtures.tables import make_events
+from tests.fixtures.waiting import until_true
 
 from frostline.catalog import heartbeat, jobs, leases, seams
 from frostline.catalog.connect import connect
@@ -46,8 +46,9 @@ def test_a_second_job_is_refused_and_told_who_runs(events: Lake) -> None:
 def test_a_lease_ends_with_its_session(events: Lake) -> None:
     with connect(events.dsn, purpose="other") as other, leases.held(other, events.table()):
         other.close()
-        _wait_until(
-            events, "select not exists (select from pg_stat_activity where application_name = 'frostline other')"
+        until_true(
+            events.catalog,
+            "select not exists (select from pg_stat_activity where application_name = 'frostline other')",
         )
         assert events.clean().waiting == ()
     assert epoch(events) == 2
@@ -97,7 +98,7 @@ def test_a_worker_that_was_paused_cannot_publish(events: Lake) -> None:
     worker = killed.start(events, "archive", failpoint=Failpoint.ARCHIVE_RAISED_BOUND + PAUSE, lease_seconds=2)
     try:
         os.waitpid(worker.pid, os.WUNTRACED)  # it stands still just before it publishes
-        _wait_until(events, "select count(*) from frostline.lease where expires_at < clock_timestamp()")
+        until_true(events.catalog, "select count(*) from frostline.lease where expires_at < clock_timestamp()")
         (result,) = events.archive()
         assert result.error is None
         published = seams.get(events.catalog, events.table()), jobs.recorded_files(events.catalog, events.table())
@@ -155,10 +156,3 @@ def test_two_workers_at_once_publish_each_range_once(events: Lake) -> None:
     assert events.value(EVERYTHING) == before
     assert events.value("select count(*) from frostline.job where state in ('published', 'cleaned')") == 1
     assert len(events.data_files()) == 6
-
-
-def _wait_until(lake: Lake, query: str) -> None:
-    """Until it gives a number that is not zero."""
-    pause = threading.Event()
-    while not lake.value(query):
-        pause.wait(0.02)

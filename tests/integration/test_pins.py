@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-import psycopg
 import pytest
 from tests.fixtures.command import Command
 from tests.fixtures.lake import Lake
@@ -21,6 +20,7 @@ from tests.fixtures.states import (
     needed,
     snapshot_ids,
 )
+from tests.fixtures.waiting import until_true
 
 from frostline.catalog import pins, seams, states
 from frostline.catalog.connect import Connection
@@ -49,13 +49,6 @@ def reader(lake: Lake) -> Iterator[Connection]:
         yield connection
 
 
-def until(connection: psycopg.Connection, question: str) -> None:
-    deadline = time.monotonic() + 60
-    while not value(connection, question):
-        assert time.monotonic() < deadline, question
-        time.sleep(0.02)
-
-
 def test_a_pin_keeps_the_snapshot_and_the_metadata_file_of_its_state(events: Lake) -> None:
     pinned, snapshot = location(events), snapshot_ids(events)[-1]
     with pins.held(events.dsn, events.table(), pinned) as pin_id:
@@ -74,7 +67,7 @@ def test_a_pin_keeps_the_snapshot_and_the_metadata_file_of_its_state(events: Lak
 def test_a_dead_readers_pin_holds_nothing(events: Lake) -> None:
     pins.make(events.catalog, events.table(), location(events), 0.01)
     change(events)
-    until(events.catalog, "select expires_at < clock_timestamp() from frostline.pin")
+    until_true(events.catalog, "select expires_at < clock_timestamp() from frostline.pin")
     assert expired(events).snapshots == 2
     assert value(events.catalog, PINS) == 0
 
@@ -82,7 +75,7 @@ def test_a_dead_readers_pin_holds_nothing(events: Lake) -> None:
 def test_a_pin_is_renewed_while_it_is_held(events: Lake) -> None:
     with pins.held(events.dsn, events.table(), location(events), seconds=0.6):
         first = value(events.catalog, "select expires_at::text from frostline.pin")
-        until(events.catalog, f"select expires_at > timestamptz '{first}' + interval '1 s' from frostline.pin")
+        until_true(events.catalog, f"select expires_at > timestamptz '{first}' + interval '1 s' from frostline.pin")
 
 
 def test_several_pins_are_renewed_by_one_connection(events: Lake) -> None:
@@ -97,7 +90,7 @@ def _lose_one(events: Lake, made: tuple[int, ...]) -> None:
     assert len(set(made)) == 3
     pins.release(events.catalog, made[0])
     first = value(events.catalog, "select max(expires_at)::text from frostline.pin")
-    until(events.catalog, f"select min(expires_at) > timestamptz '{first}' + interval '1 s' from frostline.pin")
+    until_true(events.catalog, f"select min(expires_at) > timestamptz '{first}' + interval '1 s' from frostline.pin")
     assert value(events.catalog, RENEWING) == 1
 
 
@@ -222,7 +215,7 @@ def test_a_pin_that_comes_during_the_commit_waits_and_is_refused(events: Lake, m
     def start() -> None:
         thread.start()
         with events.connect() as connection:
-            until(connection, "select count(*) = 1 from pg_catalog.pg_stat_activity where wait_event_type = 'Lock'")
+            until_true(connection, "select count(*) = 1 from pg_catalog.pg_stat_activity where wait_event_type = 'Lock'")
 
     before(monkeypatch, states, "delete", start)
     assert expired(events).snapshots == 2
@@ -237,7 +230,7 @@ def test_a_pin_that_runs_out_during_the_commit_does_not_break_it(events: Lake, m
     real = pins.remove_dead
     monkeypatch.setattr(pins, "remove_dead", lambda *_: None)
     pins.make(events.catalog, table, old, 0.01)
-    until(events.catalog, "select expires_at < clock_timestamp() from frostline.pin")
+    until_true(events.catalog, "select expires_at < clock_timestamp() from frostline.pin")
     assert expired(events).snapshots == 1
     monkeypatch.setattr(pins, "remove_dead", real)
     assert expired(events).snapshots == 1

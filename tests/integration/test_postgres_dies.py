@@ -19,6 +19,7 @@ from psycopg import errors
 from tests.fixtures.lake import Lake
 from tests.fixtures.own_server import DIFFERENCE, OwnServers, Served, archive_below, connected, kill, make_ranges
 from tests.fixtures.statements import rows, run, value
+from tests.fixtures.waiting import until_true
 
 from frostline.catalog import seams
 from frostline.catalog.connect import connect as open_connection
@@ -200,7 +201,7 @@ def test_the_command_says_what_happened_in_one_line_with_a_hint(lake: Lake, serv
     words = [str(Path(sys.executable).with_name("frostline")), "archive", "--home", str(home), "--master", "local[1]"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:
-            _wait_for_a_job(lake)
+            until_true(lake.catalog, "select count(*) from frostline.job where state = 'captured'")
             kill(server)
             _, said = process.communicate(timeout=120)
         finally:
@@ -211,10 +212,3 @@ def test_the_command_says_what_happened_in_one_line_with_a_hint(lake: Lake, serv
     errors_said = [line for line in lines if line.startswith("error: ")]
     assert len(errors_said) == 1
     assert lines[lines.index(errors_said[0]) + 1].startswith("hint: ")
-
-
-def _wait_for_a_job(lake: Lake) -> None:
-    deadline = time.monotonic() + 60
-    while not value(lake.catalog, "select count(*) from frostline.job where state = 'captured'"):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

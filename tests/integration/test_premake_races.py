@@ -1,7 +1,6 @@
 """Premake beside readers, writers and other workers: nobody gets a wrong answer, and nothing of another worker goes."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -10,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.fixtures.statements import rows, run, value
+from tests.fixtures.waiting import until_true
 
 from frostline.catalog import jobs, leases, patience
 from frostline.catalog.connect import Connection, connect
@@ -61,15 +61,6 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Hook:
     return hook
 
 
-def until(connection: psycopg.Connection, query: str) -> None:
-    """Wait until the query says true; it is an error if it never does."""
-    for _ in range(500):
-        if value(connection, query):
-            return
-        time.sleep(0.02)
-    pytest.fail(f"never: {query}")
-
-
 def make_table(connection: Connection, strays: int = 100) -> Table:
     """Integers in partitions of 100 up to 400, the highest is 350; 100 rows of the next partition are in DEFAULT."""
     run(connection, "create table public.events (k bigint not null, note text) partition by range (k)")
@@ -107,7 +98,7 @@ def test_a_reader_that_comes_while_rows_are_moved_sees_each_once(
 
     def come() -> None:
         reader.start()
-        until(other, WAITS)
+        until_true(other, WAITS)
 
     at(Failpoint.PREMAKE_BEFORE_COMMIT, come)
     result = job.run(catalog, settings, table)
@@ -177,7 +168,7 @@ def test_who_waits_within_a_repeatable_read_transaction_is_not_overtaken(
 
         def come() -> None:
             reading.append(pool.submit(read))
-            until(other, WAITS)
+            until_true(other, WAITS)
 
         at(Failpoint.PREMAKE_BEFORE_COMMIT, come)
         result = job.run(catalog, settings, table)
@@ -218,7 +209,7 @@ def test_a_worker_that_lost_its_lease_takes_nothing_from_the_next(
             assert awake.wait(30)
         if not is_first and place is Failpoint.PREMAKE_BEFORE_COMMIT and not awake.is_set():
             awake.set()
-            until(other, "select count(*) = 0 or bool_or(wait_event_type = 'Lock') from pg_stat_activity "
+            until_true(other, "select count(*) = 0 or bool_or(wait_event_type = 'Lock') from pg_stat_activity "
                          "where application_name = 'frostline first'")  # fmt: skip
         real(place)
 

@@ -1,7 +1,6 @@
 """What a reader in Spark is refused, rather than shown other rows, and what becomes of points that nobody needs."""
 
 import socket
-import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +17,7 @@ from tests.fixtures.lake import Lake
 from tests.fixtures.roles import role
 from tests.fixtures.sparkrows import in_postgres, in_spark, nothing_is_held
 from tests.fixtures.statements import run, value
+from tests.fixtures.waiting import until
 
 from frostline import spark as connector
 from frostline.catalog import seams
@@ -101,13 +101,6 @@ def done(lake: Lake, statement: str, undo: str) -> Generator[None]:
 def policies(table: str) -> tuple[str, str]:
     on, off = "enable row level security", "disable row level security"
     return f"alter table {table} {on}", f"alter table {table} {off}"
-
-
-def until(question: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not question():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 # Rights.

@@ -29,6 +29,7 @@ from tests.fixtures.command import Command
 from tests.fixtures.lake import Lake
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.twins import make_twins
+from tests.fixtures.waiting import until_true
 
 from frostline.catalog import jobs, patience, seams
 from frostline.errors import CorruptionError, UnavailableError, UsageError
@@ -270,7 +271,7 @@ def test_a_statement_planned_before_the_attach_is_waited_for(cold: Lake, monkeyp
         answers: list[Future[Any]] = []
 
         def release_when_attached() -> None:
-            until(watcher, "select count(*) = 3 from pg_class where relispartition and relname ~ '^events_[123]$'")
+            until_true(watcher, "select count(*) = 3 from pg_class where relispartition and relname ~ '^events_[123]$'")
             threading.Event().wait(0.5)
             text = value(watcher, "select line_timestamptz::text from frostline.seam")
             lines.append(at(cold, text))
@@ -281,7 +282,7 @@ def test_a_statement_planned_before_the_attach_is_waited_for(cold: Lake, monkeyp
                 # The planner knows which partitions there are when it comes to this one, and waits.
                 blocker.execute("begin; lock table public.events_hot in access exclusive mode")
                 answers.append(pool.submit(shown, reader))
-                until(
+                until_true(
                     watcher,
                     "select exists (select from pg_locks where not granted and relation = 'public.events_hot'::regclass)",
                 )
@@ -293,14 +294,6 @@ def test_a_statement_planned_before_the_attach_is_waited_for(cold: Lake, monkeyp
         assert answers[0].result() == shown(reader, "plain")
         answers[1].result()
     assert lines == [at(cold, APRIL)]
-
-
-def until(connection: psycopg.Connection, query: str) -> None:
-    for _ in range(600):
-        if value(connection, query):
-            return
-        threading.Event().wait(0.05)
-    raise AssertionError(query)
 
 
 def test_a_damaged_file_stops_it_and_is_named(cold: Lake) -> None:
