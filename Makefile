@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
 MINUTES ?= 10
+SCALE ?= 1
+STORE ?=
 # Test files run side by side, each whole in one process: half of the time is spent waiting.
 WORKERS ?= 2
 PG15_BIN ?= $(patsubst %/initdb,%,$(firstword $(wildcard /usr/lib/postgresql/15/bin/initdb /usr/pgsql-15/bin/initdb /opt/homebrew/opt/postgresql@15/bin/initdb)))
@@ -15,7 +17,7 @@ INTEROP := org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0 \
            org.postgresql:postgresql:42.7.14 \
            org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner
 
-.PHONY: install demo test test-pg15 interop jars soak check format lint types contracts lock clean
+.PHONY: install demo test test-pg15 interop jars soak bench bench-smoke check format lint types contracts lock clean
 
 install: $(STAMP)
 
@@ -55,6 +57,14 @@ $(JARS)/.complete: Makefile
 # Random lives of a table, compared with a plain one all the time: make soak MINUTES=60
 soak: install
 	FROSTLINE_TEST_SOAK_MINUTES=$(MINUTES) $(BIN)/pytest tests/property/test_lifecycle.py -k as_long_as_asked $(PYTEST_ARGS)
+
+# Every question of benchmarks/cases, and the page of the answers: make bench SCALE=4. Less than 30 minutes on two cores.
+bench: install jars
+	$(BIN)/python -m benchmarks.run --scale $(SCALE) --json docs/reference/benchmarks.json --page docs/reference/benchmarks.md
+
+# A few small ones. Fails only when something is less than half as good as what is stored: make bench-smoke STORE=--store
+bench-smoke: install
+	$(BIN)/python -m benchmarks.run --smoke benchmarks/smoke.json $(STORE)
 
 check: lint types contracts test
 

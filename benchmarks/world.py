@@ -1,25 +1,37 @@
-"""A throw-away Postgres with Frostline in it, a warehouse, a lake server and a Spark session, for a case to use."""
+"""A throw-away Postgres and a warm Spark session for all cases, and a database with Frostline in it for each that asks."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import LiteralString, cast
 
+from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
 from frostline.catalog import migrations, tables
 from frostline.catalog.connect import Connection, connect
-from frostline.embedded.postgres import Postgres, free_port, new_password
+from frostline.embedded.postgres import LAPTOP, Postgres, free_port, new_password
 from frostline.model.names import Name
 from frostline.model.policy import Policy
 from frostline.model.tables import Table
+from frostline.pipeline import archive
 from frostline.pipeline import spark as pipeline_spark
 from frostline.relation import foreign_server, registration
 from frostline.relation.registration import Wish
-from frostline.server.listen import LakeServer
-from frostline.server.provider import CatalogTables
 from frostline.settings import Settings
+
+JARS = Path(__file__).parent.parent / ".cache" / "jars"
+SPARK_MEMORY = "2g"
+OPTIONS = {**LAPTOP, "shared_buffers": "2GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min"}
+"""Room for all heaps in memory, and no checkpoint in the middle of a measurement; all else is the default, fsync too."""
+
+
+_PASSWORD = "lake"
 
 
 @dataclass(frozen=True)
@@ -30,10 +42,23 @@ class World:
     settings: Settings
     spark: SparkSession
     folder: Path
+    postgres: Postgres
+    database: str
+    lake: ExitStack
+    """Holds the lake server."""
+
+    def restart_lake(self) -> None:
+        """A lake server that knows nothing yet."""
+        self.lake.close()
+        self.lake.enter_context(_serving(self.settings))
 
     def run(self, text: str) -> int:
         """Execute any SQL; returns the number of rows."""
         return self.connection.execute(cast(LiteralString, text)).rowcount
+
+    def ask(self, text: str) -> list[tuple[object, ...]]:
+        """Execute any SQL; returns the rows."""
+        return self.connection.execute(cast(LiteralString, text)).fetchall()
 
     def add(self, name: str, hot: str, grace: str = "0", lake_partition: str | None = None) -> Table:
         """Register a table."""
@@ -43,30 +68,114 @@ class World:
         """The managed table of that name."""
         return tables.get(self.connection, Name.parse(name))
 
+    def archive(self, name: str) -> archive.Result:
+        """Archive what is ripe, and clean what may be cleaned."""
+        (result,) = archive.run(
+            self.connection, lambda: self.spark, self.settings, [self.table(name)], lambda _table, _progress: None
+        )
+        assert result.error is None, result.error
+        return result
+
+
+Prepare = Callable[[World, float], None]
+"""Fills a new database; the number is the scale."""
+
+
+@dataclass
+class Lab:
+    """What runs all the time. A database is made once and copied for each case that wants the same."""
+
+    postgres: Postgres
+    spark: SparkSession
+    folder: Path
+    scale: float
+    _made: dict[Prepare, str] = field(default_factory=dict["Prepare", str])
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    @contextmanager
+    def world(self, prepare: Prepare | None = None) -> Generator[World]:
+        """A database of one's own, which is gone afterwards, and a lake server for it."""
+        database = f"case_{next(self._numbers)}"
+        self._admin(f"create database {database} template {self._template(prepare)} strategy file_copy")
+        try:
+            with self._opened(database) as world:
+                yield world
+        finally:
+            self._admin(f"drop database {database} with (force)")
+
+    def _template(self, prepare: Prepare | None) -> str:
+        if prepare is None:
+            return "template1"
+        if prepare not in self._made:
+            database = f"template_{next(self._numbers)}"
+            self._admin(f"create database {database}")
+            with self._opened(database) as world:
+                prepare(world, self.scale)
+            self._made[prepare] = database
+        return self._made[prepare]
+
+    def _admin(self, text: str) -> None:
+        with connect(self.postgres.dsn(), purpose="benchmark") as connection:
+            connection.execute(cast(LiteralString, text))
+
+    @contextmanager
+    def _opened(self, database: str) -> Generator[World]:
+        dsn, warehouse = self.postgres.dsn(database), str(self.folder / "warehouse")
+        with connect(dsn, purpose="benchmark") as connection:
+            connection.execute("set timezone = 'UTC'")
+            migrations.apply(connection)
+            port = free_port()
+            settings = Settings(dsn=dsn, warehouse=warehouse, lake_port=port, lake_password=SecretStr(_PASSWORD))
+            foreign_server.ensure(
+                connection, host=settings.lake_host, port=port, user=settings.lake_user, password=_PASSWORD
+            )
+            with ExitStack() as lake:
+                lake.enter_context(_serving(settings))
+                yield World(connection, settings, self.spark, self.folder, self.postgres, database, lake)
+
 
 @contextmanager
-def opened(folder: Path, spark_memory: str = "1g") -> Generator[World]:
+def _serving(settings: Settings) -> Generator[None]:
+    """The lake server, in a process of its own."""
+    command = [str(Path(sys.executable).with_name("frostline")), "serve"]
+    environment = {**os.environ, **_environment(settings)}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as one:
+        try:
+            assert one.stdout
+            assert one.stdout.readline(), "the lake server does not start"
+            yield
+        finally:
+            one.terminate()
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    return {
+        "FROSTLINE_DSN": settings.dsn,
+        "FROSTLINE_WAREHOUSE": settings.warehouse,
+        "FROSTLINE_LAKE_PORT": str(settings.lake_port),
+        "FROSTLINE_LAKE_PASSWORD": _PASSWORD,
+    }
+
+
+@contextmanager
+def opened(folder: Path, scale: float, spark_memory: str = SPARK_MEMORY) -> Generator[Lab]:
     """Start everything in that folder, and stop it afterwards. `spark_memory` is the Java heap's."""
-    postgres = Postgres(folder / "postgres", free_port(), new_password())
+    postgres = Postgres(folder / "postgres", free_port(), new_password(), options=OPTIONS)
     postgres.start()
     try:
-        yield from _with_lake(folder, postgres.dsn(), spark_memory)
+        spark = pipeline_spark.session(f"local[{os.cpu_count()}]", memory=spark_memory, options=_jars())
+        try:
+            spark.range(1).rdd.map(lambda row: row).collect()
+            yield Lab(postgres, spark, folder, scale)
+        finally:
+            pipeline_spark.stop(spark)
     finally:
         postgres.stop()
 
 
-def _with_lake(folder: Path, dsn: str, spark_memory: str) -> Generator[World]:
-    warehouse = folder / "warehouse"
-    spark = pipeline_spark.session("local[2]", memory=spark_memory)
-    with connect(dsn, purpose="benchmark") as connection:
-        migrations.apply(connection)
-        server = LakeServer("127.0.0.1", 0, CatalogTables(dsn), "lake", "lake", dsn, warehouse=str(warehouse))
-        server.start()
-        try:
-            foreign_server.ensure(connection, host="127.0.0.1", port=server.port, user="lake", password="lake")
-            settings = Settings(dsn=dsn, warehouse=str(warehouse), lake_port=server.port)
-            spark.range(1).rdd.map(lambda row: row).collect()
-            yield World(connection, settings, spark, folder)
-        finally:
-            server.stop()
-            pipeline_spark.stop(spark)
+def _jars() -> dict[str, str]:
+    """The JDBC driver, if `make jars` has fetched it: only what Frostline is compared with needs it."""
+    found = sorted(JARS.glob("postgresql-*.jar"))
+    return {"spark.jars": str(found[0])} if found else {}

@@ -116,7 +116,7 @@ def test_an_ended_snapshot_is_a_conflict(heap: Connection, empty_database: str, 
     with pytest.raises(ConflictError, match="no longer exported"):
         export_shard(shard(empty_database, snapshot, tmp_path))
     with pytest.raises(ConflictError, match="no longer exported"):
-        export._write(shard(empty_database, snapshot, tmp_path), f"file://{tmp_path}/x.parquet", dictionaries=True)
+        export.write(shard(empty_database, snapshot, tmp_path), f"file://{tmp_path}/x.parquet", dictionaries=True)
 
 
 def test_a_shard_without_rows_leaves_no_file(heap: Connection, empty_database: str, tmp_path: Path):
@@ -236,7 +236,7 @@ def test_session_settings_of_the_role_do_not_change_what_is_written(
 def test_a_failure_to_connect_does_not_tell_the_password(tmp_path: Path):
     dsn = "host=127.0.0.1 port=1 dbname=x user=x password=sesame"
     one = shard(dsn, "00000003-0000001B-1", tmp_path)
-    for attempt in (export_shard, lambda s: export._write(s, f"file://{tmp_path}/x.parquet", dictionaries=True)):
+    for attempt in (export_shard, lambda s: export.write(s, f"file://{tmp_path}/x.parquet", dictionaries=True)):
         with pytest.raises(UnavailableError) as caught:
             attempt(one)
         assert "sesame" not in "".join(traceback.format_exception(caught.value))

@@ -290,6 +290,27 @@ def test_a_publish_of_more_marks_than_fit_into_memory_reads_no_note_whole_for_ea
     assert read < 20 * 3000
 
 
+def test_what_lies_in_the_place_of_a_mark_now_is_not_taken_away(cold: Lake) -> None:
+    run(cold.catalog, "update public.events set status = 'y' where id = 1")
+    table, frost_line = cold.table(), seams.get(cold.catalog, cold.table()).frost_line
+    overlay = f"frostline_overlay.{table.internal}"
+    places = f"select ctid::text from {overlay}"
+    with snapshots.exported(cold.dsn) as snapshot:
+        assert marks.remember(cold.catalog, table, snapshot, frost_line) == 1
+    (before,) = rows(cold.catalog, places)
+    run(cold.catalog, f"create table public.kept as select id, ts from {overlay}")
+    run(cold.catalog, f"truncate {overlay}")
+    for _ in range(200):  # as a vacuum would have it: another mark, in that very place
+        run(cold.catalog, f"insert into {overlay} (id, ts, frostline_live) select id, ts, false from public.kept")
+        if rows(cold.catalog, places) == [before]:
+            break
+        run(cold.catalog, f"delete from {overlay}")
+    assert rows(cold.catalog, places) == [before]
+    with cold.catalog.transaction():
+        assert marks.take_away(cold.catalog, table, frost_line, []) == 0
+    assert rows(cold.catalog, places) == [before]
+
+
 @pytest.mark.parametrize(("tries", "taken"), [(10, 1), (1, 0)])
 def test_a_row_that_leaves_its_partition_while_a_fold_locks_it_keeps_its_mark(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, tries: int, taken: int

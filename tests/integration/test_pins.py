@@ -215,7 +215,9 @@ def test_a_pin_that_comes_during_the_commit_waits_and_is_refused(events: Lake, m
     def start() -> None:
         thread.start()
         with events.connect() as connection:
-            until_true(connection, "select count(*) = 1 from pg_catalog.pg_stat_activity where wait_event_type = 'Lock'")
+            until_true(
+                connection, "select count(*) = 1 from pg_catalog.pg_stat_activity where wait_event_type = 'Lock'"
+            )
 
     before(monkeypatch, states, "delete", start)
     assert expired(events).snapshots == 2

@@ -1,11 +1,14 @@
 """`spark.read.format("frostline")` and `using frostline`: one point for all actions, the rows of both tiers."""
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from multiprocessing import AuthenticationError
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -15,6 +18,7 @@ from pyspark.sql.datasource import (
     GreaterThan,
     GreaterThanOrEqual,
     In,
+    InputPartition,
     IsNotNull,
     LessThan,
     LessThanOrEqual,
@@ -35,6 +39,8 @@ from frostline.spark.rows import Reading
 from frostline.spark.source import FrostlineReader
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("released")]
+
+Result = TypeVar("Result")
 
 DISTINCT_POINTS = "a source that is made more than once for a DataFrame takes another point each time"
 
@@ -127,6 +133,29 @@ def test_filters_leave_files_and_partitions_out(events: Lake) -> None:
     frame = load(events)
     for condition in ("ts < '2024-01-01 05:00:00'", "ts > '2200-01-01'"):
         assert in_spark(frame.where(condition)) == shown(events, where=condition.replace("'2", "timestamptz '2"))
+
+
+def test_pyspark_has_little_to_look_through_between_two_tasks(events: Lake) -> None:
+    """It collects garbage after each. All imported modules together took it longer than a task of a small table."""
+    kept = KEEPER.take(events.dsn, None, ["events"], None)
+    at = kept.point.tables["events"]
+    reader = FrostlineReader(Reading(kept.point.moment, None, at, Part.HOT, lakefiles.shown_names(at.table)))
+    pieces = _leaves_nothing_to_collect(reader.partitions)
+    assert sum(map(len, (_leaves_nothing_to_collect(partial(_read, reader, piece)) for piece in pieces)))
+
+
+def _read(reader: FrostlineReader, piece: InputPartition) -> list[pa.RecordBatch]:
+    return list(reader.read(piece))
+
+
+def _leaves_nothing_to_collect(call: Callable[[], Result]) -> Result:
+    gc.unfreeze()
+    try:
+        result = call()
+        assert gc.get_freeze_count() > len(gc.get_objects())
+    finally:
+        gc.unfreeze()
+    return result
 
 
 @pytest.mark.parametrize(

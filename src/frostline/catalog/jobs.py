@@ -229,7 +229,7 @@ def replace_range(
 ) -> None:
     """Record the files that now hold [lower, upper), in the publishing transaction."""
     values = {"table_id": table.id, "lower": lower, "upper": upper}
-    connection.execute(queries.get("job", "delete_files"), values)
+    connection.execute(queries.get("job", "delete_range"), values)
     _insert_files(connection, table, job_id, files)
 
 
@@ -237,42 +237,45 @@ def replace_files(
     connection: Connection, table: Table, job_id: int, gone: Sequence[str], files: Sequence[RecordedFile]
 ) -> None:
     """Record files in place of others, in the publishing transaction."""
-    for path in gone:
-        connection.execute(queries.get("job", "delete_file"), {"table_id": table.id, "path": path})
+    connection.execute(queries.get("job", "delete_files"), {"table_id": table.id, "paths": list(gone)})
     _insert_files(connection, table, job_id, files)
 
 
 def _insert_files(connection: Connection, table: Table, job_id: int, files: Sequence[RecordedFile]) -> None:
-    for file in files:
-        connection.execute(
-            queries.get("job", "insert_file"),
-            {
-                "table_id": table.id,
-                "path": file.path,
-                "rows": file.fingerprint.rows,
-                "size_bytes": file.size_bytes,
-                "lower": file.lower,
-                "upper": file.upper,
-                "hash_sum": file.fingerprint.hash_sum,
-                "job_id": job_id,
-            },
-        )
+    values = {
+        "table_id": table.id,
+        "job_id": job_id,
+        "paths": [file.path for file in files],
+        "rows": [file.fingerprint.rows for file in files],
+        "sizes": [file.size_bytes for file in files],
+        "lowers": [file.lower for file in files],
+        "uppers": [file.upper for file in files],
+        "hash_sums": [file.fingerprint.hash_sum for file in files],
+    }
+    connection.execute(queries.get("job", "insert_files"), values)
 
 
 def recorded_files(connection: Connection, table: Table) -> list[RecordedFile]:
     """Every file of the current lake snapshot with the fingerprint it must have."""
-    rows = connection.execute(queries.get("job", "files"), {"table_id": table.id}).fetchall()
+    return _files(connection, "files", {"table_id": table.id})
+
+
+def recorded_within(connection: Connection, table: Table, lower: int | None, upper: int) -> list[RecordedFile]:
+    """Those of them that may have a row in [lower, upper); None is no limit."""
+    return _files(connection, "files_within", {"table_id": table.id, "lower": lower, "upper": upper})
+
+
+def _files(connection: Connection, query: str, values: dict[str, int | None]) -> list[RecordedFile]:
     return [
         RecordedFile(path, size_bytes, lower, upper, Fingerprint(count, int(hash_sum)))
-        for path, count, size_bytes, lower, upper, hash_sum in rows
+        for path, count, size_bytes, lower, upper, hash_sum in connection.execute(queries.get("job", query), values)
     ]
 
 
 def lake_totals(connection: Connection, table: Table) -> tuple[int, int, int]:
     """Files, rows and bytes of the table in the lake."""
     row = connection.execute(queries.get("job", "lake_totals"), {"table_id": table.id}).fetchone()
-    assert row is not None
-    files, rows, size_bytes = row
+    files, rows, size_bytes = row or (0, 0, 0)
     return files, rows, size_bytes
 
 

@@ -17,14 +17,14 @@ from typing import Any
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.serializers import ToOutputFile
-from pyiceberg.table import CommitTableResponse, Table, TableProperties
+from pyiceberg.table import CommitTableResponse, Table, TableProperties, Transaction
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.table.update.snapshot import _SnapshotProducer  # pyright: ignore[reportPrivateUsage]
 
-from frostline.errors import CorruptionError, UsageError
-from frostline.lake import bounds, datafiles, paths, schema, snapshots, store
+from frostline.errors import CorruptionError
+from frostline.lake import datafiles, paths, schema, snapshots, store
 from frostline.lake.datafiles import WrittenFile
 from frostline.lake.manifests import Replacing
 from frostline.model import tables
@@ -193,7 +193,7 @@ def _inside(table: tables.Table, current: Table, replace: tuple[int, int]) -> li
     """The current data files whose rows lie in the range; none may lie on its edge."""
     lower, upper = replace
     removed: list[DataFile] = []
-    manifests = partial(_may_hold, table, lower, upper)
+    manifests = partial(snapshots.may_hold, table, lower, upper)
     for data_file in snapshots.data_files(current.current_snapshot(), current.io, manifests):
         smallest, largest = snapshots.tier_range(data_file, table.column(table.tier_key).field_id)
         if largest < lower or smallest >= upper:
@@ -205,21 +205,6 @@ def _inside(table: tables.Table, current: Table, replace: tuple[int, int]) -> li
             )
         removed.append(data_file)
     return removed
-
-
-def _may_hold(table: tables.Table, lower: int, upper: int, manifest: ManifestFile) -> bool:
-    """Whether a file of the manifest may have a row in [lower, upper), so that a long history need not be read.
-
-    A manifest has the smallest and the largest partition of its files, and no transform falls where the tier key rises.
-    """
-    found = manifest.partitions[0] if manifest.partitions else None
-    if found is None or found.lower_bound is None or found.upper_bound is None:
-        return True
-    try:
-        first, last = schema.partition_value(table, lower), schema.partition_value(table, upper - 1)
-    except UsageError:
-        return True  # beyond what a partition can be
-    return bounds.tier_value(found.lower_bound) <= last and first <= bounds.tier_value(found.upper_bound)
 
 
 def _named(current: Table, replace: frozenset[str]) -> list[DataFile]:
@@ -238,11 +223,28 @@ def _write_snapshot(
     removed: Sequence[DataFile],
     summary: Mapping[str, str],
 ) -> None:
-    transaction = current.transaction()
+    transaction = _Transaction(current)
     update = transaction.update_snapshot(snapshot_properties=dict(summary))
     with update.overwrite() if removed else update.fast_append() as producer:
         exchange(table, current, producer, add, removed)
     transaction.commit_transaction()
+
+
+class _Transaction(Transaction):
+    """Works the new metadata out once for each change.
+
+    PyIceberg does so whenever it is asked, a dozen times a commit, each time with a copy of the table's whole history.
+    """
+
+    _known: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """As the changes so far make it."""
+        known = self._known
+        if known is None or known[0] is not self._table.metadata or known[1] is not self._updates:
+            known = self._known = (self._table.metadata, self._updates, super().table_metadata)
+        return known[2]
 
 
 def _judge_each_manifest_by_itself(producer: Any) -> None:
@@ -290,7 +292,7 @@ def _write_same_rows(
     """A snapshot of the same rows; CorruptionError if it has other files than it must, or another number of rows."""
     meant = {one.file_path for one in snapshots.data_files(current.current_snapshot(), current.io)}
     meant = meant - {one.file_path for one in removed} | {one.path for one in add}
-    transaction = current.transaction()
+    transaction = _Transaction(current)
     with Replacing(transaction, dict(summary), packed=packed, io=current.io) as producer:
         exchange(table, current, producer, add, removed)
     transaction.commit_transaction()

@@ -52,6 +52,20 @@ def cell_end(transform: str, kind: TierKind, value: int) -> int:
     return _next_day_edge(transform, value // unit) * unit
 
 
+def cell_start(transform: str, kind: TierKind, value: int) -> int:
+    """Where the lake partition begins that the value lies in."""
+    truncate = _TRUNCATE.fullmatch(transform)
+    if truncate or transform == "hour":
+        width = int(truncate[1]) if truncate else MICROS_PER_DAY // 24
+        return value // width * width
+    unit = 1 if kind is TierKind.DATE else MICROS_PER_DAY
+    days = value // unit
+    year, month, _ = civil(days)
+    if transform != "day":
+        days = days_of(year, month if transform == "month" else 1, 1)
+    return days * unit
+
+
 def _next_day_edge(transform: str, days: int) -> int:
     year, month, _ = civil(days)
     if transform == "day":

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 
 from frostline import logs
-from frostline.catalog import jobs, seams, snapshots
+from frostline.catalog import jobs, merging, seams, snapshots
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
-from frostline.errors import FrostlineError, UnavailableError
+from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import commit, paths
 from frostline.lake.commit import StagedCommit
@@ -79,6 +79,7 @@ def archive_table(
             rows += sum(file.rows for file in files)
             size += sum(file.size_bytes for file in files)
         cleaned = clean.within_job(connection, table)
+        merging.settle(connection, table)
     return Result(table, moved, rows, size, cleaned)
 
 
@@ -94,7 +95,14 @@ class Job:
         self.job_id = 0
 
     def run(self, spark: Callable[[], SparkSession], report: Report) -> list[WrittenFile]:
-        """All steps in order. An error before publish leaves readers as they were and the job row failed."""
+        """Move the rows, then learn about them: readers have them from the lake before there are statistics."""
+        files = self.move(spark, report)
+        bound.learn(self.connection, self.table)
+        reached(Failpoint.ARCHIVE_ANALYZED)
+        return files
+
+    def move(self, spark: Callable[[], SparkSession], report: Report) -> list[WrittenFile]:
+        """Capture, export with verify, publish. An error leaves readers as they were and the job row failed."""
         reached(Failpoint.ARCHIVE_BEFORE_START)
         self.job_id = jobs.start(self.connection, self.table, "archive", self.batch.from_line, self.batch.to_line)
         reached(Failpoint.ARCHIVE_STARTED)
@@ -104,8 +112,6 @@ class Job:
             staged = self._stage(files)
             reached(Failpoint.ARCHIVE_STAGED)
             self._publish(files, staged)
-        self._analyze()
-        reached(Failpoint.ARCHIVE_ANALYZED)
         return files
 
     def _capture(self) -> None:
@@ -119,7 +125,7 @@ class Job:
     def _export(self, spark: Callable[[], SparkSession], report: Report) -> list[WrittenFile]:
         """Every task reads the one snapshot that this process holds, and verifies its own file against it."""
         with self._stage_line("export") as line, snapshots.exported(self.settings.dsn) as snapshot:
-            shards = list(self._shards(snapshot))
+            shards = list(self.shards(snapshot))
             files = self._run_tasks(spark, shards, report)
             rows, size = sum(file.rows for file in files), sum(file.size_bytes for file in files)
             line.update(files=len(files), rows=rows, size_bytes=size)
@@ -133,7 +139,8 @@ class Job:
         results = tasks.run(spark(), export_shard, shards, lambda progress: report(self.table, progress))
         return [file for file in results if file is not None]
 
-    def _shards(self, snapshot: str) -> Iterator[Shard]:
+    def shards(self, snapshot: str) -> Iterator[Shard]:
+        """What the tasks export, one shard each."""
         for partition in self.batch.partitions:
             blocks = heap.blocks(self.connection, partition.name)
             if not blocks:
@@ -192,13 +199,6 @@ class Job:
             jobs.record_partition(self.connection, self.table, self.job_id, one.name, one.lower, one.upper)
         jobs.advance(self.connection, self.job_id, State.PUBLISHED)
         reached(Failpoint.ARCHIVE_BEFORE_COMMIT)
-
-    def _analyze(self) -> None:
-        """The rows are where they should be already; without statistics only the plans are worse."""
-        try:
-            bound.analyze(self.connection, self.table)
-        except UnavailableError as error:
-            _log.warning("%s", logs.fields(stage="analyze", table=str(self.table.name), warning=str(error)))
 
     @contextmanager
     def _stage_line(self, name: str, **values: logs.Value) -> Generator[dict[str, logs.Value]]:

@@ -65,7 +65,8 @@ def within_job(connection: Connection, target: Table) -> Result:
         heap.drop(connection, target, name)
         reached(Failpoint.CLEAN_DROPPED)
     bound.lower(connection, target)
-    bound.merge(connection, target)
+    if bound.merge(connection, target):
+        bound.learn(connection, target)  # of many small archives the statistics of one are left
     reached(Failpoint.CLEAN_MERGED)
     return Result(tuple(emptied), tuple(waiting))
 

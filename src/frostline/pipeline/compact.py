@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 
 from frostline import logs
-from frostline.catalog import jobs, seams
+from frostline.catalog import jobs, merging, seams
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
@@ -110,6 +110,7 @@ def compact_table(
         while not planned.is_empty:  # it ends: each time there are fewer files, and then few manifests
             result = Compaction(connection, settings, table, planned).run(spark, report, result)
             planned = plan(connection, table, only_due=only_due)
+        merging.settle(connection, table)
         return result
 
 
@@ -117,8 +118,8 @@ def plan(connection: Connection, table: Table, *, only_due: bool = False) -> Pla
     """What a compaction would do now. Reads the records of the files, and the snapshot's list of manifests."""
     if table.mode is not Mode.TIERED:
         return Plan((), 0, packs=False)
-    files = jobs.recorded_files(connection, table)
-    bins = compaction.due(table, files) if only_due else compaction.plan(table, files)
+    every = () if only_due else jobs.recorded_files(connection, table)
+    bins = merging.due(connection, table) if only_due else compaction.plan(table, every)
     seam = seams.get(connection, table)
     sizes: list[int] = []
     if seam.metadata_location is not None and seam.snapshot_id is not None:

@@ -14,8 +14,8 @@ from frostline.model.tables import Fingerprint, RecordedFile, Table
 from frostline.pipeline import export, fingerprint
 from frostline.pipeline.refill import checked
 
-_ANY = "select bool_or({condition}) from {rows}"
-_TWINS = "coalesce(isnan({name}) or ({name} = 0 and {name}::varchar like '-%'), false)"
+_ANY = "select 1 from {rows} where {condition} limit 1"
+_TWINS = "(isnan({name}) or ({name} = 0 and signbit({name})))"
 _SELECT = "select * from {rows} where {condition}"
 _COPY = "copy ({rows} order by {tier_key}) to {location} ({options})"
 
@@ -38,8 +38,7 @@ def has_twin_floats(connection: duckdb.DuckDBPyConnection, table: Table, files: 
     if not floats or not files:
         return False
     tests = " or ".join(_TWINS.format(name=column_name(table, name)) for name in floats)
-    row = connection.execute(_ANY.format(condition=tests, rows=rows(table, files))).fetchone()
-    return row is not None and bool(row[0])
+    return connection.execute(_ANY.format(condition=tests, rows=rows(table, files))).fetchone() is not None
 
 
 def write(

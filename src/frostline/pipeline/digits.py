@@ -10,8 +10,8 @@ _NARROW_PRECISION = 18
 """Up to so many digits a number fits into 64 bits."""
 _WORD = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-_FOUR = np.frombuffer("".join(f"{number:04}" for number in range(10_000)).encode(), np.uint8).reshape(-1, 4)
-"""The text of 0000 to 9999."""
+_FOUR = np.frombuffer("".join(f"{number:04}" for number in range(10_000)).encode(), np.uint32)
+"""The text of 0000 to 9999, four bytes each."""
 
 
 def decimal_text(low: U64, high: U64, precision: int, scale: int) -> tuple[Bytes, Positions, Positions]:
@@ -22,14 +22,24 @@ def decimal_text(low: U64, high: U64, precision: int, scale: int) -> tuple[Bytes
     negative = high >> np.uint64(63) == 1
     digits = _digits(_groups(*_absolute(low, high, negative), precision))
     whole = digits.shape[1] - scale
-    text = (
-        np.insert(digits, [0, whole], [ord("+"), ord(".")], axis=1) if scale else np.insert(digits, 0, ord("+"), axis=1)
-    )
+    text = _with_signs(digits, whole)
     first = _first_digit(digits, whole)
     text[np.flatnonzero(negative), first[negative]] = ord("-")
     starts = first + ~negative
     width = text.shape[1]
     return text.reshape(-1), np.arange(len(text)) * width + starts, width - starts
+
+
+def _with_signs(digits: Bytes, whole: int) -> Bytes:
+    """One character more in front, for the sign, and one for the point behind so many digits, unless all are whole."""
+    rows, width = digits.shape
+    text = np.empty((rows, width + (1 if whole == width else 2)), np.uint8)
+    text[:, 0] = ord("+")
+    text[:, 1 : 1 + whole] = digits[:, :whole]
+    if whole < width:
+        text[:, 1 + whole] = ord(".")
+        text[:, 2 + whole :] = digits[:, whole:]
+    return text
 
 
 def _first_digit(digits: Bytes, whole: int) -> Positions:
@@ -66,4 +76,4 @@ def _divide(limbs: list[U64]) -> U64:
 
 def _digits(groups: list[U64]) -> Bytes:
     fours = [four for group in groups for four in np.divmod(group, np.uint64(10_000))]
-    return np.concatenate([_FOUR[four] for four in fours], axis=1)
+    return np.stack([_FOUR[four] for four in fours], axis=1).view(np.uint8)

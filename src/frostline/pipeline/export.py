@@ -36,7 +36,7 @@ def export_shard(shard: Shard) -> WrittenFile | None:
     location = paths.data_file(shard.location, shard.job_id)
     paths.make_parent(location)
     reached(Failpoint.EXPORT_BEFORE_FILE)
-    in_order = _write(shard, location, dictionaries=not heap.has_twin_floats)
+    in_order = write(shard, location, dictionaries=not heap.has_twin_floats)
     reached(Failpoint.EXPORT_WROTE_FILE)
     found = fingerprint.of_parquet([location], shard.table)
     if found != heap.fingerprint:
@@ -47,7 +47,7 @@ def export_shard(shard: Shard) -> WrittenFile | None:
     return datafiles.describe(location, shard.table, found, in_order=in_order)
 
 
-def _write(shard: Shard, location: str, *, dictionaries: bool) -> bool:
+def write(shard: Shard, location: str, *, dictionaries: bool) -> bool:
     """Copy the rows to a file; returns whether they are in order.
 
     Sorting needs more memory than streaming when rows are wide. Rather than fail, it goes without.
@@ -60,7 +60,7 @@ def _write(shard: Shard, location: str, *, dictionaries: bool) -> bool:
                 f"export of {shard.partition} needs more memory than {shard.memory_limit}",
                 hint=f"set export_memory higher, then: {shard.command}",
             ) from None
-        return _write(replace(shard, in_order=False), location, dictionaries=dictionaries)
+        return write(replace(shard, in_order=False), location, dictionaries=dictionaries)
     except duckdb.Error as error:
         # The message may show the connection string, so neither it nor its traceback goes on.
         raise failure(shard, error) from None

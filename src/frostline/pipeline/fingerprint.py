@@ -6,11 +6,12 @@ other code and another Parquet reader than the ones that wrote them.
 """
 
 from collections.abc import Iterable
-from typing import LiteralString
+from typing import Any, LiteralString, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute
 from psycopg import sql
 
 from frostline.lake import parquet
@@ -19,6 +20,7 @@ from frostline.model.tables import NO_ROWS, Column, Fingerprint, Table
 from frostline.pipeline import columnhash
 from frostline.pipeline.lookup3 import U64
 
+_compute = cast("Any", pyarrow.compute)
 _POSTGRES_FORMS: dict[str, LiteralString] = {
     "boolean": "{}::int",
     # Hashed as the bytes that are sent: Postgres' own hashes fold eight bytes to four, and take -0 for 0.
@@ -86,9 +88,9 @@ def split(
 def of_keys(location: str, table: Table, keys: frozenset[int]) -> Fingerprint:
     """The fingerprint of those rows of a file whose key has one of these hashes. Cheap where they are few."""
     total = NO_ROWS
-    wanted = np.array(sorted(keys), np.int64)
+    wanted = pa.array(np.fromiter(keys, np.int64, len(keys)))
     for batch in parquet.batches(location):
-        is_named = pa.array(np.isin(_key_hashes(batch, table), wanted))
+        is_named = _compute.is_in(pa.array(_key_hashes(batch, table)), value_set=wanted)
         total += _of(
             _row_hashes({field_id: values.filter(is_named) for field_id, values in batch.items()}, table.columns)
         )

@@ -15,18 +15,21 @@ U32: TypeAlias = npt.NDArray[np.uint32]
 U64: TypeAlias = npt.NDArray[np.uint64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Positions: TypeAlias = npt.NDArray[np.int64]
+Blocks: TypeAlias = npt.NDArray[np.void]
 
 _ROUND = 12
+_BLOCK = np.dtype("V12")
+"""The bytes of one round as one item: numpy fetches it at any address in one go."""
 _START = (0x9E3779B9 + 3923095) & 0xFFFFFFFF
 _FEW = 8
 """Below so many values a plain loop over each of them beats numpy's cost per call."""
 _WORD = 0xFFFFFFFF
 
 
-def _tail_masks() -> tuple[U32, U32, U32]:
+def _tail_masks() -> Blocks:
     """Which bits of the last three words belong to a value that has 0..11 bytes left."""
-    masks = [[(1 << 8 * min(max(left - 4 * word, 0), 4)) - 1 for left in range(_ROUND)] for word in range(3)]
-    return np.array(masks[0], np.uint32), np.array(masks[1], np.uint32), np.array(masks[2], np.uint32)
+    masks = [[(1 << 8 * min(max(left - 4 * word, 0), 4)) - 1 for word in range(3)] for left in range(_ROUND)]
+    return np.array(masks, "<u4").view(_BLOCK).reshape(-1)
 
 
 _MASKS = _tail_masks()
@@ -44,16 +47,16 @@ def of_words(first: U32, second: U32 | None = None) -> U64:
 def of_strings(data: Bytes, starts: Positions, lengths: Positions) -> U64:
     """Hash byte strings that lie in one buffer."""
     padded = np.concatenate([data, np.zeros(_ROUND, np.uint8)])
-    words: U32 = np.ndarray((len(padded) - 3,), "<u4", padded, strides=(1,))
+    blocks: Blocks = np.ndarray((len(data) + 1,), _BLOCK, padded, strides=(1,))
     a, b, c = ((lengths + _START).astype(np.uint32) for _ in range(3))
     rounds = lengths // _ROUND
-    slow = _whole_rounds(words, starts, rounds, a, b, c)
-    tail = starts + rounds * _ROUND
+    slow = _whole_rounds(blocks, starts, rounds, a, b, c)
     left = lengths - rounds * _ROUND
-    a += words[tail] & _MASKS[0][left]
-    b += words[tail + 4] & _MASKS[1][left]
+    words = _words(blocks, starts + rounds * _ROUND) & _words(_MASKS, left)
+    a += words[:, 0]
+    b += words[:, 1]
     # The lowest byte of the last word stands for the length, which is already in the starting value.
-    c += (words[tail + 8] & _MASKS[2][left]) << np.uint32(8)
+    c += words[:, 2] << np.uint32(8)
     hashes = _final(a, b, c)
     for index in slow:
         start = int(starts[index])
@@ -61,23 +64,38 @@ def of_strings(data: Bytes, starts: Positions, lengths: Positions) -> U64:
     return hashes
 
 
-def _whole_rounds(words: U32, starts: Positions, rounds: Positions, a: U32, b: U32, c: U32) -> list[int]:
+def _words(blocks: Blocks, at: Positions) -> U32:
+    """The three words of each of these blocks."""
+    return blocks[at].view("<u4").reshape(-1, 3)
+
+
+def _whole_rounds(blocks: Blocks, starts: Positions, rounds: Positions, a: U32, b: U32, c: U32) -> list[int]:
     """Take in all whole rounds, in place; returns the few longest values, which it leaves undone."""
-    active = np.flatnonzero(rounds > 0)
-    at = starts[active]
-    done = 0
+    done = _common_rounds(blocks, starts, rounds, a, b, c)
+    active = np.flatnonzero(rounds > done)
+    at = starts[active] + done * _ROUND
     while len(active) > (_FEW if done > _FEW else 0):
-        x, y, z = a[active] + words[at], b[active] + words[at + 4], c[active] + words[at + 8]
+        words = _words(blocks, at)
+        x, y, z = a[active] + words[:, 0], b[active] + words[:, 1], c[active] + words[:, 2]
         _mix(x, y, z)
         a[active], b[active], c[active] = x, y, z
         done += 1
         still = rounds[active] > done
-        if still.all():
-            at = at + _ROUND
-        else:
-            active = active[still]
-            at = at[still] + _ROUND
+        active = active[still]
+        at = at[still] + _ROUND
     return [int(index) for index in active]
+
+
+def _common_rounds(blocks: Blocks, starts: Positions, rounds: Positions, a: U32, b: U32, c: U32) -> int:
+    """Take in the rounds that every value has, in place; returns how many. No value has to be picked out for them."""
+    common = int(rounds.min()) if len(rounds) > _FEW else 0
+    for done in range(common):
+        words = _words(blocks, starts + done * _ROUND)
+        a += words[:, 0]
+        b += words[:, 1]
+        c += words[:, 2]
+        _mix(a, b, c)
+    return common
 
 
 def _final(a: U32, b: U32, c: U32) -> U64:

@@ -128,7 +128,7 @@ def plan(connection: Connection, table: Table) -> Plan:
     wanted = retention.line(table, cutoff, seam.frost_line, whole, current)
     if wanted.value is None:
         return Plan(current, wanted)
-    gone, across = retention.below(jobs.recorded_files(connection, table), wanted.reach)
+    gone, across = retention.below(jobs.recorded_within(connection, table, None, wanted.reach), wanted.reach)
     return Plan(current, wanted, gone, across, heap.marks(connection, table, None, wanted.reach))
 
 

@@ -16,7 +16,7 @@ from frostline.pipeline import copying, export, fingerprint, source
 from frostline.pipeline.source import Shard
 
 _MARKS = "create temp table marks as select {columns}, frostline_live from postgres_query('pg', {query})"
-_HELD = "select count(*) from {rows} as f where exists (select 1 from marks as m where {same_key})"
+_HELD = "select 1 from {rows} as f where exists (select 1 from marks as m where {same_key}) limit 1"
 _KEPT = "select {names} from {rows} as f where not exists (select 1 from marks as m where {same_key})"
 _LIVE = "select {names} from marks where frostline_live"
 
@@ -105,8 +105,7 @@ def _targets(held: Sequence[RecordedFile], live: int) -> Iterator[tuple[Recorded
 
 def _holds_a_mark(connection: duckdb.DuckDBPyConnection, piece: Slice, file: RecordedFile) -> bool:
     rows = copying.rows(piece.table, [file])
-    row = connection.execute(_HELD.format(rows=rows, same_key=same_key(piece.table))).fetchone()
-    return row is not None and row[0] > 0
+    return connection.execute(_HELD.format(rows=rows, same_key=same_key(piece.table))).fetchone() is not None
 
 
 def _write(

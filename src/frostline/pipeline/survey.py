@@ -8,9 +8,9 @@ from typing import TypeVar
 from psycopg import sql
 
 from frostline import logs
-from frostline.catalog import jobs, leases, pins, seams, states, tables
+from frostline.catalog import jobs, leases, merging, pins, seams, states, tables
 from frostline.catalog.connect import Connection, first_line
-from frostline.model import compaction, expiry
+from frostline.model import expiry
 from frostline.model.names import Name
 from frostline.model.partitions import Partition
 from frostline.model.policy import Mode
@@ -87,7 +87,6 @@ def _tiered(connection: Connection, table: Table) -> TableState:
     missing, problem = _partitions_ahead(connection, table)
     over = [one for one in jobs.uncleaned(connection, table) if one.grace_is_over]
     blocked = [one for one in over if heap.marks(connection, table, one.lower, one.upper)]
-    files = jobs.recorded_files(connection, table)
     known = states.every(connection, table)
     snapshots = frozenset(one.snapshot_id for one in known if one.snapshot_id is not None)
     old = expiry.expiry(known, pins.on(connection, table), snapshots, ())
@@ -105,7 +104,7 @@ def _tiered(connection: Connection, table: Table) -> TableState:
         over_grace=len(over),
         blocked_by_marks=len(blocked),
         can_retain=not retain.plan(connection, table).is_empty,
-        can_compact=bool(compaction.due(table, files)),
+        can_compact=bool(merging.due(connection, table)),
         manifests=states.manifests(connection, table),
         expirable=len(old.snapshots),
         has_lake=bool(known),

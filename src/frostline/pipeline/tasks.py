@@ -67,7 +67,7 @@ def run(
         for file in _files(outcome.made):
             rows.add(file.rows)
             size.add(file.size_bytes)
-        _ease_the_next_task()
+        ease_the_next_task()
         return outcome
 
     work = context.parallelize(items, len(items)).map(task)
@@ -107,12 +107,14 @@ def unwrap(outcome: Outcome[Made]) -> Made:
     raise kind(outcome.error, hint=outcome.hint)
 
 
-def _ease_the_next_task() -> None:
+def ease_the_next_task() -> None:
     """Take away what PySpark does between two tasks of a worker: it took longer than a small task itself.
 
     It collects garbage among all imported modules, and makes Python read the directories of its zip archives again.
+    The worker may be used by functions of others too, so what is garbage already is not frozen.
     """
     if not gc.get_freeze_count():
+        gc.collect()
         gc.freeze()
     for path in [path for path, importer in sys.path_importer_cache.items() if isinstance(importer, zipimporter)]:
         del sys.path_importer_cache[path]

@@ -50,7 +50,7 @@ def run(connection: Connection, table: Table) -> Report:
         recorded = jobs.recorded_files(connection, table)
         waiting = [one for one in jobs.uncleaned(connection, table) if heap.exists(connection, one.name)]
         reached(Failpoint.VERIFY_BEFORE_FILES)
-        faults = [*_strangers(table, seam, recorded), *_bad_files(table, recorded)]
+        faults = [*_strangers(recorded, _held(table, seam)), *_bad_files(table, recorded)]
         reached(Failpoint.VERIFY_AFTER_FILES)
         named = {fault.where for fault in faults}
         sound = [file for file in recorded if file.path not in named]
@@ -64,13 +64,15 @@ def run(connection: Connection, table: Table) -> Report:
 
 
 def before_clean(connection: Connection, table: Table, partition: ArchivedPartition) -> None:
-    """Raise CorruptionError unless the lake holds exactly what the partition does."""
+    """Raise CorruptionError unless the lake holds exactly what the partition does.
+
+    Only files that may have a row of its range are looked at: what other ranges hold does not concern it.
+    """
     with connection.transaction():
         connection.execute(_statement("one_snapshot"))
         seam = seams.get(connection, table)
-        recorded = jobs.recorded_files(connection, table)
-        files = _within(partition, recorded)
-        faults = [*_strangers(table, seam, recorded), *_bad_files(table, files)]
+        files = jobs.recorded_within(connection, table, partition.lower, partition.upper)
+        faults = [*_strangers(files, _held(table, seam, partition)), *_bad_files(table, files)]
         faults = faults or [*_different(connection, table, partition, files)]
     if faults:
         raise CorruptionError(
@@ -129,17 +131,24 @@ def _unlike_overlay(connection: Connection, table: Table, lower: int | None, upp
     return int((connection.execute(statement).fetchone() or (0,))[0])
 
 
-def _strangers(table: Table, seam: Seam, recorded: Sequence[RecordedFile]) -> Iterator[Fault]:
+def _strangers(recorded: Sequence[RecordedFile], held: Collection[str]) -> Iterator[Fault]:
     """The lake's snapshot must be made of exactly the recorded files."""
     known = {file.path for file in recorded}
-    held: set[str] = set()
-    tier = table.column(table.tier_key).field_id
-    if seam.snapshot_id is not None and seam.metadata_location is not None:
-        held = {file.path for file in snapshots.files(seam.metadata_location, seam.snapshot_id, tier)}
-    for path in sorted(held - known):
+    for path in sorted(set(held) - known):
         yield Fault(path, "is in the lake snapshot but was never recorded")
-    for path in sorted(known - held):
+    for path in sorted(known - set(held)):
         yield Fault(path, "is recorded but not in the lake snapshot")
+
+
+def _held(table: Table, seam: Seam, partition: ArchivedPartition | None = None) -> set[str]:
+    """The files of the lake's snapshot; of a partition, those that may have a row of its range."""
+    if seam.snapshot_id is None or seam.metadata_location is None:
+        return set()
+    if partition is not None:
+        where = seam.metadata_location, seam.snapshot_id
+        return {file.path for file in snapshots.files_within(*where, table, partition.lower, partition.upper)}
+    tier = table.column(table.tier_key).field_id
+    return {file.path for file in snapshots.files(seam.metadata_location, seam.snapshot_id, tier)}
 
 
 def _bad_files(table: Table, recorded: Sequence[RecordedFile]) -> Iterator[Fault]:

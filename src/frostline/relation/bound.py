@@ -5,29 +5,33 @@ attaching one more foreign table, which no reader notices; `merge` makes one of 
 docs/design/raising-the-bound.md has the interleavings.
 """
 
+import logging
 import time
 from collections.abc import Callable
 
 import psycopg
 from psycopg import sql
 
-from frostline import sqlfiles
+from frostline import logs, sqlfiles
 from frostline.catalog import facts, jobs, leases, queries, seams, tables
 from frostline.catalog.connect import Connection
 from frostline.errors import UnavailableError
 from frostline.model.names import MAX_BYTES, Name, RemoteName, cut
 from frostline.model.partitions import bounds
+from frostline.model.registration import HeapPartition
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
 from frostline.relation import heap, lakecolumns, names
 from frostline.relation.definition import template
 
+_log = logging.getLogger(__name__)
 _POLL_S = 0.05
 _STANDBY_PATIENCE_S = 10
 _STANDBY_PAUSE_S = 1
 _FETCH_BYTES = 4_000_000
 _LEAST_ROWS, _MOST_ROWS = 100, 20_000
 _UNKNOWN_ROW_BYTES = 1_000
+_STALE_PART = 10
 
 
 def current(connection: Connection, table: Table) -> int | None:
@@ -38,8 +42,12 @@ def current(connection: Connection, table: Table) -> int | None:
 
 def _partitions(connection: Connection, table: Table) -> dict[Name, tuple[int | None, int | None]]:
     """The foreign tables, with the range of each."""
-    found = facts.read_partitions(connection, _oid(connection, table))
-    return {one.name: bounds(table.tier_kind, one.bound) for one in found if one.relkind == "f"}
+    return {one.name: bounds(table.tier_kind, one.bound) for one in _foreign(connection, table)}
+
+
+def _foreign(connection: Connection, table: Table) -> list[HeapPartition]:
+    found = facts.read_partitions(connection, _oid(connection, table), sizes=False)
+    return [one for one in found if one.relkind == "f"]
 
 
 def _oid(connection: Connection, table: Table) -> int:
@@ -73,6 +81,12 @@ def _attach(connection: Connection, table: Table, lower: int | None, upper: int)
             fetch_size=sql.Literal(str(_fetch_size(connection, table))),
         )
     )
+    _attach_as(connection, table, foreign_table, lower, upper)
+
+
+def _attach_as(
+    connection: Connection, table: Table, foreign_table: sql.Identifier, lower: int | None, upper: int
+) -> None:
     connection.execute(
         template("attach").format(
             lake=names.lake(table),
@@ -92,8 +106,9 @@ def _fetch_size(connection: Connection, table: Table) -> int:
 
 
 def _foreign_name(table: Table, upper: int) -> str:
-    suffix = f" until {to_text(table.tier_kind, upper)}"
-    return cut(table.internal, MAX_BYTES - len(suffix)) + suffix
+    """Names are cut; what makes them different from those of other tables is not."""
+    suffix = f"_{table.id} until {to_text(table.tier_kind, upper)}"
+    return cut(table.name.table, MAX_BYTES - len(suffix)) + suffix
 
 
 def wait_for_old_plans(connection: Connection, table: Table, report: Callable[[str], None]) -> None:
@@ -168,13 +183,34 @@ def _replace(connection: Connection, table: Table, upper: Callable[[], int | Non
         with connection.transaction():
             connection.execute(sql.SQL("lock table {} in access exclusive mode nowait").format(names.lake(table)))
             bound = upper()
-            for name in _partitions(connection, table):
-                connection.execute(sql.SQL("drop foreign table {}").format(names.identifier(name)))
-            if bound is not None:
-                _attach(connection, table, None, bound)
+            found = sorted(_foreign(connection, table), key=lambda one: one.rows_estimate)
+            largest = found.pop().name if found and bound is not None else None
+            for one in found:
+                connection.execute(sql.SQL("drop foreign table {}").format(names.identifier(one.name)))
+            if largest is not None and bound is not None:
+                _widen(connection, table, largest, bound)
     except psycopg.errors.LockNotAvailable:
         return False
     return True
+
+
+def _widen(connection: Connection, table: Table, largest: Name, upper: int) -> None:
+    """The one foreign table that is left is the one for everything below `upper`. What ANALYZE knows of it stays.
+
+    All locks are on the lake's tables, which we have: waiting for another one here would make every reader wait.
+    """
+    name = Name(largest.schema, _foreign_name(table, upper))
+    connection.execute(_statement("detach").format(lake=names.lake(table), foreign_table=names.identifier(largest)))
+    if name != largest:
+        values = {"foreign_table": names.identifier(largest), "name": sql.Identifier(name.table)}
+        connection.execute(_statement("rename").format(**values))
+    connection.execute(
+        _statement("ask_for").format(
+            foreign_table=names.identifier(name),
+            table_name=sql.Literal(str(RemoteName(table.id, None, upper))),
+        )
+    )
+    _attach_as(connection, table, names.identifier(name), None, upper)
 
 
 def lower(connection: Connection, table: Table) -> bool:
@@ -200,9 +236,31 @@ def _frost_line(connection: Connection, table: Table) -> int | None:
 
 
 def analyze(connection: Connection, table: Table) -> None:
-    """Give the planner statistics of the lake; UnavailableError when the lake server does not answer."""
+    """Give the planner statistics of the lake; UnavailableError when the lake server does not answer.
+
+    Of all of it when it has grown or shrunk by a tenth since the last time, which is when autovacuum would; otherwise
+    of what was attached since, so that an archive does not cost more the more there is in the lake.
+    """
+    _, rows, _ = jobs.lake_totals(connection, table)
+    foreign = _foreign(connection, table)
+    known = sum(max(one.rows_estimate, 0) for one in foreign)
+    fresh = [names.identifier(one.name) for one in foreign if one.rows_estimate < 0]
+    is_stale = abs(rows - known) * _STALE_PART > rows
+    for one in [names.lake(table)] if is_stale else fresh:
+        try:
+            connection.execute(_statement("analyze").format(table=one))
+        except psycopg.OperationalError as error:
+            reason = str(error).partition("\n")[0]
+            raise UnavailableError(f"cannot analyze the lake: {reason}", hint="frostline serve") from None
+
+
+def learn(connection: Connection, table: Table) -> None:
+    """As `analyze`; if the lake server does not answer, only the plans are worse, and a warning says so."""
     try:
-        connection.execute(sql.SQL("analyze {}").format(names.lake(table)))
-    except psycopg.OperationalError as error:
-        reason = str(error).partition("\n")[0]
-        raise UnavailableError(f"cannot analyze the lake: {reason}", hint="frostline serve") from None
+        analyze(connection, table)
+    except UnavailableError as error:
+        _log.warning("%s", logs.fields(stage="analyze", table=str(table.name), warning=str(error)))
+
+
+def _statement(name: str) -> sql.SQL:
+    return sql.SQL(sqlfiles.load(__package__ or "", "bound")[name])

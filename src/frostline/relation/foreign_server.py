@@ -19,6 +19,9 @@ TIMEOUTS: dict[LiteralString, str] = {
     "keepalives_count": "2",
 }
 """A cold query must fail soon when the lake server's machine is gone. Who sets other values keeps them."""
+SAMPLING: dict[LiteralString, str] = {"analyze_sampling": "system"}
+"""ANALYZE need not look at every file of a large lake. Before 16 Postgres takes no sample: it fetches all rows."""
+_SAMPLING_SINCE = 160_000
 
 
 def _statement(name: str) -> sql.SQL:
@@ -58,7 +61,9 @@ def _ensure_server(connection: Connection, wanted: _Options) -> bool:
         passfile = sql.SQL(", passfile {}").format(sql.Literal(wanted["passfile"])) if wanted["passfile"] else NOTHING
         connection.execute(_statement("create_server").format(passfile=passfile, **literals))
     present = _server(connection) or {}
-    limits: _Options = {key: present.get(key, value) for key, value in TIMEOUTS.items()}
+    can_sample = connection.info.server_version >= _SAMPLING_SINCE
+    ours = TIMEOUTS | SAMPLING if can_sample else TIMEOUTS
+    limits: _Options = {key: present.get(key, value) for key, value in ours.items()}
     return _alter(connection, "alter_server", present, {**wanted, **limits}) or is_new
 
 

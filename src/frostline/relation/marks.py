@@ -29,7 +29,7 @@ def remember(connection: Connection, table: Table, snapshot: str, frost_line: in
         connection.execute(sql.SQL("set transaction isolation level repeatable read"))
         connection.execute(sql.SQL("set transaction snapshot {}").format(sql.Literal(snapshot)))
         _note(connection, table, frost_line)
-    _prepare_to_join(connection, table, "frostline_folded")
+    _prepare_to_join(connection, table)
     row = connection.execute(_statement("count")).fetchone()
     return 0 if row is None else row[0]
 
@@ -51,7 +51,7 @@ def take_away_all(connection: Connection, table: Table, line: int) -> int:
     """
     connection.execute(_statement("forget"))
     _note(connection, table, line)
-    _prepare_to_join(connection, table, "frostline_folded")
+    _prepare_to_join(connection, table)
     return take_away(connection, table, line, ())
 
 
@@ -63,13 +63,20 @@ def take_away(connection: Connection, table: Table, frost_line: int, in_grace: I
     parts = _parts(table, frost_line)
     with silence(connection, table):
         _lock_heap(connection, parts)
-        _prepare_to_join(connection, table, "frostline_locked")
+        _analyze(connection, "frostline_locked")
         connection.execute(_statement("lock_overlay").format(**parts))
-        _prepare_to_join(connection, table, "frostline_done")
-        oids = sql.SQL("array[{}]::regclass[]").format(sql.SQL(", ").join(map(sql.Literal, in_grace)))
         with _unnoticed(connection):
-            connection.execute(_statement("delete_heap").format(in_grace=oids, **parts))
+            _delete_heap(connection, in_grace)
         return connection.execute(_statement("delete_overlay").format(**parts)).rowcount
+
+
+def _delete_heap(connection: Connection, in_grace: Iterable[str]) -> None:
+    """Delete the locked heap rows whose marks are locked too, partition by partition."""
+    oids = sql.SQL("array[{}]::regclass[]").format(sql.SQL(", ").join(map(sql.Literal, in_grace)))
+    found = connection.execute(_statement("emptied_partitions").format(in_grace=oids)).fetchall()
+    for schema, name, oid in found:
+        partition = sql.Identifier(schema, name)
+        connection.execute(_statement("delete_heap").format(partition=partition, oid=sql.Literal(oid)))
 
 
 def _lock_heap(connection: Connection, parts: dict[str, sql.Composable]) -> None:
@@ -135,25 +142,20 @@ def forget_lost(connection: Connection, table: Table, lower: int, upper: int) ->
     return lost
 
 
-def _prepare_to_join(connection: Connection, table: Table, note: str) -> None:
-    """Index and analyze one of the temporary tables."""
-    name = sql.Identifier(note)
-    connection.execute(_statement("index").format(note=name, key=names.columns(None, table.key)))
-    connection.execute(_statement("analyze").format(note=name))
+def _prepare_to_join(connection: Connection, table: Table) -> None:
+    """Index and analyze the note of the marks."""
+    connection.execute(_statement("index").format(key=names.columns(None, table.key)))
+    _analyze(connection, "frostline_folded")
+
+
+def _analyze(connection: Connection, note: str) -> None:
+    connection.execute(_statement("analyze").format(note=sql.Identifier(note)))
 
 
 def _parts(table: Table, frost_line: int) -> dict[str, sql.Composable]:
     return {
         "heap": names.identifier(table.heap),
         "overlay": names.overlay(table),
-        "heap_key": names.columns("h", table.key),
-        "overlay_key": names.columns("o", table.key),
         "heap_is_folded": names.equal("h", "f", table.key),
-        "heap_is_overlay": names.equal("h", "o", table.key),
-        "heap_is_done": names.equal("h", "d", table.key),
-        "overlay_is_folded": names.equal("o", "f", table.key),
-        "overlay_is_locked": names.equal("o", "l", table.key),
-        "overlay_is_done": names.equal("o", "d", table.key),
-        "done_is_locked": names.equal("d", "l", table.key),
         "heap_below_line": names.within(table, None, frost_line, "h"),
     }

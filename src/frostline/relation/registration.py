@@ -18,7 +18,7 @@ from frostline.model.registration import HeapFacts
 from frostline.model.tables import Column, Table
 from frostline.model.tiers import TierKind
 from frostline.model.types import carriage
-from frostline.relation import dependents, foreign_server, names, policy
+from frostline.relation import dependents, foreign_server, names, plans, policy
 from frostline.relation.definition import Definition, template
 from frostline.relation.lakecolumns import domain_name, needs_domain
 from frostline.relation.refusal import refuse
@@ -133,6 +133,7 @@ def _statements(
 ) -> Iterator[sql.Composed]:
     yield from _domains(connection, table)
     yield from Definition(table, found).statements()
+    yield from plans.statements(connection, table)
     yield from _rights(connection, table, found)
     yield from dependents.statements(before)
 

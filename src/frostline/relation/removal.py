@@ -53,7 +53,7 @@ def _run(connection: Connection, statement: sql.Composed) -> str:
 
 
 def _refuse_cold_rows(connection: Connection, table: Table) -> None:
-    _, rows, _ = jobs.lake_totals(connection, table)
+    rows = sum(file.fingerprint.rows for file in jobs.recorded_files(connection, table))
     if rows:
         raise UsageError(
             f"{table.name} has {rows} rows in the lake, and the plain table would not show them",

@@ -1,4 +1,4 @@
-"""Puts the marking functions of this version in the place of those that an older one made at registration."""
+"""Makes the functions that an older version made at registration as this one makes them."""
 
 import logging
 
@@ -12,7 +12,7 @@ from frostline.errors import CorruptionError
 from frostline.model.names import Name
 from frostline.model.policy import Mode
 from frostline.model.tables import Table
-from frostline.relation import names
+from frostline.relation import names, plans
 from frostline.relation.definition import Definition
 
 _log = logging.getLogger(__name__)
@@ -43,9 +43,10 @@ def is_current(connection: Connection, table: Table) -> bool:
 
 def _renewed(connection: Connection, table: Table) -> bool:
     statement, is_same = _compared(connection, table)
-    if not is_same:
-        connection.execute(statement)
-    return not is_same
+    changes = [*([] if is_same else [statement]), *plans.statements(connection, table)]
+    for change in changes:
+        connection.execute(change)
+    return bool(changes)
 
 
 def _compared(connection: Connection, table: Table) -> tuple[sql.Composed, bool]:

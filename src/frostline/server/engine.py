@@ -2,7 +2,9 @@
 
 import contextlib
 import re
-from collections.abc import Generator, Iterable, Iterator
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from itertools import islice
 from pathlib import Path
 
@@ -16,8 +18,9 @@ from frostline.server.crowd import Crowd
 from frostline.server.translate.duck import local
 
 BATCH_ROWS = 10_240
-"""Rows that one session holds at a time: enough to be fast, few enough to have many sessions."""
+"""Rows of a batch: enough to be fast, few enough to have many sessions, each of which holds one or two."""
 
+_AHEAD_BYTES = 4 << 20
 VERIFY_HINT = "frostline verify TABLE checks every file of a table"
 
 _PATH = re.compile(r"[\"']?((?:/|[a-z0-9]+://)[^\"'\n]+?\.parquet)")
@@ -63,6 +66,7 @@ class Rows:
         self._connection, self._sql, self._batch_rows, self._crowd = connection, sql, batch_rows, crowd
         self._stopped = False
         self._file: Path | None = None
+        self._coming: Future[pa.RecordBatch | None] | None = None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         with _translated_errors():
@@ -70,13 +74,21 @@ class Rows:
         batches = self._produced()
         head = _some(batches, 2 if is_dense else 1)
         if head is not None and (not is_dense or len(head) < 2):
+            is_worth_it = _is_worth_another(head, self._batch_rows)
             yield from head
             head.clear()  # a client may take its time with the rest
-            yield from batches
+            yield from self._ahead(batches) if is_worth_it else batches
             return
         batches.close()
         del head  # nothing is held while we wait
         yield from self._by_way_of_disk()
+
+    def _ahead(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches; the next one is produced while the client is busy with the last."""
+        self._coming = _later(lambda: next(batches, None))
+        while (batch := self._coming.result()) is not None:
+            self._coming = _later(lambda: next(batches, None))
+            yield batch
 
     def _produced(self) -> Generator[pa.RecordBatch]:
         yield from _translated(self._reader())
@@ -107,9 +119,30 @@ class Rows:
     def close(self) -> None:
         """Stop producing and give the memory back."""
         self.interrupt()
+        if self._coming is not None:
+            wait([self._coming])  # a connection is not to be closed while another thread reads from it
         self._connection.close()
         if self._file is not None:
             self._file.unlink(missing_ok=True)
+
+
+def _is_worth_another(head: Sequence[pa.RecordBatch], batch_rows: int) -> bool:
+    """Whether more will come, and is small enough to be held beside what the client is busy with."""
+    return sum(batch.num_rows for batch in head) >= batch_rows and all(one.nbytes <= _AHEAD_BYTES for one in head)
+
+
+def _later(produce: Callable[[], pa.RecordBatch | None]) -> "Future[pa.RecordBatch | None]":
+    """Produce it in a thread of its own, which nobody waits for at the end of the process: its disk may be away."""
+    coming: Future[pa.RecordBatch | None] = Future()
+
+    def run() -> None:
+        try:
+            coming.set_result(produce())
+        except BaseException as error:  # noqa: BLE001  (it is raised where the batch is asked for)
+            coming.set_exception(error)
+
+    threading.Thread(target=run, name="frostline-lake-ahead", daemon=True).start()
+    return coming
 
 
 def _some(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBatch] | None:
@@ -147,7 +180,7 @@ class Engine:
             }
         )
         self._root.execute("set timezone = 'UTC'")
-        self._root.execute("set parquet_metadata_cache = true")
+        self._root.execute("set global parquet_metadata_cache = true")  # without the word it is this connection's only
         if warehouse is not None:
             place = warehouse
             if objectstore.names(warehouse):

@@ -11,7 +11,8 @@ from frostline.server.lake_tables import LakeTables
 from frostline.server.meter import Meter
 from frostline.server.translate import duck
 from frostline.server.translate.plan import DuckPlan, Scan, nothing
-from frostline.server.translate.pruning import within
+from frostline.server.translate.pruning import inside, within
+from frostline.server.translate.sampling import drawn
 
 _PATTERN = re.compile(r"[*?\[]")
 
@@ -43,10 +44,11 @@ def files_of(scan: Scan, tables: LakeTables, meter: Meter) -> list[LakeFile]:
 
 def candidates(scan: Scan, tables: LakeTables, meter: Meter) -> str:
     """The scan as a relation in FROM, with its conditions."""
-    files = files_of(scan, tables, meter)
+    files, sampled = drawn(files_of(scan, tables, meter), scan.sample)
     if not files:
         return nothing(scan)
-    conditions = (*_range(scan, files), *scan.conditions)
+    asked = (one for one in scan.conditions if not _is_certain(one, scan, files))
+    conditions = (*_range(scan, files), *asked, *sampled)
     columns = {duck.name(column): column for column in (*scan.columns, _tier_column(scan.source.table))}
     relation = ducksql.read_parquet((_literal(file) for file in files), columns.items())
     return f"({duck.select('*', relation, ' where ' + duck.all_of(conditions))})"
@@ -68,6 +70,12 @@ def _range(scan: Scan, files: Sequence[LakeFile]) -> Iterator[str]:
         yield f"{key} >= {ducktext.tier_literal(table.tier_kind, remote.lower)}"
     if any(file.upper >= remote.upper for file in files):
         yield f"{key} < {ducktext.tier_literal(table.tier_kind, remote.upper)}"
+
+
+def _is_certain(condition: str, scan: Scan, files: Sequence[LakeFile]) -> bool:
+    """Whether all rows of the files fulfil it, so that the tier key need not be read for it."""
+    bounds = scan.certain.get(condition)
+    return bounds is not None and inside(files, bounds)
 
 
 def _tier_column(table: Table) -> Column:

@@ -146,12 +146,14 @@ class _Frame:
         """All parts together, with the condition, and nothing but the wanted columns."""
         source.register_parts(self.spark)
         parts = [part for part in (self._cold(), self._part(Part.LIVE), self._part(Part.HOT)) if part is not None]
-        untyped: Any = self.spark
-        nothing: DataFrame = untyped.createDataFrame([], shape.schema(self.needed))
-        whole = reduce(DataFrame.unionAll, parts or [nothing])
+        whole = reduce(DataFrame.unionAll, parts or [self._nothing()])
         filtered = whole if self.where is None else whole.where(self.where)
         metadata = {shape.POINT: self.kept.id}
         return filtered.select(*(_column(name).alias(name, metadata=metadata) for name in self.wanted))
+
+    def _nothing(self) -> DataFrame:
+        untyped: Any = self.spark
+        return untyped.createDataFrame([], shape.schema(self.needed))
 
     def _part(self, part: Part, columns: dict[str, Column] | None = None) -> DataFrame | None:
         """Rows that tasks read; None when there are none."""

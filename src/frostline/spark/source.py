@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from frostline.errors import UsageError
 from frostline.lake import objectstore
+from frostline.pipeline import tasks
 from frostline.spark import conditions, lakefiles, pieces, rows, shape
 from frostline.spark.keeper import KEEPER, Address, Request, ask, tell_released
 from frostline.spark.pieces import HeapPiece, LakePiece, Part
@@ -75,6 +76,7 @@ class FrostlineSource(DataSource):
             at = kept.point.tables[chosen["table"]]
             columns = shape.chosen(at.table.name, lakefiles.shown_names(at.table), wanted)
             self._reading = Reading(kept.point.moment, kept.access, at, part, columns)
+        tasks.ease_the_next_task()
 
     @contextmanager
     def _released_on_failure(self) -> Generator[None]:
@@ -125,12 +127,14 @@ class FrostlineReader(DataSourceReader):
             found = pieces.cut(self._reading.at, self._reading.part, self._bounds)
         files = [file for piece in found if isinstance(piece, LakePiece) for file in piece.files]
         lakefiles.require_finite(self._reading.at.table, list(self._reading.columns.values()), files)
+        tasks.ease_the_next_task()
         return found
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one; Spark asks for None when there is nothing to read."""
         if isinstance(partition, (HeapPiece, LakePiece)):
             yield from rows.batches(self._reading, partition)
+            tasks.ease_the_next_task()
 
 
 def _request(options: Mapping[str, str]) -> Request:

@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 from pyiceberg.table import StaticTable
+from pyiceberg.table.update import update_table_metadata
 from tests.fixtures.lake_tables import column, events, lake_location, written_events
 
 from frostline.errors import CorruptionError, UnavailableError
@@ -59,6 +60,21 @@ def test_a_second_commit_adds_and_the_first_state_stays_readable(location: str):
     assert table.scan(snapshot_id=first.snapshot_id).to_arrow().num_rows == 100
     assert [entry.metadata_file for entry in table.metadata.metadata_log] == [first.metadata_location]
     assert "/00001-" in second.metadata_location
+
+
+def test_the_metadata_is_worked_out_a_few_times_and_not_at_every_question(
+    location: str, monkeypatch: pytest.MonkeyPatch
+):
+    first = stage(location, None, written_events(TABLE, location, "2024-03-05"))
+    asked: list[int] = []
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        asked.append(1)
+        return update_table_metadata(*arguments, **options)
+
+    monkeypatch.setattr("pyiceberg.table.update_table_metadata", counted)
+    stage(location, first, written_events(TABLE, location, "2024-04-05"))
+    assert len(asked) <= 3
 
 
 def test_replacing_a_range_removes_its_files_in_the_same_snapshot(location: str):

@@ -94,3 +94,12 @@ def test_transforms_that_do_not_fit_are_named_in_the_reason(kind: TierKind, tran
     reason = grid.check(transform, kind)
     assert reason is not None
     assert repr(transform) in reason
+
+
+@pytest.mark.parametrize(("kind", "transform"), CASES)
+@given(data=st.data())
+def test_a_cell_starts_where_the_one_before_it_ends(kind: TierKind, transform: str, data: st.DataObject) -> None:
+    number, _ = data.draw(ranges(kind, transform))
+    start = grid.cell_start(transform, kind, number)
+    assert start <= number < grid.cell_end(transform, kind, start)
+    assert grid.cell_end(transform, kind, start - 1) == start

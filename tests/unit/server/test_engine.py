@@ -76,3 +76,49 @@ def test_a_result_that_waits_for_its_turn_can_be_stopped(engine: Engine) -> None
         timer.join()
         rows.close()
     first.close()
+
+
+def ahead() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "frostline-lake-ahead"]
+
+
+def wait_until_idle() -> None:
+    for thread in ahead():
+        thread.join(timeout=10)
+    assert ahead() == []
+
+
+def test_the_next_batch_is_produced_while_the_client_is_busy_with_the_last(engine: Engine) -> None:
+    rows = engine.run("select i::varchar from range(100000) t(i)", batch_rows=10_240)
+    batches = iter(rows)
+    found = [next(batches), next(batches)]
+    wait_until_idle()
+    rows.interrupt()  # what is there already does not need DuckDB any more
+    found.append(next(batches))
+    assert sum(batch.num_rows for batch in found) == 3 * 10_240
+    with pytest.raises(Cancelled):
+        list(batches)
+    rows.close()
+
+
+def test_every_row_comes_once_when_batches_are_produced_ahead(engine: Engine) -> None:
+    rows = engine.run(LARGE, batch_rows=2_048)
+    values = [int(str(value)) for batch in rows for value in batch.column(0).to_pylist()]
+    assert sorted(values) == list(range(50_000))
+    rows.close()
+
+
+def test_a_result_can_be_closed_while_a_batch_is_produced_ahead(engine: Engine) -> None:
+    # DuckDB itself keeps about 60,000 rows ahead, so the fourth batch waits for a row that never comes.
+    endless = "select i::varchar from range(1000000000000) t(i) where i < 200000 or hash(i) = 1"
+    rows = engine.run(endless, batch_rows=40_960)
+    batches = iter(rows)
+    assert [next(batches).num_rows for _ in range(3)] == [40_960] * 3
+    rows.close()
+    wait_until_idle()
+
+
+def test_every_query_may_use_the_cached_footers(engine: Engine) -> None:
+    rows = engine.run("select current_setting('parquet_metadata_cache')::varchar")
+    assert [batch.column(0).to_pylist() for batch in rows] == [["true"]]
+    rows.close()

@@ -107,7 +107,7 @@ def test_conditions_on_the_tier_key_narrow_the_files() -> None:
         ("2024-02-01 00:00:00+00",),
     )
     assert isinstance(decided, DuckPlan)
-    assert decided.scan.bounds == (1704067200000000, 1706745600000000)
+    assert decided.scan.bounds == (1704067200000000, 1706745599999999)
     assert decided.scan.source.remote == RemoteName(7, None, 9999999999999999)
 
 

@@ -31,3 +31,19 @@ select count(*), count(*) filter (where coalesce(r.replay_lsn < %(written)s::pg_
   from pg_stat_replication r
  where coalesce(r.state, 'streaming') in ('startup', 'catchup', 'streaming')
    and not exists (select from pg_replication_slots s where s.active_pid = r.pid and s.slot_type = 'logical')
+
+-- name: detach
+-- Under the ACCESS EXCLUSIVE lock on the lake table, which nobody queued for; the same transaction attaches it again.
+alter table {lake} detach partition {foreign_table}
+
+-- name: rename
+-- As above.
+alter foreign table {foreign_table} rename to {name}
+
+-- name: ask_for
+-- As above. Its columns are those of the lake table already: whatever changed them there has changed them here.
+alter foreign table {foreign_table} options (set table_name {table_name})
+
+-- name: analyze
+-- SHARE UPDATE EXCLUSIVE: readers and writers go on. Harmless to repeat.
+analyze {table}

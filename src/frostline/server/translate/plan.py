@@ -1,6 +1,6 @@
 """From one SELECT to what has to be done for it: a query for DuckDB alone, or one that Postgres must finish."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -12,10 +12,12 @@ from frostline.server.lake_tables import LakeTables
 from frostline.server.protocol.backend import ResultColumn
 from frostline.server.translate import duck, sampling
 from frostline.server.translate.conditions import condition
+from frostline.server.translate.grouping import grouped, is_grouped
 from frostline.server.translate.operands import Untranslatable
 from frostline.server.translate.pins import pinned_snapshot, sources
 from frostline.server.translate.projection import Projection, projection
-from frostline.server.translate.pruning import Bounds, tier_bounds
+from frostline.server.translate.pruning import Bounds, certain_bounds, tier_bounds
+from frostline.server.translate.sampling import Sample
 from frostline.server.translate.scope import SNAPSHOT_COLUMN, Scope, Source, UnknownColumn, UnknownName, conjuncts
 from frostline.server.translate.statements import NotServed, Select
 from frostline.server.translate.tail import limit_clause, order_clause
@@ -30,6 +32,10 @@ class Scan:
     columns: tuple[Column, ...]
     bounds: Bounds
     conditions: tuple[str, ...] = ()
+    certain: Mapping[str, Bounds] = field(default_factory=dict[str, Bounds])
+    """Conditions that every row with a tier value in these bounds fulfils: files within them need not be asked."""
+    sample: Sample | None = None
+    """Not all of them are wanted, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -82,17 +88,25 @@ def _refuse_unknown(node: ast.SelectStmt, found: Sequence[Source]) -> None:
 def _duck_plan(node: ast.SelectStmt, found: tuple[Source, ...], params: tuple[str | None, ...]) -> DuckPlan:
     if len(found) != 1 or len(node.fromClause or ()) != 1:
         raise Untranslatable("several tables")
-    if node.groupClause or node.havingClause or node.distinctClause or node.windowClause or node.valuesLists:
-        raise Untranslatable("grouping")
+    if not isinstance((node.fromClause or (None,))[0], (ast.RangeVar, ast.RangeTableSample)):
+        raise Untranslatable("not just the table itself")
+    if node.havingClause or node.distinctClause or node.windowClause or node.valuesLists:
+        raise Untranslatable("having, distinct or a window")
     scope = Scope(found[0], params)
-    fraction, wanted = sampling.split(node, _unpinned(node, scope))
+    sample, wanted = sampling.split(node, _unpinned(node, scope))
     if len(wanted) > duck.MOST_PARTS:
         raise Untranslatable("too many conditions")
-    conditions = tuple(condition(part, scope) for part in wanted) + sampling.condition(fraction)
-    shown = projection(node.targetList or (), scope)
-    tail = order_clause(node, scope) + limit_clause(node, scope)
-    scan = Scan(found[0], _needed(node, scope, shown), tier_bounds(wanted, scope), conditions)
+    known = {condition(part, scope): certain_bounds(part, scope) for part in wanted}
+    certain = {text: bounds for text, bounds in known.items() if bounds is not None}
+    if sample is not None and is_grouped(node):
+        raise Untranslatable("groups of a sample")
+    shown, tail = grouped(node, scope) if is_grouped(node) else _plain(node, scope)
+    scan = Scan(found[0], _needed(node, scope, shown), tier_bounds(wanted, scope), tuple(known), certain, sample)
     return DuckPlan(scan, shown.result, shown.outputs, tail)
+
+
+def _plain(node: ast.SelectStmt, scope: Scope) -> tuple[Projection, str]:
+    return projection(node.targetList or (), scope), order_clause(node, scope) + limit_clause(node, scope)
 
 
 def _needed(node: ast.SelectStmt, scope: Scope, shown: Projection) -> tuple[Column, ...]:

@@ -33,9 +33,27 @@ def tier_bounds(conditions: Iterable[ast.Node], scope: Scope) -> Bounds:
     return low, high
 
 
+def certain_bounds(node: ast.Node, scope: Scope) -> Bounds | None:
+    """Every row whose tier key lies within these bounds fulfils the condition; None where that is not known.
+
+    The tier key is a part of the primary key, so it is never NULL.
+    """
+    if not isinstance(node, ast.A_Expr) or node.kind != A_Expr_Kind.AEXPR_OP:
+        return None
+    try:
+        return _of_comparison(node, scope)
+    except Untranslatable:
+        return None
+
+
 def within(files: Iterable[LakeFile], bounds: Bounds) -> list[LakeFile]:
     """The files that may hold a row within the bounds."""
     return [file for file in files if file.upper >= bounds[0] and file.lower <= bounds[1]]
+
+
+def inside(files: Iterable[LakeFile], bounds: Bounds) -> bool:
+    """Whether every row of these files lies within the bounds."""
+    return all(bounds[0] <= file.lower and file.upper <= bounds[1] for file in files)
 
 
 def _of_condition(node: ast.Node, scope: Scope) -> Bounds:
@@ -49,6 +67,7 @@ def _of_condition(node: ast.Node, scope: Scope) -> Bounds:
 
 
 def _of_comparison(node: ast.A_Expr, scope: Scope) -> Bounds:
+    """Exactly the tier values that fulfil it."""
     operator, kind = operator_name(node) or "", scope.source.table.tier_kind
     if _is_tier_key(node.lexpr, scope):
         return _range(operator, _number(constant(node.rexpr, scope.params), kind), kind)
@@ -62,13 +81,17 @@ def _is_tier_key(node: object, scope: Scope) -> bool:
 
 
 def _range(operator: str, at: int, kind: TierKind) -> Bounds:
-    """The bounds of `key operator at`. Not tightened by one for < and >, which keeps fractions out of it."""
+    """The bounds of `key operator at`. Tier values are whole numbers, so there is a next one."""
     match operator:
         case "=":
             return at, at
-        case "<" | "<=":
+        case "<":
+            return kind.lowest, at - 1
+        case "<=":
             return kind.lowest, at
-        case ">" | ">=":
+        case ">":
+            return at + 1, kind.highest
+        case ">=":
             return at, kind.highest
         case _:
             raise Untranslatable(operator)

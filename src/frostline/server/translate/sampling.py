@@ -1,31 +1,67 @@
 """The samples that ANALYZE of a foreign table asks for: TABLESAMPLE, or `random() < fraction`."""
 
+import math
+import random
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pglast import ast
 from pglast.enums import A_Expr_Kind
 
+from frostline.model.tables import LakeFile
 from frostline.server.translate.operands import Const, Untranslatable, builtin_name, constant
 from frostline.server.translate.values import operator_name
 
 _FRACTION = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,30})?(?:[eE]-?[0-9]{1,3})?")
+FILES_ENOUGH = 500
+"""A sample of files has at least so many. With fewer, a column whose values are alike within a file would look as if
+it had few values."""
 
 
-def split(node: ast.SelectStmt, conditions: list[ast.Node]) -> tuple[float | None, list[ast.Node]]:
-    """The wanted fraction of the rows, if it is a sample, and the conditions that are left."""
+@dataclass(frozen=True)
+class Sample:
+    """About this fraction of the rows is wanted."""
+
+    fraction: float
+    of_files: bool = False
+    """TABLESAMPLE SYSTEM: not every file need be looked at, as with the pages of a heap."""
+
+
+def split(node: ast.SelectStmt, conditions: list[ast.Node]) -> tuple[Sample | None, list[ast.Node]]:
+    """The wanted sample of the rows, if it is one, and the conditions that are left."""
     item = (node.fromClause or (None,))[0]
     if isinstance(item, ast.RangeTableSample):
-        return _percent(item) / 100, conditions
+        return Sample(_percent(item) / 100, builtin_name(item.method) == "system"), conditions
     for position, part in enumerate(conditions):
         fraction = _below_random(part)
         if fraction is not None:
-            return fraction, conditions[:position] + conditions[position + 1 :]
+            return Sample(fraction), conditions[:position] + conditions[position + 1 :]
     return None, conditions
 
 
-def condition(fraction: float | None) -> tuple[str, ...]:
-    """Row by row sampling: the same for BERNOULLI and SYSTEM, because a lake has no pages worth sampling."""
-    return () if fraction is None else (f"random() < {fraction:.17f}",)
+def drawn(files: list[LakeFile], sample: Sample | None) -> tuple[list[LakeFile], tuple[str, ...]]:
+    """The files to read, and the condition that keeps as many of their rows as are wanted of all.
+
+    Each file is as likely as any other, and they are spread evenly over the tier key.
+    """
+    if sample is None:
+        return files, ()
+    count = max(FILES_ENOUGH, math.ceil(sample.fraction * len(files)))
+    if not sample.of_files or count >= len(files):
+        return files, _condition(sample.fraction)
+    step, start = len(files) / count, random.random()
+    chosen = [files[int((number + start) * step)] for number in range(count)]
+    return chosen, _condition(min(1.0, sample.fraction * _rows(files) / max(1, _rows(chosen))))
+
+
+def _rows(files: Sequence[LakeFile]) -> int:
+    return sum(file.rows for file in files)
+
+
+def _condition(fraction: float) -> tuple[str, ...]:
+    """Row by row."""
+    return (f"random() < {fraction:.17f}",)
 
 
 def is_sampled(node: ast.SelectStmt) -> bool:

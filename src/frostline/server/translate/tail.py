@@ -28,15 +28,20 @@ def _sort_keys(item: ast.SortBy, scope: Scope, renamed: set[str]) -> Iterator[st
         raise Untranslatable("order by a name that may be an output's")
     value = scope.source.value(column)
     check_order("<", value)
-    downward = item.sortby_dir == SortByDir.SORTBY_DESC
-    nulls_first = item.sortby_nulls == SortByNulls.SORTBY_NULLS_FIRST or (
-        downward and item.sortby_nulls == SortByNulls.SORTBY_NULLS_DEFAULT
-    )
-    suffix = f"{'desc' if downward else 'asc'} nulls {'first' if nulls_first else 'last'}"
+    suffix = direction(item)
     if value.type in _FLOATS:
         # A LIMIT prunes row groups by their statistics, which may leave NaN out; NaN is above all numbers.
         yield f"isnan({value.sql}) {suffix}"
     yield f"{value.sql} {suffix}"
+
+
+def direction(item: ast.SortBy) -> str:
+    """Up or down, and where the nulls go, in words that leave nothing to DuckDB."""
+    downward = item.sortby_dir == SortByDir.SORTBY_DESC
+    nulls_first = item.sortby_nulls == SortByNulls.SORTBY_NULLS_FIRST or (
+        downward and item.sortby_nulls == SortByNulls.SORTBY_NULLS_DEFAULT
+    )
+    return f"{'desc' if downward else 'asc'} nulls {'first' if nulls_first else 'last'}"
 
 
 def limit_clause(node: ast.SelectStmt, scope: Scope) -> str:

@@ -150,24 +150,44 @@ reset statement_timeout
 -- instead of passing over them. Nothing waits for it: SHARE UPDATE EXCLUSIVE on a table of one row a managed table.
 vacuum (freeze) frostline.seam
 
--- name: insert_file
+-- name: insert_files
+-- All in one statement: what they add up to is counted once for each.
 insert into frostline.lake_file (table_id, path, rows, size_bytes, lower, upper, hash_sum, job_id)
-values (%(table_id)s, %(path)s, %(rows)s, %(size_bytes)s, %(lower)s, %(upper)s, %(hash_sum)s, %(job_id)s)
+select %(table_id)s, f.path, f.rows, f.size_bytes, f.lower, f.upper, f.hash_sum, %(job_id)s
+  from unnest(%(paths)s::text[], %(rows)s::bigint[], %(sizes)s::bigint[], %(lowers)s::bigint[], %(uppers)s::bigint[],
+              %(hash_sums)s::numeric[]) f (path, rows, size_bytes, lower, upper, hash_sum)
+
+-- name: delete_range
+-- The lake is overwritten in this range, so what was recorded of it goes.
+delete from frostline.lake_file
+ where table_id = %(table_id)s and lower >= %(lower)s and upper >= %(lower)s and upper < %(upper)s
 
 -- name: delete_files
--- The lake is overwritten in this range, so what was recorded of it goes.
-delete from frostline.lake_file where table_id = %(table_id)s and lower >= %(lower)s and upper < %(upper)s
-
--- name: delete_file
-delete from frostline.lake_file where table_id = %(table_id)s and path = %(path)s
+delete from frostline.lake_file where table_id = %(table_id)s and path = any(%(paths)s)
 
 -- name: files
 select path, rows, size_bytes, lower, upper, hash_sum
   from frostline.lake_file where table_id = %(table_id)s order by lower, path
 
+-- name: files_within
+-- Locks nothing.
+select path, rows, size_bytes, lower, upper, hash_sum
+  from frostline.lake_file
+ where table_id = %(table_id)s and (%(lower)s::bigint is null or upper >= %(lower)s) and lower < %(upper)s
+ order by lower, path
+
 -- name: lake_totals
-select count(*), coalesce(sum(rows), 0)::bigint, coalesce(sum(size_bytes), 0)::bigint
-  from frostline.lake_file where table_id = %(table_id)s
+select files, rows, size_bytes from frostline.lake_total where table_id = %(table_id)s
+
+-- name: changed_files
+-- Which lake files came or went since nothing was worth merging, and for which target size that was.
+select changed_from, changed_to, settled_for from frostline.lake_total where table_id = %(table_id)s
+
+-- name: settle
+-- Compare-and-set: a file that came meanwhile has to be looked at. Row lock.
+update frostline.lake_total set changed_from = null, changed_to = null, settled_for = %(target)s
+ where table_id = %(table_id)s
+   and changed_from is not distinct from %(changed_from)s and changed_to is not distinct from %(changed_to)s
 
 -- name: history
 -- Newest first; locks nothing.

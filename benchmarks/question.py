@@ -1,0 +1,113 @@
+"""What a case asks: two things that are measured in turn, and how they must compare."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from benchmarks.sample import Sample
+
+
+class Measure(StrEnum):
+    """What is compared, and in which direction it is good."""
+
+    SPEED = "speed"
+    """Our rows a second over theirs: at least the target."""
+    TIME = "time"
+    """Our seconds over theirs: at most the target."""
+    SIZE = "size"
+    """Our bytes over theirs: at most the target."""
+    RATE = "rows/s"
+    """Our rows a second, compared with nothing: at least the target."""
+    LONGEST = "seconds"
+    """Our seconds, compared with nothing; the largest sample counts: at most the target."""
+
+    @property
+    def more_is_better(self) -> bool:
+        """The direction."""
+        return self in (Measure.SPEED, Measure.RATE)
+
+    @property
+    def is_ratio(self) -> bool:
+        """Whether there is something that it is compared with."""
+        return self not in (Measure.RATE, Measure.LONGEST)
+
+
+@dataclass(frozen=True)
+class Question:
+    """One line of the page. `ours` and `other` are names of samples."""
+
+    text: str
+    ours: str
+    measure: Measure
+    target: float
+    other: str = ""
+
+    @property
+    def goal(self) -> str:
+        """The target as the page shows it."""
+        return f"{'>=' if self.measure.more_is_better else '<='} {figure(self.target, self.measure)}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came out: one value for each pair of samples, in the order of measuring."""
+
+    question: Question
+    values: Sequence[float]
+
+    @property
+    def value(self) -> float:
+        """The median, or the largest where the question is about the largest."""
+        return max(self.values) if self.question.measure is Measure.LONGEST else statistics.median(self.values)
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the target is reached."""
+        if self.question.measure.more_is_better:
+            return self.value >= self.question.target
+        return self.value <= self.question.target
+
+    def is_half_of(self, stored: float) -> bool:
+        """Whether it is less than half as good as it was."""
+        if self.question.measure.more_is_better:
+            return self.value < stored / 2
+        return self.value > stored * 2
+
+
+def answer(question: Question, samples: Iterable[Sample]) -> Answer:
+    """Compare the first sample of ours with the first of the other, the second with the second, and so on."""
+    known = list(samples)
+    ours = [one for one in known if one.what == question.ours]
+    others = [one for one in known if one.what == question.other]
+    assert ours, f"no sample {question.ours!r} among {sorted({one.what for one in known})}"
+    if not question.measure.is_ratio:
+        return Answer(question, [_alone(question.measure, one) for one in ours])
+    assert others, f"no sample {question.other!r} among {sorted({one.what for one in known})}"
+    return Answer(question, [_ratio(question.measure, *pair) for pair in zip(ours, others, strict=False)])
+
+
+def _alone(measure: Measure, ours: Sample) -> float:
+    return ours.rows_a_second if measure is Measure.RATE else ours.seconds
+
+
+def _ratio(measure: Measure, ours: Sample, other: Sample) -> float:
+    if measure is Measure.SPEED:
+        return ours.rows_a_second / other.rows_a_second
+    if measure is Measure.SIZE:
+        return ours.size_bytes / other.size_bytes
+    return ours.seconds / other.seconds
+
+
+def figure(value: float, measure: Measure) -> str:
+    """The value with three digits and its unit."""
+    if measure is Measure.RATE:
+        return f"{value:,.0f}/s"
+    if measure is Measure.LONGEST:
+        return seconds(value)
+    return f"{value:.3g}x"
+
+
+def seconds(value: float) -> str:
+    """A time with three digits."""
+    return f"{value * 1000:.3g} ms" if value < 1 else f"{value:.3g} s"
