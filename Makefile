@@ -7,8 +7,8 @@ PYTEST_ARGS ?=
 MINUTES ?= 10
 SCALE ?= 1
 STORE ?=
-# Test files run side by side, each whole in one process: half of the time is spent waiting.
-WORKERS ?= 2
+# Test files run side by side, each whole in one process: much of the time is spent waiting, so there is one more than cores.
+WORKERS ?= 3
 PG15_BIN ?= $(patsubst %/initdb,%,$(firstword $(wildcard /usr/lib/postgresql/15/bin/initdb /usr/pgsql-15/bin/initdb /opt/homebrew/opt/postgresql@15/bin/initdb)))
 
 # Other people's programs that read or serve the lake, for `make interop`; Maven knows where from.

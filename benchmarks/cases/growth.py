@@ -66,7 +66,6 @@ def _sizes(scale: float) -> tuple[Size, Size, Size]:
 
 def _answers(world: World, size: Size, turn: int) -> Iterator[Sample]:
     world.restart_lake()
-    world.run("select postgres_fdw_disconnect_all()")
     first = _seconds(lambda: world.run(_READ.format(name=size.name, n=0)))
     yield Sample(f"first cold point read, {size.name}", first, 1)
     yield _read(world, size, turn)
