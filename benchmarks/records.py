@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -64,8 +65,9 @@ def _question(one: Mapping[str, Any]) -> Question:
     return Question(**rest, measure=Measure(one["measure"]))
 
 
+@cache
 def circumstances() -> dict[str, Any]:
-    """Without them a figure says nothing."""
+    """Without them a figure says nothing. As they were when first asked: the page that is written changes the tree."""
     return {
         "at": f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
         "machine": {

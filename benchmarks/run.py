@@ -22,6 +22,7 @@ CASES = sorted(path.stem for path in (Path(__file__).parent / "cases").glob("[a-
 def main(arguments: Sequence[str]) -> int:
     """Run the cases, each in a database that is gone afterwards."""
     chosen = _parser().parse_args(arguments)
+    records.circumstances()
     if chosen.smoke:
         return smoke.compare(lambda cases, scale: list(_asked(cases, scale)), chosen.smoke, store=chosen.store)
     for record in _asked(chosen.case or CASES, chosen.scale):
