@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import signal
 import sys
 import tempfile
 import time
@@ -23,6 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the cases, each in a database that is gone afterwards."""
     chosen = _parser().parse_args(arguments)
     records.circumstances()
+    signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(143))  # so that all servers are stopped
     if chosen.smoke:
         return smoke.compare(lambda cases, scale: list(_asked(cases, scale)), chosen.smoke, store=chosen.store)
     for record in _asked(chosen.case or CASES, chosen.scale):

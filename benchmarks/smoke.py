@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.question import Answer
 from benchmarks.records import Record
 
-CASES = ("hot_reads", "hot_writes", "export", "cold_points", "marks", "disk")
+CASES = ("cold_points", "disk", "export", "hot_reads", "marks")
 SCALE = 0.02
 
 Ask = Callable[[Sequence[str], float], Sequence[Record]]
