@@ -16,8 +16,8 @@ _HEAD = """# Benchmarks
 Made by `make bench` from its own measurements, which are in [benchmarks.json](benchmarks.json) with every sample. Do not edit.
 
 Machines differ, and one machine is not the same from minute to minute. So each figure is a ratio of two things that were measured in turn in
-one run: the middle of all rounds, and in brackets the lowest and the highest. `SPEED` is our rows a second over theirs, `TIME` our seconds over
-theirs, `SIZE` our bytes over theirs. Where something is compared with nothing, the page says so.
+one run: the middle of all rounds, and in brackets the lowest and the highest. Speed is our rows a second over theirs, time our seconds over
+theirs, size our bytes over theirs. Where something is compared with nothing, the page says so.
 
 ```bash
 make bench              # everything, less than 30 minutes on two cores; needs Maven for the JDBC driver
@@ -45,7 +45,7 @@ def _page(records: Mapping[str, Record], answers: Sequence[Answer], pictures: st
     minutes = sum(record.minutes for record in records.values())
     yield _HEAD
     yield f"## Answers\n\n{met} of {len(answers)} targets are met. The cases took {minutes:.0f} minutes.\n"
-    yield "| question | ours | compared with | wanted | measured | |\n|---|---|---|---|---|---|"
+    yield "| question | measure | compared with | wanted | measured | |\n|---|---|---|---|---|---|"
     yield from map(_line, answers)
     yield f"\n![All answers]({pictures}/answers.svg)\n"
     yield from _machine(list(records.values()))

@@ -5,7 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, LABELS, FIGURES, ROW, TOP, BOTTOM = 900, 330, 110, 24, 34, 44
+WIDTH, LABELS, FIGURES, ROW, TOP, BOTTOM = 980, 410, 110, 24, 34, 44
+_LETTERS = 66
+"""So many fit before the dots."""
 _INK, _GRID, _GOOD, _BAD, _PLAIN = "#24292f", "#d0d7de", "#1a7f37", "#cf222e", "#0969da"
 
 
@@ -92,5 +94,5 @@ def _line(x1: float, y1: float, x2: float, y2: float, colour: str, *, width: flo
 
 
 def _text(x: float, y: float, text: str, *, anchor: str = "start", weight: str = "normal", colour: str = _INK) -> str:
-    shown = text if len(text) < 56 else text[:54] + "…"
+    shown = text if len(text) <= _LETTERS else text[: _LETTERS - 1] + "…"
     return f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-weight="{weight}" fill="{colour}">{escape(shown)}</text>'
