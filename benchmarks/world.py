@@ -13,13 +13,13 @@ from typing import LiteralString, cast
 from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
-from frostline.catalog import migrations, tables
+from frostline.catalog import jobs, migrations, tables
 from frostline.catalog.connect import Connection, connect
 from frostline.embedded.postgres import LAPTOP, Postgres, free_port, new_password
 from frostline.model.names import Name
 from frostline.model.policy import Policy
 from frostline.model.tables import Table
-from frostline.pipeline import archive
+from frostline.pipeline import archive, fold
 from frostline.pipeline import spark as pipeline_spark
 from frostline.relation import foreign_server, registration
 from frostline.relation.registration import Wish
@@ -75,6 +75,18 @@ class World:
         )
         assert result.error is None, result.error
         return result
+
+    def fold(self, name: str) -> fold.Result:
+        """Carry the marks into the lake."""
+        (result,) = fold.run(
+            self.connection, lambda: self.spark, self.settings, [self.table(name)], lambda _table, _progress: None
+        )
+        assert result.error is None, result.error
+        return result
+
+    def lake_files(self, name: str) -> list[str]:
+        """The data files of the table."""
+        return [file.path for file in jobs.recorded_files(self.connection, self.table(name))]
 
 
 Prepare = Callable[[World, float], None]

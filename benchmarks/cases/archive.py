@@ -45,7 +45,7 @@ def _archived(world: World, rows: int) -> Iterator[Sample]:
         assert sum(file.rows for file in files) == rows
         yield Sample("archive", watch.seconds, rows, watch.peak_bytes)
         with watched() as watch:
-            bound.learn(world.connection, table)
+            bound.analyze(world.connection, table)
         yield Sample("statistics after it", watch.seconds, 1, watch.peak_bytes)
 
 

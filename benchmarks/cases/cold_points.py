@@ -16,8 +16,6 @@ from benchmarks.question import Measure, Question
 from benchmarks.rig import cold, data
 from benchmarks.sample import Sample
 from benchmarks.world import Lab, World
-from frostline.catalog import seams
-from frostline.lake import snapshots
 
 ROUNDS = 7
 READS = 20
@@ -28,7 +26,7 @@ _DUCKDB = f"prepare point as select {data.COLUMNS} from read_parquet($files) whe
 
 def measure(lab: Lab, scale: float) -> Iterator[Sample]:
     """Both in turn, other keys in each round."""
-    with lab.world(data.archived) as world, _duckdb(files(world)) as direct:
+    with lab.world(data.archived) as world, _duckdb(world.lake_files("events")) as direct:
         keys = [(number, cold.moment(world, number, scale)) for number in cold.ids(READS * (ROUNDS + 1), scale)]
         for number in range(ROUNDS + 1):
             some = keys[number * READS : (number + 1) * READS]
@@ -40,21 +38,11 @@ def measure(lab: Lab, scale: float) -> Iterator[Sample]:
                 yield from samples
 
 
-def files(world: World) -> list[str]:
-    """The data files of `events`."""
-    table = world.table("events")
-    seam, location = seams.get(world.connection, table), seams.pointer(world.connection, table)
-    assert location is not None
-    assert seam.snapshot_id is not None
-    found = snapshots.files(location, seam.snapshot_id, table.column(table.tier_key).field_id)
-    return [file.path.removeprefix("file://") for file in found]
-
-
 def _duckdb(paths: Sequence[str]) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(config={"threads": "2"})
     connection.execute("set timezone = 'UTC'")
     connection.execute("set parquet_metadata_cache = true")
-    listed = ", ".join(f"'{path}'" for path in paths)
+    listed = ", ".join(f"'{path.removeprefix('file://')}'" for path in paths)
     connection.execute(_DUCKDB.replace("$files", f"[{listed}]"))
     return connection
 

@@ -16,8 +16,6 @@ from benchmarks.question import Measure, Question
 from benchmarks.rig import data
 from benchmarks.sample import Sample, watched
 from benchmarks.world import Lab, World
-from frostline.catalog import jobs
-from frostline.pipeline import fold
 from frostline.relation import marks
 
 EVERY = {"1 k": 5000, "100 k": 50, "1 M": 5}
@@ -72,16 +70,13 @@ def _correct(world: World, every: int) -> int:
 
 def _folded(world: World, what: str, corrections: int) -> Sample:
     with watched() as watch:
-        table = world.table("events")
-        (result,) = fold.run(
-            world.connection, lambda: world.spark, world.settings, [table], lambda _table, _progress: None
-        )
-    assert (result.error, result.taken, result.replaced_files) == (None, corrections, data.MONTHS), result
+        result = world.fold("events")
+    assert (result.taken, result.replaced_files) == (corrections, data.MONTHS), result
     return Sample(what, watch.seconds, corrections, watch.peak_bytes)
 
 
 def _spark(world: World, what: str, corrections: int) -> Sample:
-    files = [file.path for file in jobs.recorded_files(world.connection, world.table("events"))]
+    files = world.lake_files("events")
     target = world.folder / "by spark"
     with watched() as watch:
         world.spark.read.parquet(*files).write.option("compression", "zstd").parquet(str(target))

@@ -16,7 +16,7 @@ from benchmarks.rig import beside, data
 from benchmarks.rig.beside import Seen, Statement
 from benchmarks.sample import Sample
 from benchmarks.world import Lab, World
-from frostline.pipeline import clean, fold
+from frostline.pipeline import clean
 
 ROUNDS, ROWS, KEYS = 3, 0.4, 2_000
 JOBS, FIGURES = ("archive", "fold", "clean"), ("p50", "p99", "longest")
@@ -59,10 +59,7 @@ def _jobs(world: World, rows: int) -> Iterator[tuple[str, Callable[[], object]]]
 
 
 def _fold(world: World) -> None:
-    table = world.table("events")
-    (done,) = fold.run(world.connection, lambda: world.spark, world.settings, [table], lambda _table, _progress: None)
-    assert done.error is None, done.error
-    assert done.taken
+    assert world.fold("events").taken
 
 
 def _clean(world: World) -> None:

@@ -18,8 +18,6 @@ from benchmarks.rig import data, others
 from benchmarks.sample import Sample, watched
 from benchmarks.world import Lab, World
 from frostline import spark as connector
-from frostline.catalog import seams
-from frostline.lake import snapshots
 
 ROUNDS = 3
 LINE = datetime(2024, 6, 1, tzinfo=UTC)
@@ -36,7 +34,7 @@ Job = Callable[[DataFrame], None]
 def measure(lab: Lab, scale: float) -> Iterator[Sample]:
     """Both jobs, by both in turn; a first round of each warms Spark up and is not counted."""
     with lab.world(prepare) as world:
-        rows, files = data.rows(scale), lake_files(world)
+        rows, files = data.rows(scale), world.lake_files("events")
         for number in range(ROUNDS + 1):
             found = list(_round(world, files, rows))
             yield from found if number else ()
@@ -48,16 +46,6 @@ def prepare(world: World, scale: float) -> None:
     world.add("events", data.hot_period(LINE))
     assert not world.archive("events").cleaned.waiting
     world.run("vacuum analyze public._events")
-
-
-def lake_files(world: World) -> list[str]:
-    """The data files of the current lake snapshot."""
-    table = world.table("events")
-    seam = seams.get(world.connection, table)
-    assert seam.metadata_location is not None
-    assert seam.snapshot_id is not None
-    tier_key = table.column(table.tier_key).field_id
-    return [file.path for file in snapshots.files(seam.metadata_location, seam.snapshot_id, tier_key)]
 
 
 def _round(world: World, files: list[str], rows: int) -> Iterator[Sample]:

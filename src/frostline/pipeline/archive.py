@@ -97,7 +97,7 @@ class Job:
     def run(self, spark: Callable[[], SparkSession], report: Report) -> list[WrittenFile]:
         """Move the rows, then learn about them: readers have them from the lake before there are statistics."""
         files = self.move(spark, report)
-        bound.learn(self.connection, self.table)
+        bound.analyze(self.connection, self.table)
         reached(Failpoint.ARCHIVE_ANALYZED)
         return files
 
@@ -140,7 +140,7 @@ class Job:
         return [file for file in results if file is not None]
 
     def shards(self, snapshot: str) -> Iterator[Shard]:
-        """What the tasks export, one shard each."""
+        """The block ranges of the batch, cut where the lake's partitions are: one for each task."""
         for partition in self.batch.partitions:
             blocks = heap.blocks(self.connection, partition.name)
             if not blocks:

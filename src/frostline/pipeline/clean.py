@@ -66,7 +66,7 @@ def within_job(connection: Connection, target: Table) -> Result:
         reached(Failpoint.CLEAN_DROPPED)
     bound.lower(connection, target)
     if bound.merge(connection, target):
-        bound.learn(connection, target)  # of many small archives the statistics of one are left
+        bound.analyze(connection, target)  # of many small archives the statistics of one are left
     reached(Failpoint.CLEAN_MERGED)
     return Result(tuple(emptied), tuple(waiting))
 

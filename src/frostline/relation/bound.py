@@ -14,8 +14,7 @@ from psycopg import sql
 
 from frostline import logs, sqlfiles
 from frostline.catalog import facts, jobs, leases, queries, seams, tables
-from frostline.catalog.connect import Connection
-from frostline.errors import UnavailableError
+from frostline.catalog.connect import Connection, first_line
 from frostline.model.names import MAX_BYTES, Name, RemoteName, cut
 from frostline.model.partitions import bounds
 from frostline.model.registration import HeapPartition
@@ -116,8 +115,8 @@ def wait_for_old_plans(connection: Connection, table: Table, report: Callable[[s
 
     Planned before an attach, and with a snapshot from after the frost line moves, it would miss the rows attached.
     """
-    statement = sqlfiles.load(__package__ or "", "bound")["old_plans"]
-    (now,) = connection.execute(sqlfiles.load(__package__ or "", "bound")["clock"]).fetchone() or (None,)
+    statement = _statement("old_plans")
+    (now,) = connection.execute(_statement("clock")).fetchone() or (None,)
     values = {"lake": _oid(connection, table), "attached_at": now}
     waited = 0.0
     while True:
@@ -137,7 +136,7 @@ def _wait_for_standbys(connection: Connection, report: Callable[[str], None]) ->
 
     Nobody can be sure of a standby, so this ends after a while; without one it takes no time.
     """
-    (written,) = connection.execute(sqlfiles.load(__package__ or "", "bound")["written"]).fetchone() or (None,)
+    (written,) = connection.execute(_statement("written")).fetchone() or (None,)
     standbys, behind = _followed(connection, "standbys_behind", written)
     if behind:
         report(f"goes on without {behind} standbys that are behind or do not show how far they are")
@@ -147,7 +146,7 @@ def _wait_for_standbys(connection: Connection, report: Callable[[str], None]) ->
 
 def _followed(connection: Connection, question: str, written: str | None) -> tuple[int, int]:
     """Wait a while for standbys to replay so far; returns how many there are, and how many are still behind."""
-    statement = sqlfiles.load(__package__ or "", "bound")[question]
+    statement = _statement(question)
     deadline = time.monotonic() + _STANDBY_PATIENCE_S
     while True:
         standbys, behind = connection.execute(statement, {"written": written}).fetchone() or (0, 0)
@@ -162,7 +161,7 @@ def settle_standbys(connection: Connection) -> int:
     Outside a transaction. Returns how many standbys are behind all the same: there such a query may go on.
     """
     settled = jobs.settle_standbys(connection)
-    (inserted,) = connection.execute(sqlfiles.load(__package__ or "", "bound")["inserted"]).fetchone() or (None,)
+    (inserted,) = connection.execute(_statement("inserted")).fetchone() or (None,)
     standbys, behind = _followed(connection, "queries_behind", inserted)
     return behind if settled else standbys
 
@@ -236,7 +235,7 @@ def _frost_line(connection: Connection, table: Table) -> int | None:
 
 
 def analyze(connection: Connection, table: Table) -> None:
-    """Give the planner statistics of the lake; UnavailableError when the lake server does not answer.
+    """Give the planner statistics of the lake. Without them only its plans are worse, so a warning is all if it fails.
 
     Of all of it when it has grown or shrunk by a tenth since the last time, which is when autovacuum would; otherwise
     of what was attached since, so that an archive does not cost more the more there is in the lake.
@@ -246,20 +245,12 @@ def analyze(connection: Connection, table: Table) -> None:
     known = sum(max(one.rows_estimate, 0) for one in foreign)
     fresh = [names.identifier(one.name) for one in foreign if one.rows_estimate < 0]
     is_stale = abs(rows - known) * _STALE_PART > rows
-    for one in [names.lake(table)] if is_stale else fresh:
-        try:
-            connection.execute(_statement("analyze").format(table=one))
-        except psycopg.OperationalError as error:
-            reason = str(error).partition("\n")[0]
-            raise UnavailableError(f"cannot analyze the lake: {reason}", hint="frostline serve") from None
-
-
-def learn(connection: Connection, table: Table) -> None:
-    """As `analyze`; if the lake server does not answer, only the plans are worse, and a warning says so."""
     try:
-        analyze(connection, table)
-    except UnavailableError as error:
-        _log.warning("%s", logs.fields(stage="analyze", table=str(table.name), warning=str(error)))
+        for one in [names.lake(table)] if is_stale else fresh:
+            connection.execute(_statement("analyze").format(table=one))
+    except psycopg.OperationalError as error:
+        warning = f"cannot analyze the lake: {first_line(error)}"
+        _log.warning("%s", logs.fields(stage="analyze", table=str(table.name), warning=warning))
 
 
 def _statement(name: str) -> sql.SQL:
