@@ -1,12 +1,13 @@
 """What every command shares: where the settings are, how to print, and the options that say so."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from frostline import logs, settings
 from frostline.catalog import migrations
@@ -14,8 +15,10 @@ from frostline.catalog.connect import Connection, connect
 from frostline.cli.output import JsonOutput, Output, TextOutput
 from frostline.errors import UsageError
 from frostline.lake import objectstore
+from frostline.settings import ENV_PREFIX
 
-_OUTPUTS: dict[str, type[Output]] = {"text": TextOutput, "json": JsonOutput}
+OUTPUTS: dict[str, type[Output]] = {"text": TextOutput, "json": JsonOutput}
+_Setter = Callable[[click.Context, click.Parameter, Any], None]
 
 
 @dataclass
@@ -25,13 +28,16 @@ class Invocation:
     home: Path | None = None
     output: Output = field(default_factory=TextOutput)
     debug: bool = False
+    given: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Settings that the command's own options have set."""
 
     def settings(self, given: Mapping[str, Any] | None = None) -> settings.Settings:
         """Read the settings, and start the log and the way to an object store as they say.
 
-        `given` are values of the command's own options.
+        `given` are values of the command's own options; they hold for the rest of the call.
         """
-        loaded = settings.load(self.home, given)
+        self.given |= given or {}
+        loaded = settings.load(self.home, self.given)
         logs.configure("debug" if self.debug else loaded.log_level)
         objectstore.use(objectstore.Access.of(loaded))
         return loaded
@@ -50,33 +56,36 @@ class Invocation:
         return self.home
 
 
-def shared_options() -> list[click.Parameter]:
-    """`--home`, `--output` and `--debug`, which every command takes before or after its name."""
+class SharedOption(click.Option):
+    """An option that every command takes before or after its name. The nearest one wins; the environment comes last."""
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """The variable's value, if the option was not given further left."""
+        return None if self._was_given(ctx.parent) else super().resolve_envvar_value(ctx)
+
+    def _was_given(self, context: click.Context | None) -> bool:
+        while context is not None:
+            if context.get_parameter_source(self.name or "") is ParameterSource.COMMANDLINE:
+                return True
+            context = context.parent
+        return False
+
+
+def shared_options(*, environment: bool = True) -> list[click.Parameter]:
+    """`--home`, `--output` and `--debug`, which every command takes before or after its name.
+
+    Only a command reads the environment: a group does not know yet what will be said after its name.
+    """
+
+    def shared(name: str, set_it: _Setter, **kind: Any) -> SharedOption:
+        variable = ENV_PREFIX + name.upper() if environment else None
+        return SharedOption([f"--{name}"], envvar=variable, expose_value=False, callback=set_it, **kind)
+
+    directory = click.Path(file_okay=False, path_type=Path)
     return [
-        click.Option(
-            ["--home"],
-            type=click.Path(file_okay=False, path_type=Path),
-            envvar="FROSTLINE_HOME",
-            help="Directory with frostline.toml.",
-            expose_value=False,
-            callback=_set_home,
-        ),
-        click.Option(
-            ["--output"],
-            type=click.Choice(list(_OUTPUTS)),
-            envvar="FROSTLINE_OUTPUT",
-            help="How to print results.  [default: text]",
-            expose_value=False,
-            callback=_set_output,
-        ),
-        click.Option(
-            ["--debug"],
-            is_flag=True,
-            envvar="FROSTLINE_DEBUG",
-            help="Log everything, and show where an error came from.",
-            expose_value=False,
-            callback=_set_debug,
-        ),
+        shared("home", _set_home, type=directory, help="Directory with frostline.toml."),
+        shared("output", _set_output, type=click.Choice(list(OUTPUTS)), help="How to print results.  [default: text]"),
+        shared("debug", _set_debug, is_flag=True, help="Log everything, and show where an error came from."),
     ]
 
 
@@ -87,7 +96,7 @@ def _set_home(context: click.Context, _: click.Parameter, value: Path | None) ->
 
 def _set_output(context: click.Context, _: click.Parameter, value: str | None) -> None:
     if value is not None:
-        context.ensure_object(Invocation).output = _OUTPUTS[value]()
+        context.ensure_object(Invocation).output = OUTPUTS[value]()
 
 
 def _set_debug(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001  (click calls it)

@@ -58,14 +58,16 @@ class Program(click.Group):
 def with_shared_options(command: click.Command) -> click.Command:
     """Add the shared options to a command and to all commands below it, once."""
     if not any(parameter.name == "home" for parameter in command.params):
-        command.params.extend(shared_options())
+        command.params.extend(shared_options(environment=not isinstance(command, click.Group)))
     if isinstance(command, click.Group):
         for below in command.commands.values():
             with_shared_options(below)
     return command
 
 
-@click.group(cls=Program, params=shared_options(), context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Program, params=shared_options(environment=False), context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(package_name="frostline", message="%(prog)s %(version)s")
 def program() -> None:
     """One PostgreSQL table over two tiers: recent rows in the heap, old rows in Apache Iceberg."""

@@ -85,11 +85,11 @@ def create(invocation: Invocation, name: str, master: str | None, dry_run: bool,
 
     tables, exclude = (tuple(one for those in wish[key] for one in those) for key in ("wanted", "exclude"))
     asked = snapshot_plan.Wish(name, tables, exclude, wish["incremental"], wish["require_atomic"])
+    settings = invocation.settings({"spark_master": master} if master else {})
     with invocation.catalog() as connection:
         if dry_run:
             invocation.output.records([_planned(one) for one in snapshot_plan.chosen(connection, asked)])
             return
-        settings = invocation.settings({"spark_master": master} if master else {})
         with copying(name) as report:
             result = command.snapshot(connection, settings, asked, report)
     invocation.output.record(_made(result))
