@@ -1,9 +1,7 @@
 """The one Spark session of a run: quiet, UTC, no user interface, nothing downloaded."""
 
 import os
-import signal
 import sys
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import resources
@@ -12,8 +10,11 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from frostline.errors import UnavailableError
+from frostline.pipeline.apart import apart
 from frostline.pipeline.java import find_java
 
 _HERE = Path(str(resources.files("frostline.pipeline")))
@@ -23,22 +24,33 @@ _JAVA_HOME = _HERE / "java_home"
 def session(master: str, *, memory: str = "1g", options: Mapping[str, str] | None = None) -> SparkSession:
     """Start Spark, or return the session that runs already. `options` are Spark settings and win over ours."""
     _prepare_environment(master)
-    interrupt = signal.getsignal(signal.SIGINT)
     builder = SparkSession.Builder().master(master).appName("frostline")
     for key, value in {**_options(master, memory), **(options or {})}.items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
-    finally:
-        # PySpark's own handler calls into Java in the middle of whatever runs, which then fails in a strange way.
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, interrupt)
+        return apart(builder.getOrCreate)
+    except (Py4JError, PySparkException, OSError) as error:
+        _end_java()
+        raise _did_not_start(error) from error
+
+
+def _did_not_start(error: Exception) -> UnavailableError:
+    """What Java itself has written is on stderr already."""
+    gone = isinstance(error, PySparkRuntimeError) and error.getCondition() == "JAVA_GATEWAY_EXITED"
+    cause: object = getattr(error, "java_exception", error)
+    reason = "Java ended at once" if gone else (str(cause).strip().splitlines() or [type(error).__name__])[0]
+    hint = "see what Java wrote above; check spark_memory, spark_master and JAVA_HOME: frostline doctor --spark"
+    return UnavailableError(f"Spark did not start: {reason}", hint=hint)
 
 
 def stop(spark: SparkSession) -> None:
     """Stop the session and the Java process behind it, dead or alive; a later `session` starts both anew."""
     with suppress(Py4JError, OSError):  # the process may be gone already
-        spark.stop()
+        apart(spark.stop)
+    _end_java()
+
+
+def _end_java() -> None:
     # PySpark has no public way to end its Java process.
     context: Any = SparkContext
     gateway = context._gateway  # noqa: SLF001
@@ -46,7 +58,7 @@ def stop(spark: SparkSession) -> None:
         return
     context._gateway = context._jvm = None  # noqa: SLF001
     with suppress(Py4JError, OSError):
-        gateway.shutdown()
+        apart(gateway.shutdown)
     gateway.proc.stdin.close()  # the Java process ends when its standard input does
     gateway.proc.wait()
 
@@ -60,7 +72,7 @@ def is_alive(spark: SparkSession) -> bool:
     own: Any = spark.sparkContext
     try:
         scala = own._jsc  # noqa: SLF001
-        return scala is not None and not scala.sc().isStopped()
+        return scala is not None and not apart(lambda: scala.sc().isStopped())
     except (Py4JError, OSError):
         return False
 

@@ -4,6 +4,7 @@ import gc
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from zipimport import zipimporter
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from frostline import errors
 from frostline.lake import objectstore, store
 from frostline.model.tables import Table
+from frostline.pipeline.apart import apart, say_no_more
 
 _POLL_S = 0.2
 
@@ -70,15 +72,16 @@ def run(
         ease_the_next_task()
         return outcome
 
-    work = context.parallelize(items, len(items)).map(task)
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(work.collect)
+        running = pool.submit(lambda: context.parallelize(items, len(items)).map(task).collect())
         try:
             while not running.done():
                 report(Progress(done.value, len(items), rows.value, size.value))
                 wait([running], _POLL_S)
         except BaseException:
-            context.cancelAllJobs()
+            say_no_more()
+            with suppress(Py4JError, OSError):  # Java may have got the signal too
+                apart(context.cancelAllJobs)
             raise
     report(Progress(done.value, len(items), rows.value, size.value))
     try:
