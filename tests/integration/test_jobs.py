@@ -14,6 +14,7 @@ from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.model.names import Name
 from frostline.model.tables import Table
+from frostline.relation import removal
 
 Listed = Callable[..., list[dict[str, Any]]]
 
@@ -96,6 +97,45 @@ def test_a_job_that_was_cleaned_later_took_no_longer_for_it(
     jobs.set_cleaned(catalog, events, 1)
     (cleaned,) = [one for one in listed() if one["id"] == history[0]]
     assert (cleaned["state"], cleaned["duration_s"]) == ("cleaned", 90.5)
+
+
+def test_the_jobs_of_a_removed_table_stay_under_its_name(
+    listed: Listed, history: list[int], catalog: Connection, command: Command
+) -> None:
+    removal.remove(catalog, Name("public", "events"))
+    assert [one["id"] for one in listed()] == history[::-1]
+    assert [(one["id"], one["table"]) for one in listed("events")] == [
+        (history[1], "public.events"),
+        (history[0], "public.events"),
+    ]
+    assert [one["id"] for one in listed("events", "--failed")] == [history[1]]
+
+
+def test_a_table_that_is_managed_again_has_its_old_jobs_and_begins_without_failures(
+    listed: Listed, history: list[int], catalog: Connection, add: Callable[..., Table]
+) -> None:
+    removal.remove(catalog, Name("public", "events"))
+    again = add("public.events")
+    job = jobs.start(catalog, again, "archive", 0, 1)
+    assert [one["id"] for one in listed("events")] == [job, history[1], history[0]]
+    assert jobs.failures(catalog, again) == {}
+    assert jobs.untidied(catalog, again) == []
+
+
+def test_an_interrupted_job_is_no_failure_but_leaves_its_files_to_the_next(
+    listed: Listed, history: list[int], catalog: Connection, add: Callable[..., Table]
+) -> None:
+    events = add("public.events")
+    job = jobs.start(catalog, events, "archive", 0, 1)
+    jobs.fail(catalog, job, jobs.STOPPED, interrupted=True)
+    assert (listed()[0]["id"], listed()[0]["state"]) == (job, "interrupted")
+    assert [one["id"] for one in listed("--failed")] == [history[1]]
+    assert list(jobs.failures(catalog, events)) == ["fold"]
+    assert [(one.failed, one.done) for one in jobs.totals(catalog) if one.kind == "archive"] == [(0, 1)]
+    assert jobs.untidied(catalog, events) == [history[1], job]
+    last = jobs.last(catalog, events)
+    assert last
+    assert last.state is State.INTERRUPTED
 
 
 def test_a_table_that_is_not_managed_and_a_wrong_limit_are_refused(command: Command, history: list[int]) -> None:

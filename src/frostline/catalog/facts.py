@@ -94,9 +94,10 @@ def read_policies(connection: Connection, oid: int) -> tuple[Policy, ...]:
 
 
 def _default_has_rows(connection: Connection, partitions: tuple[HeapPartition, ...]) -> bool:
+    """Whether there are rows that no other partition takes; False if this role may not look: that is refused anyway."""
     query = sql.SQL("select exists (select from only {})")
     for partition in partitions:
-        if partition.is_default and partition.relkind == "r":
+        if partition.is_default and partition.relkind == "r" and rows(connection, "may_read", oid=partition.oid)[0][0]:
             target = sql.Identifier(partition.name.schema, partition.name.table)
             return bool((connection.execute(query.format(target)).fetchone() or (False,))[0])
     return False

@@ -18,6 +18,8 @@ from frostline.model.names import Name
 from frostline.model.tables import Fingerprint, RecordedFile, Table
 from frostline.model.work import Failures, Kind
 
+STOPPED = "somebody stopped it"
+"""What is written down about an interrupted job."""
 _SETTLING_S = 10
 _log = logging.getLogger(__name__)
 
@@ -31,6 +33,8 @@ class State(StrEnum):
     PUBLISHED = "published"
     CLEANED = "cleaned"
     FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    """Failed, because somebody stopped it. Only told, never stored."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +103,10 @@ def describe(connection: Connection, job_id: int, detail: str) -> None:
     connection.execute(queries.get("job", "describe"), {"job_id": job_id, "detail": detail})
 
 
-def fail(connection: Connection, job_id: int, error: str) -> None:
+def fail(connection: Connection, job_id: int, error: str, *, interrupted: bool = False) -> None:
     """Write down why the job stopped. A connection string in it loses its password: dumps have this table."""
-    connection.execute(queries.get("job", "fail"), {"job_id": job_id, "error": without_passwords(error)})
+    values = {"job_id": job_id, "error": without_passwords(error), "interrupted": interrupted}
+    connection.execute(queries.get("job", "fail"), values)
 
 
 def untidied(connection: Connection, table: Table) -> list[int]:
@@ -296,8 +301,16 @@ class PastJob:
     """How long it ran, or has been running."""
 
 
-def history(connection: Connection, table: Table | None, *, limit: int, failed: bool = False) -> list[PastJob]:
-    """The newest jobs, newest first: of one table or of all, the failed ones only if asked for."""
-    values = {"table_id": table.id if table else None, "limit": limit, "failed": failed}
+def is_remembered(connection: Connection, name: Name) -> bool:
+    """Whether a table of that name was managed once, and had jobs."""
+    values = {"schema": name.schema, "table": name.table}
+    row = connection.execute(queries.get("job", "is_remembered"), values).fetchone()
+    return row is not None and row[0]
+
+
+def history(connection: Connection, name: Name | None, *, limit: int, failed: bool = False) -> list[PastJob]:
+    """The newest jobs, newest first: of one name or of all, also of tables that were removed; if asked, only failed."""
+    where = {"schema": name.schema if name else None, "table": name.table if name else None}
+    values = where | {"limit": limit, "failed": failed}
     rows = connection.execute(queries.get("job", "history"), values).fetchall()
     return [PastJob(row[0], Name(row[1], row[2]), row[3], State(row[4]), *row[5:]) for row in rows]

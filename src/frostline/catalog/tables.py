@@ -171,6 +171,7 @@ def _insert_column(connection: Connection, table_id: int, one: Column) -> None:
 def delete(connection: Connection, table: Table) -> None:
     """Forget the table; its seam, jobs and records go with it."""
     connection.execute(queries.get("table", "delete_pins"), {"table_id": table.id})
+    connection.execute(queries.get("table", "name_jobs"), {"table_id": table.id})
     connection.execute(queries.get("table", "delete"), {"table_id": table.id})
 
 

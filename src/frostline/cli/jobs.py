@@ -17,10 +17,14 @@ from frostline.model.names import Name
 @click.option("--failed", is_flag=True, help="Only those that failed.")
 @click.pass_obj
 def jobs(invocation: Invocation, name: Name | None, limit: int, failed: bool) -> None:  # noqa: FBT001
-    """List the jobs of one table, or of all: what they did, how long they took, why they failed. Newest first."""
+    """List the jobs of one table, or of all: what they did, how long they took, why they failed. Newest first.
+
+    Those of tables that were removed are among them.
+    """
     with invocation.catalog() as connection:
-        table = tables.get(connection, name) if name else None
-        found = catalog.history(connection, table, limit=limit, failed=failed)
+        if name and not catalog.is_remembered(connection, name):
+            tables.get(connection, name)
+        found = catalog.history(connection, name, limit=limit, failed=failed)
     invocation.output.records([_described(one) for one in found])
 
 

@@ -106,7 +106,8 @@ def _last(job: "Job | None") -> str | None:
     if job is None:
         return None
     ago = duration((datetime.now(UTC) - job.changed_at).total_seconds())
-    return f"{job.kind} {'failed' if job.error else 'ok'} {ago} ago"
+    ends = {"published": "ok", "cleaned": "ok", "failed": "failed", "interrupted": "interrupted"}
+    return f"{job.kind} {ends.get(job.state.value, 'not finished')} {ago} ago"
 
 
 def _next(following: "Next | None") -> str | None:

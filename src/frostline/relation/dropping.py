@@ -196,6 +196,9 @@ class _Expiry:
     def _recorded(self, job_id: int) -> Generator[None]:
         try:
             yield
+        except KeyboardInterrupt:
+            jobs.fail(self.connection, job_id, jobs.STOPPED, interrupted=True)
+            raise
         except Exception as error:
             jobs.fail(self.connection, job_id, str(error))
             raise

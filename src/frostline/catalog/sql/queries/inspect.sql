@@ -166,3 +166,6 @@ select pg_has_role(current_user, %(owner)s, 'usage'), current_user::text
 -- name: domain_exists
 select exists (select from pg_type t join pg_namespace n on n.oid = t.typnamespace
                 where n.nspname = 'frostline_lake' and t.typname = %(domain)s and t.typtype = 'd')
+
+-- name: may_read
+select coalesce(has_table_privilege(%(oid)s, 'select'), false)

@@ -16,7 +16,7 @@ update frostline.job set detail = %(detail)s where job_id = %(job_id)s
 -- name: fail
 -- What is published stays so, whatever went wrong afterwards: a failed job has nothing in the lake that is read.
 update frostline.job set state = 'failed', error = %(error)s, tidied = false, changed_at = clock_timestamp(),
-       ended_at = clock_timestamp()
+       ended_at = clock_timestamp(), interrupted = %(interrupted)s
  where job_id = %(job_id)s and state not in ('published', 'cleaned')
 
 -- name: abandon_unfinished
@@ -45,14 +45,14 @@ select job_id from frostline.job
 update frostline.job set tidied = true where job_id = %(job_id)s
 
 -- name: last
-select job_id, kind, state, rows, size_bytes, error, started_at, changed_at
+select job_id, kind, case when interrupted then 'interrupted' else state end, rows, size_bytes, error, started_at, changed_at
   from frostline.job where table_id = %(table_id)s order by job_id desc limit 1
 
 -- name: failures
--- How often each kind failed since it last succeeded, when last, and why.
+-- How often each kind failed since it last succeeded, when last, and why. One that somebody stopped has not failed.
 select j.kind, count(*), max(j.changed_at), (array_agg(j.error order by j.job_id desc))[1]
   from frostline.job j
- where j.table_id = %(table_id)s and j.state = 'failed'
+ where j.table_id = %(table_id)s and j.state = 'failed' and not j.interrupted
    and j.job_id > coalesce((select max(o.job_id) from frostline.job o
                              where o.table_id = j.table_id and o.kind = j.kind
                                and o.state in ('published', 'cleaned')), 0)
@@ -61,7 +61,7 @@ select j.kind, count(*), max(j.changed_at), (array_agg(j.error order by j.job_id
 -- name: totals
 -- By table and kind.
 select t.schema_name, t.table_name, j.kind, count(*) filter (where j.state in ('published', 'cleaned')),
-       count(*) filter (where j.state = 'failed'),
+       count(*) filter (where j.state = 'failed' and not j.interrupted),
        coalesce(sum(extract(epoch from j.ended_at - j.started_at))
                 filter (where j.state in ('published', 'cleaned')), 0)::float,
        coalesce(sum(j.rows) filter (where j.state in ('published', 'cleaned')), 0)::bigint,
@@ -190,9 +190,16 @@ update frostline.lake_total set changed_from = null, changed_to = null, settled_
    and changed_from is not distinct from %(changed_from)s and changed_to is not distinct from %(changed_to)s
 
 -- name: history
--- Newest first; locks nothing.
-select j.job_id, t.schema_name, t.table_name, j.kind, j.state, j.rows, j.size_bytes, j.error, j.detail, j.started_at,
+-- Newest first, with those of tables that were removed; locks nothing.
+select j.job_id, coalesce(t.schema_name, j.schema_name), coalesce(t.table_name, j.table_name), j.kind,
+       case when j.interrupted then 'interrupted' else j.state end, j.rows, j.size_bytes, j.error, j.detail, j.started_at,
        coalesce(j.ended_at, clock_timestamp()) - j.started_at
-  from frostline.job j join frostline.managed_table t using (table_id)
- where (%(table_id)s::integer is null or j.table_id = %(table_id)s) and (j.state = 'failed' or not %(failed)s)
+  from frostline.job j left join frostline.managed_table t using (table_id)
+ where (%(table)s::text is null
+        or coalesce(t.schema_name, j.schema_name) = %(schema)s and coalesce(t.table_name, j.table_name) = %(table)s)
+   and (j.state = 'failed' and not j.interrupted or not %(failed)s)
  order by j.job_id desc limit %(limit)s
+
+-- name: is_remembered
+-- Whether a table of that name was managed once, and had jobs. Locks nothing.
+select exists (select from frostline.job where schema_name = %(schema)s and table_name = %(table)s)

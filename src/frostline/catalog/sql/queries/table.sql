@@ -45,6 +45,12 @@ select case when restored.is_true then heap.attnum else managed.attnum end, fiel
 -- name: delete_pins
 delete from frostline.pin where table_id = %(table_id)s
 
+-- name: name_jobs
+-- In the transaction that forgets the table: its jobs stay, and nobody else knows its name then. Row locks.
+update frostline.job j set schema_name = t.schema_name, table_name = t.table_name
+  from frostline.managed_table t
+ where t.table_id = %(table_id)s and j.table_id = t.table_id
+
 -- name: delete
 delete from frostline.managed_table where table_id = %(table_id)s
 
