@@ -33,7 +33,9 @@ def compact(invocation: Invocation, names: tuple[Name, ...], master: str | None,
             return 0
         results = command.compact(connection, settings, tables, report)
     invocation.output.records([_described(result) for result in results])
-    return errors.report_all([result.error for result in results if result.error], debug=invocation.debug)
+    return errors.report_all(
+        [result.error for result in results if result.error], invocation.output, debug=invocation.debug
+    )
 
 
 def _planned(table: Table, plan: "Plan") -> dict[str, Any]:

@@ -13,7 +13,6 @@ import click
 from frostline.cli.invocation import Invocation
 from frostline.cli.output import Output
 from frostline.cli.progress import exporting
-from frostline.cli.signals import interrupt_when_stopped
 from frostline.cli.up import PORT
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ def demo(invocation: Invocation, pg_port: int | None, lake_port: int | None, row
     """
     from frostline.embedded import demo as job  # noqa: PLC0415
 
-    interrupt_when_stopped()
     directory = invocation.home or Path("demo").absolute()
     with job.fresh_home(directory, pg_port=pg_port, lake_port=lake_port) as home:
         settings = invocation.settings({"log_level": "warning", **job.given(home)})

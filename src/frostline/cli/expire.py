@@ -24,7 +24,9 @@ def expire(invocation: Invocation, names: tuple[Name, ...], dry_run: bool) -> in
     with invocation.catalog() as connection:
         results = job.run(connection, invocation.settings(), chosen(connection, names), dry_run=dry_run)
     invocation.output.records([_described(result) for result in results])
-    return errors.report_all([result.error for result in results if result.error], debug=invocation.debug)
+    return errors.report_all(
+        [result.error for result in results if result.error], invocation.output, debug=invocation.debug
+    )
 
 
 def _described(result: "Result") -> dict[str, Any]:

@@ -26,7 +26,9 @@ def fold(invocation: Invocation, names: tuple[Name, ...], master: str | None) ->
     with invocation.catalog() as connection, exporting() as report:
         results = command.fold(connection, settings, chosen(connection, names), report)
     invocation.output.records([_described(result) for result in results])
-    return errors.report_all([result.error for result in results if result.error], debug=invocation.debug)
+    return errors.report_all(
+        [result.error for result in results if result.error], invocation.output, debug=invocation.debug
+    )
 
 
 def _described(result: "Result") -> dict[str, Any]:

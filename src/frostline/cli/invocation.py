@@ -1,8 +1,11 @@
 """What every command shares: where the settings are, how to print, and the options that say so."""
 
-from collections.abc import Callable, Generator, Mapping
+import os
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from frostline.lake import objectstore
 from frostline.settings import ENV_PREFIX
 
 OUTPUTS: dict[str, type[Output]] = {"text": TextOutput, "json": JsonOutput}
+_OUTPUT = re.compile("--output(=|$)")
 _Setter = Callable[[click.Context, click.Parameter, Any], None]
 
 
@@ -87,6 +91,15 @@ def shared_options(*, environment: bool = True) -> list[click.Parameter]:
         shared("output", _set_output, type=click.Choice(list(OUTPUTS)), help="How to print results.  [default: text]"),
         shared("debug", _set_debug, is_flag=True, help="Log everything, and show where an error came from."),
     ]
+
+
+def wanted_output(arguments: Sequence[str], invocation: Invocation) -> Output:
+    """How to print an error that came before the options were read: as the words themselves say."""
+    said = [words.partition("=")[2] or after for words, after in pairwise([*arguments, ""]) if _OUTPUT.match(words)]
+    for word in (*reversed(said), os.environ.get(f"{ENV_PREFIX}OUTPUT", "")):
+        if word in OUTPUTS:
+            return OUTPUTS[word]()
+    return invocation.output
 
 
 def _set_home(context: click.Context, _: click.Parameter, value: Path | None) -> None:

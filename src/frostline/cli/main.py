@@ -8,7 +8,10 @@ from typing import Any, NoReturn
 import click
 
 from frostline.cli.errors import report
-from frostline.cli.invocation import Invocation, shared_options
+from frostline.cli.invocation import Invocation, shared_options, wanted_output
+from frostline.cli.signals import end_as_interrupted
+from frostline.cli.streams import standard_streams
+from frostline.errors import UsageError
 
 COMMANDS = {
     "up": "frostline.cli.up:up",
@@ -77,16 +80,31 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
     invocation = Invocation()
     try:
+        _refuse_other_bytes(arguments)
         result: Any = program.main(list(arguments), prog_name="frostline", standalone_mode=False, obj=invocation)
-    except Exception as error:  # noqa: BLE001  (the last place that can turn an error into a message)
-        return report(error, debug=invocation.debug)
-    except KeyboardInterrupt as error:
-        return report(error, debug=invocation.debug)
+    except (click.UsageError, UsageError) as error:
+        # The options may not have been read yet, so nobody knows how to print.
+        return report(error, wanted_output(arguments, invocation), debug=invocation.debug)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (the last place that can turn it into a message)
+        return report(error, invocation.output, debug=invocation.debug)
     return result if isinstance(result, int) else 0
+
+
+def _refuse_other_bytes(arguments: Sequence[str]) -> None:
+    for word in arguments:
+        if not _is_text(word):
+            raise UsageError(f"{word!r} is not UTF-8", hint="write names and values in UTF-8, also in the shell")
+
+
+def _is_text(word: str) -> bool:
+    """Python keeps bytes that are no text in a way that nobody else takes."""
+    return not any("\udc80" <= letter <= "\udcff" for letter in word)
 
 
 def main() -> NoReturn:
     """Run the program for this process's command line."""
+    standard_streams()
+    end_as_interrupted()
     sys.exit(run(sys.argv[1:]))
 
 

@@ -4,16 +4,39 @@ import json
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any, cast
+from io import StringIO
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from frostline import logs
+from frostline.errors import UnavailableError
+
 Record = Mapping[str, Any]
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+class ClosedOutput(Exception):
+    """Whoever read stdout has closed it, as `head` does."""
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """An error as it is told."""
+
+    code: str
+    """The SQLSTATE that fits."""
+    kind: str
+    """The class of `errors.py`, or Interrupted, or InternalError."""
+    message: str
+    hint: str | None
+    exit_code: int
 
 
 class Output(ABC):
@@ -39,9 +62,13 @@ class Output(ABC):
     def each(self, records: Iterable[Record], written: Callable[[Record], str]) -> list[Record]:
         """Print records that come one by one, for people as soon as they come and as `written`; gives them back."""
 
+    @abstractmethod
+    def complain(self, complaint: Complaint) -> None:
+        """Print an error, on stderr."""
+
     def say(self, text: str) -> None:
         """Tell the person at the terminal something that is not a result."""
-        print(text, file=sys.stderr, flush=True)  # noqa: T201  (this module is where printing happens)
+        _tell(text)
 
 
 class TextOutput(Output):
@@ -58,14 +85,14 @@ class TextOutput(Output):
             table.add_column(title(key), justify="right" if numeric else "left", overflow="fold")
         for record in records:
             table.add_row(*(Text(shown(key, value)) for key, value in record.items()))
-        _stdout().print(table)
+        _print_table(table)
 
     def record(self, record: Record) -> None:
         """Print one `key  value` pair a line."""
         table = Table(box=None, pad_edge=False, show_header=False)
         for key, value in record.items():
             table.add_row(Text(title(key), style="bold"), Text(shown(key, value)))
-        _stdout().print(table)
+        _print_table(table)
 
     def each(self, records: Iterable[Record], written: Callable[[Record], str]) -> list[Record]:
         """Print each record as it comes."""
@@ -83,7 +110,13 @@ class TextOutput(Output):
 
     def line(self, text: str) -> None:
         """Print the line as it is."""
-        print(text, flush=True)  # noqa: T201
+        _print(text)
+
+    def complain(self, complaint: Complaint) -> None:
+        """Print a line that says what, and lines that say what to do."""
+        hints = [f"hint: {line}" for line in (complaint.hint or "").splitlines()]
+        for line in (f"error: {complaint.message}", *hints):
+            _tell(_one_line(line))
 
 
 class JsonOutput(Output):
@@ -111,8 +144,16 @@ class JsonOutput(Output):
         """Print a string."""
         self._print(text)
 
+    def complain(self, complaint: Complaint) -> None:
+        """Print an object."""
+        values = asdict(complaint)
+        values = {("class" if key == "kind" else key): values[key] for key in values}
+        values |= {"message": _one_line(complaint.message)}
+        values |= {"hint": logs.without_passwords(complaint.hint) if complaint.hint else None}
+        _tell(_json({"error": values}, sys.stderr))
+
     def _print(self, value: object) -> None:
-        print(json.dumps(value, ensure_ascii=False, default=str), flush=True)  # noqa: T201
+        _print(_json(value, sys.stdout))
 
 
 def title(key: str) -> str:
@@ -158,6 +199,38 @@ def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def _stdout() -> Console:
-    # A table that goes into a file or a pipe is not cut to a terminal's width.
-    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else 1000, highlight=False)
+def _print_table(table: Table) -> None:
+    # A table that goes into a file or a pipe is not cut to a terminal's width. Rich would end the program if the pipe
+    # is closed, so it writes into a text.
+    is_terminal = sys.stdout.isatty()
+    width = Console(file=sys.stdout).width if is_terminal else 1000
+    text = StringIO()
+    Console(file=text, width=width, highlight=False, force_terminal=is_terminal).print(table)
+    _print(text.getvalue().removesuffix("\n"))
+
+
+def _print(text: str) -> None:
+    """Print a result. ClosedOutput when nobody reads it any more, UnavailableError when it cannot be written."""
+    try:
+        print(text, flush=True)  # noqa: T201  (this module is where printing happens)
+    except BrokenPipeError:
+        raise ClosedOutput from None
+    except OSError as error:
+        hint = "make room where the output goes; what the command was to do is done"
+        raise UnavailableError(f"cannot write the output: {error.strerror}", hint=hint) from None
+
+
+def _tell(text: str) -> None:
+    """Print something that is not a result. If nobody can hear it, there is nobody to tell."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _json(value: object, stream: TextIO) -> str:
+    """As JSON, in characters that the stream can write."""
+    plain = (stream.encoding or "").lower().replace("-", "") != "utf8"
+    return json.dumps(value, ensure_ascii=plain, default=str)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(logs.without_passwords(text).split())

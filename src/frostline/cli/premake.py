@@ -43,7 +43,9 @@ def premake(invocation: Invocation, names: tuple[Name, ...], move_rows: int, dry
             return 0
         results = job.each(connection, invocation.settings(), chosen, move_rows)
     invocation.output.records([_described(result) for result in results])
-    return errors.report_all([result.error for result in results if result.error], debug=invocation.debug)
+    return errors.report_all(
+        [result.error for result in results if result.error], invocation.output, debug=invocation.debug
+    )
 
 
 def _planned(table: Table, wanted: "Plan", left: "Stray") -> dict[str, Any]:

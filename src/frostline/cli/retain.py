@@ -36,7 +36,9 @@ def retain(invocation: Invocation, names: tuple[Name, ...], master: str | None, 
         else:
             results = command.retain(connection, settings, tables, report)
     invocation.output.records([_described(result) for result in results])
-    return errors.report_all([result.error for result in results if result.error], debug=invocation.debug)
+    return errors.report_all(
+        [result.error for result in results if result.error], invocation.output, debug=invocation.debug
+    )
 
 
 def _described(result: "Result") -> dict[str, Any]:

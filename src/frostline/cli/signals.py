@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from frostline import logs
-from frostline.cli.errors import INTERRUPTED
+from frostline.cli.errors import INTERRUPTED, Stopped
 
 FINISH_S = 20
 """How long the current step may go on after the first signal."""
@@ -41,10 +41,18 @@ def stop_requested() -> Stop:
     return requested
 
 
-def interrupt_when_stopped() -> None:
-    """Treat SIGTERM and SIGHUP as Ctrl-C from now on: the work is broken off and cleans up after itself."""
+def end_as_interrupted() -> None:
+    """Treat SIGTERM and SIGHUP as Ctrl-C from now on: the work is broken off and cleans up after itself.
+
+    The exit code says which it was. A signal that whoever started us wants to be ignored, as `nohup` does, stays so.
+    """
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        raise Stopped(number)
+
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, stop)
 
 
 @contextmanager

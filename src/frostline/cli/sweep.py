@@ -38,7 +38,7 @@ def sweep(invocation: Invocation, names: tuple[Name, ...], older_than: str, dry_
     if left and left.files:
         invocation.output.say(f"{left.files} files of dead runs and dropped versions of snapshots were deleted")
     failed = [*(result.error for result in results if result.error), *(left.errors if left else ())]
-    return errors.report_all(failed, debug=invocation.debug)
+    return errors.report_all(failed, invocation.output, debug=invocation.debug)
 
 
 def _list(output: Output, results: Sequence["Result"]) -> None:

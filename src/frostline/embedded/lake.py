@@ -10,6 +10,7 @@ from frostline.catalog.connect import connect
 from frostline.dashboard import http
 from frostline.embedded import watchdog
 from frostline.embedded.install import lake_password
+from frostline.errors import UsageError
 from frostline.server import tls
 from frostline.settings import Settings
 
@@ -38,7 +39,14 @@ def start(settings: Settings) -> "LakeServer":
         warehouse=settings.warehouse,
         tls=encryption,
     )
-    server.start()
+    try:
+        server.start()
+    except OSError as error:
+        reason = (error.strerror or str(error)).partition(" (")[0]  # Python adds the address
+        raise UsageError(
+            f"the lake server cannot listen on {settings.lake_listen}:{settings.lake_port}: {reason}",
+            hint="set another lake_port or lake_listen, then frostline init tells Postgres",
+        ) from None
     return server
 
 

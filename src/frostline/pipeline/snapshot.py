@@ -12,7 +12,7 @@ import psycopg
 from pyspark.sql import SparkSession
 
 from frostline import logs
-from frostline.catalog import snapshot_versions, snapshots
+from frostline.catalog import jobs, snapshot_versions, snapshots
 from frostline.catalog.connect import Connection, gives_up
 from frostline.catalog.snapshot_versions import Copied, Known, Run
 from frostline.failpoints import Failpoint, reached
@@ -89,9 +89,10 @@ class Job:
     def _failure_recorded(self) -> Generator[None]:
         try:
             yield
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
             try:
-                snapshot_versions.fail(self.connection, self.job.id, str(error))
+                reason = jobs.STOPPED if isinstance(error, KeyboardInterrupt) else str(error)
+                snapshot_versions.fail(self.connection, self.job.id, reason)
             except psycopg.Error:
                 _log.warning("%s", logs.fields(snapshot=self.wish.name, warning="could not record the failure"))
             raise

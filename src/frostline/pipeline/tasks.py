@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from zipimport import zipimporter
 
+import psycopg
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from frostline import errors
+from frostline.catalog import faults
 from frostline.lake import objectstore, store
 from frostline.model.tables import Table
 from frostline.pipeline.apart import apart, say_no_more
@@ -98,7 +100,10 @@ def attempt(function: Callable[[Item], Made], item: Item) -> Outcome[Made]:
     try:
         with store.reachable("read or write the lake"):
             return Outcome(made=function(item))
-    except errors.FrostlineError as error:
+    except (errors.FrostlineError, psycopg.Error) as raised:
+        error = raised if isinstance(raised, errors.FrostlineError) else faults.understood(raised)
+        if error is None:
+            raise
         return Outcome(error=str(error), hint=error.hint, kind=type(error).__name__)
 
 

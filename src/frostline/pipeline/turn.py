@@ -9,7 +9,7 @@ from typing import TypeVar
 import psycopg
 
 from frostline import logs
-from frostline.catalog import jobs, leases, seams, tables
+from frostline.catalog import faults, jobs, leases, seams, tables
 from frostline.catalog.connect import Connection, first_line, gives_up
 from frostline.errors import FrostlineError, OutcomeUnknown
 from frostline.lake import paths, store
@@ -42,7 +42,10 @@ def for_each(
     for table in chosen:
         try:
             results.append(job(table))
-        except FrostlineError as error:
+        except (FrostlineError, psycopg.Error) as raised:
+            error = raised if isinstance(raised, FrostlineError) else faults.understood(raised)
+            if error is None:
+                raise
             _log.error("%s", logs.fields(stage=command, table=str(table.name), error=str(error)))
             results.append(failed(table, error))
     return results
@@ -53,12 +56,19 @@ def failure_recorded(connection: Connection, job_id: int) -> Generator[None]:
     """Write down why the job stopped, if Postgres is still there."""
     try:
         yield
-    except Exception as error:
-        try:
-            jobs.fail(connection, job_id, str(error))
-        except psycopg.Error:
-            _log.warning("%s", logs.fields(job=job_id, warning="could not record the failure"))
+    except KeyboardInterrupt:
+        _record(connection, job_id, jobs.STOPPED, interrupted=True)
         raise
+    except Exception as error:
+        _record(connection, job_id, str(faults.understood(error) or error), interrupted=False)
+        raise
+
+
+def _record(connection: Connection, job_id: int, error: str, *, interrupted: bool) -> None:
+    try:
+        jobs.fail(connection, job_id, error, interrupted=interrupted)
+    except psycopg.Error:
+        _log.warning("%s", logs.fields(job=job_id, warning="could not record the failure"))
 
 
 @contextmanager

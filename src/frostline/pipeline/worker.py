@@ -13,7 +13,7 @@ from threading import Event
 from pyspark.sql import SparkSession
 
 from frostline import logs
-from frostline.catalog import jobs, leases, migrations, tables
+from frostline.catalog import faults, jobs, leases, migrations, tables
 from frostline.catalog.connect import Connection, connect, first_line
 from frostline.errors import ConflictError, FrostlineError
 from frostline.failpoints import Failpoint, reached
@@ -177,8 +177,8 @@ class Worker:
 
     def _failed(self, kind: Kind, table: Table, before: Mapping[Kind, Failures], error: Exception) -> None:
         """Have the failure in the catalog, which says when to try again. A job that began has done so itself."""
-        known = isinstance(error, FrostlineError)
-        text = str(error) if known else f"unexpected {type(error).__name__}: {' '.join(str(error).split())}"
+        known = error if isinstance(error, FrostlineError) else faults.understood(error)
+        text = str(known) if known else f"unexpected {type(error).__name__}: {' '.join(str(error).split())}"
         _log.error("%s", logs.fields(stage="work", table=str(table.name), action=kind.value, error=text))
         if jobs.failures(self.tools.connection, table).get(kind) == before.get(kind):
             jobs.fail(self.tools.connection, jobs.start(self.tools.connection, table, kind.value), text)

@@ -66,11 +66,13 @@ def spark(_: Patient) -> Verdict:
 def spark_runs(patient: Patient) -> Verdict:
     """Whether Spark starts and a Python task runs on it. Takes a while, so it is only done when asked for."""
     from frostline.pipeline import spark as pipeline_spark  # noqa: PLC0415
+    from frostline.pipeline.apart import apart  # noqa: PLC0415
 
     chosen = patient.settings
     session = pipeline_spark.session(chosen.spark_master, memory=chosen.spark_memory)
     try:
-        squares = session.sparkContext.parallelize([1, 2, 3], 2).map(lambda one: one * one).collect()
+        context = session.sparkContext
+        squares = apart(lambda: context.parallelize([1, 2, 3], 2).map(lambda one: one * one).collect())
     finally:
         pipeline_spark.stop(session)
     if squares != [1, 4, 9]:
