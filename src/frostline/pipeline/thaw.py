@@ -28,7 +28,7 @@ from frostline.pipeline import fingerprint, tasks, turn, undo
 from frostline.pipeline.refill import Filled, Piece, fill
 from frostline.pipeline.tasks import Report
 from frostline.pipeline.undo import Lowering
-from frostline.relation import bound, heap, names, refill
+from frostline.relation import bound, heap, names, parents, refill
 from frostline.settings import Settings
 
 Wanted = tuple[str | None, str | None]
@@ -224,12 +224,12 @@ class Thaw:
 
     def _attach(self, stretch: Stretch, name: Name) -> Name:
         """Make the refilled table an archived partition in its grace period, in one short transaction."""
-        attached = patiently(
-            self.connection,
-            self.table.name,
-            lambda: self._attach_at_once(stretch, name),
-            complaint=self._in_use,
-        )
+        try:
+            attached = patiently(
+                self.connection, self.table.name, lambda: self._attach_at_once(stretch, name), complaint=self._in_use
+            )
+        except psycopg.errors.ForeignKeyViolation as error:
+            raise parents.missing(self.connection, self.table, name, error) from error
         failpoints.reached(Failpoint.THAW_ATTACHED)
         return attached
 

@@ -50,3 +50,24 @@ select distinct l.pid
    and l.database = (select oid from pg_database where datname = current_database())
    and l.relation = any(array[{relations}]::regclass[])
  order by 1
+
+-- name: foreign_keys
+-- Of the heap: name, the other table, and the condition under which a row of the first has its row in the other. Only
+-- those that are compared with operators of Postgres' own. Locks nothing.
+select c.conname, c.confrelid::regclass::text,
+       (select string_agg(format('r.%I is not null', a.attname), ' and ' order by k.place)
+          from unnest(c.conkey) with ordinality k (number, place)
+          join pg_attribute a on a.attrelid = c.conrelid and a.attnum = k.number),
+       (select string_agg(format('p.%I operator(pg_catalog.%s) r.%I', b.attname, o.oprname, a.attname), ' and ' order by k.place)
+          from unnest(c.conkey, c.confkey, c.conpfeqop) with ordinality k (number, other, operator, place)
+          join pg_attribute a on a.attrelid = c.conrelid and a.attnum = k.number
+          join pg_attribute b on b.attrelid = c.confrelid and b.attnum = k.other
+          join pg_operator o on o.oid = k.operator)
+  from pg_constraint c
+ where c.conrelid = {heap}::regclass and c.contype = 'f' and c.conparentid = 0
+   and not exists (select from unnest(c.conpfeqop) q join pg_operator o on o.oid = q
+                    where o.oprnamespace <> 'pg_catalog'::regnamespace)
+ order by 1
+
+-- name: orphans
+select count(*) from only {refill} as r where {has_key} and not exists (select from {parent} as p where {is_parent})
