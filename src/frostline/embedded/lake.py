@@ -42,6 +42,7 @@ def start(settings: Settings) -> "LakeServer":
     try:
         server.start()
     except OSError as error:
+        server.stop()
         reason = (error.strerror or str(error)).partition(" (")[0]  # Python adds the address
         raise UsageError(
             f"the lake server cannot listen on {settings.lake_listen}:{settings.lake_port}: {reason}",

@@ -10,7 +10,7 @@ from psycopg import sql
 from frostline import sqlfiles
 from frostline.catalog import facts, tables
 from frostline.catalog.connect import Connection
-from frostline.errors import UsageError
+from frostline.errors import CorruptionError, UsageError
 from frostline.model.names import quoted
 from frostline.model.tables import Table
 from frostline.relation import names
@@ -51,16 +51,19 @@ def _grant(connection: Connection, role: str, table: Table) -> Granted:
 
 
 def _statements(connection: Connection, role: str, table: Table) -> Iterator[sql.Composed]:
-    (relation,) = facts.rows(connection, "relation", schema=table.name.schema, table=table.name.table)
+    relation = facts.rows(connection, "relation", schema=table.name.schema, table=table.name.table)
+    if not relation:
+        raise CorruptionError(f"the view {table.name} is gone", hint=f"frostline table remove {table.name}")
+    oid = relation[0][0]
     grantee = sql.Identifier(role)
     if _rows(connection, "lacks_schema", role=role, schema=table.name.schema)[0][0]:
         yield _statement("grant_schema").format(schema=sql.Identifier(table.name.schema), role=grantee)
-    missing = [names.trusted(privilege.lower()) for (privilege,) in _missing(connection, role, relation[0])]
+    missing = [names.trusted(privilege.lower()) for (privilege,) in _missing(connection, role, oid)]
     if missing:
         yield _statement("grant_relation").format(
             privileges=sql.SQL(", ").join(missing), relation=names.identifier(table.name), role=grantee
         )
-    for (sequence,) in _rows(connection, "missing_sequences", role=role, oid=relation[0]):
+    for (sequence,) in _rows(connection, "missing_sequences", role=role, oid=oid):
         yield _statement("grant_sequence").format(sequence=names.trusted(sequence), role=grantee)
 
 

@@ -69,15 +69,23 @@ def _refuse_materialized_views(connection: Connection, table: Table, oid: int) -
 
 
 def _statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
-    (view,) = facts.rows(connection, "relation", schema=table.name.schema, table=table.name.table)
-    _refuse_materialized_views(connection, table, view[0])
-    before = dependents.read(connection, view[0])
-    given = list(grants(connection, view[0], names.identifier(table.name)))
+    """Whatever is still there of the relation goes: somebody may have dropped the view by hand."""
+    view = facts.rows(connection, "relation", schema=table.name.schema, table=table.name.table)
     oid = tables.heap_oid(connection, table.name)
     aside = f"frostline_{table.id}"
-    yield template("step_aside").format(relation=names.identifier(table.name), aside=sql.Identifier(aside))
-    yield template("rename_heap_back").format(heap=names.identifier(table.heap), table=sql.Identifier(table.name.table))
-    yield from dependents.statements(before)
+    back = template("rename_heap_back").format(
+        heap=names.identifier(table.heap), table=sql.Identifier(table.name.table)
+    )
+    given: list[sql.Composed] = []
+    if view:
+        _refuse_materialized_views(connection, table, view[0][0])
+        before = dependents.read(connection, view[0][0])
+        given = list(grants(connection, view[0][0], names.identifier(table.name)))
+        yield template("step_aside").format(relation=names.identifier(table.name), aside=sql.Identifier(aside))
+        yield back
+        yield from dependents.statements(before)
+    else:
+        yield back
     yield template("drop_all").format(
         aside=sql.Identifier(table.name.schema, aside),
         inner=names.inner(table),

@@ -336,9 +336,10 @@ alter view {relation} rename to {aside};
 alter table {heap} rename to {table};
 
 -- name: drop_all
-drop view {aside};
-drop view {inner};
+-- Somebody may have dropped one of them by hand; that must not keep the rest.
+drop view if exists {aside};
+drop view if exists {inner};
 drop function if exists {copy}(), {update}(), {delete}(), {policy}();
-drop function {mark}() cascade;
-drop table {overlay};
-drop table {lake};
+drop function if exists {mark}() cascade;
+drop table if exists {overlay};
+drop table if exists {lake};
