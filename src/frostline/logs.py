@@ -53,6 +53,9 @@ def stage(logger: logging.Logger, name: str, **values: Value) -> Generator[dict[
     result: dict[str, Value] = {}
     try:
         yield result
+    except KeyboardInterrupt:
+        logger.warning("%s", _stage_line(name, "interrupted", began, values))
+        raise
     except BaseException as error:
         logger.error("%s", _stage_line(name, "failed", began, {**values, "error": type(error).__name__}))  # noqa: TRY400
         raise

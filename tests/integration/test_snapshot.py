@@ -16,7 +16,7 @@ from frostline.catalog.connect import connect
 from frostline.errors import ConflictError, OutcomeUnknown, UnavailableError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.model.names import Name
-from frostline.pipeline import snapshot_pieces, snapshot_targets
+from frostline.pipeline import snapshot_drop, snapshot_pieces, snapshot_targets
 from frostline.pipeline.tasks import Progress
 
 pytestmark = pytest.mark.spark
@@ -240,13 +240,16 @@ def test_a_second_run_of_the_same_name_is_refused(two: Lake) -> None:
 def test_a_commit_of_somebody_else_is_not_overwritten(two: Lake) -> None:
     copies.create(two, "public.*")
     run(two.catalog, "update frostline.iceberg_tables set metadata_location = 'theirs' where table_name = 'orders'")
-    with pytest.raises(ConflictError, match=r"nightly\.public\.orders was committed to by somebody else"):
+    with pytest.raises(ConflictError, match=r"nightly\.public\.orders was committed to by somebody else") as refused:
         copies.create(two, "public.*")
     assert snapshot_versions.versions(two.catalog)[-1].version == 1
     assert (
         value(two.catalog, "select metadata_location from frostline.iceberg_tables where table_name = 'orders'")
         == "theirs"
     )
+    assert str(refused.value.hint).startswith("frostline snapshot drop nightly,")
+    snapshot_drop.drop(two.catalog, two.settings, "nightly")
+    copies.create(two, "public.*")
 
 
 def kill_publisher(lake: Lake) -> None:

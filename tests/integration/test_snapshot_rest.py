@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -103,6 +103,47 @@ def test_a_table_that_somebody_else_committed_to_is_a_conflict(outside: Lake) ->
     with pytest.raises(ConflictError, match=r"nightly\.public\.two in the catalog was committed to by somebody else"):
         copies.create(outside, "public.*")
     assert rows(outside.catalog, _STATES)[-1][1] == "failed"
+
+
+def test_a_rival_commit_in_the_last_moment_is_told_with_a_way_out_that_works(outside: Lake) -> None:
+    copies.create(outside, "public.*")
+    commit_all = transaction.commit_all
+
+    def late(catalog: rest.Catalog, changes: Any, **options: Any) -> Any:
+        found = rest.load(catalog, ("nightly", "public", "two"))
+        assert found
+        found.append(found.scan().to_arrow())
+        return commit_all(catalog, changes, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot_targets.transaction, "commit_all", late)
+        with pytest.raises(ConflictError, match=r"nightly\.public\.two in the catalog was committed to") as refused:
+            copies.create(outside, "public.*")
+    assert refused.value.hint
+    assert "run the command again" not in refused.value.hint  # it would be refused, for the same reason
+    with rest.opened(outside.settings) as catalog:
+        rest.drop(catalog, [("nightly", "public", "two")])
+    copies.create(outside, "public.*")
+    assert (asked(outside, "one"), asked(outside, "two")) == (list(range(1, 21)), [1])
+
+
+def test_after_a_rival_commit_that_is_no_version_the_same_command_works(outside: Lake) -> None:
+    copies.create(outside, "public.*")
+    commit_all = transaction.commit_all
+
+    def late(catalog: rest.Catalog, changes: Any, **options: Any) -> Any:
+        found = rest.load(catalog, ("nightly", "public", "two"))
+        assert found
+        with found.transaction() as theirs:
+            theirs.set_properties(owner="them")
+        return commit_all(catalog, changes, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot_targets.transaction, "commit_all", late)
+        with suppress(ConflictError):  # a catalog may find that the two do not touch each other
+            copies.create(outside, "public.*")
+    copies.create(outside, "public.*")
+    assert asked(outside, "two") == [1]
 
 
 @contextmanager

@@ -19,6 +19,19 @@ PREFACE = """# Commands
 
 Written by a test from the program's own help. Every command also takes these options, before or after its name:
 """
+ENDING = """
+The nearest one wins: an option after the command, then one before it, then the environment (`FROSTLINE_HOME`, `FROSTLINE_OUTPUT`, `FROSTLINE_DEBUG`),
+then [frostline.toml](settings.md), then the default. The same holds for options that are settings, as `--warehouse` and `--master`.
+
+Results go to stdout, everything else to stderr. With `--output json` each result is one JSON document on a line, and so is each error:
+
+```
+{"error": {"code": "22023", "class": "UsageError", "message": "public.ev is not managed by Frostline", "hint": "frostline table list", "exit_code": 2}}
+```
+
+`code` is a SQLSTATE, `class` is one of [these](errors.md#how-a-command-ends), `hint` may be null. A command that works on several tables prints one such
+line for each that failed. Log lines are on stderr too; none begins with `{`.
+"""
 _ROW = re.compile(r"^\| (.*?) \| (.*?) \| (.*?) \|(?: (.*?) \|)?$", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 _INTERNAL_NAMES = {
@@ -68,7 +81,8 @@ def section(name: str, command: click.Command) -> str:
 
 def command_page() -> str:
     sections = [section(name, command) for name, command in commands()]
-    return "\n".join([PREFACE.strip(), *options(shared_options())]) + "\n\n" + "\n\n".join(sections) + "\n"
+    head = "\n".join([PREFACE.strip(), *options(shared_options()), ENDING.rstrip()])
+    return head + "\n\n" + "\n\n".join(sections) + "\n"
 
 
 def test_every_command_is_described() -> None:

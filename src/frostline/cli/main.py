@@ -1,5 +1,6 @@
 """The `frostline` program: finds the command, runs it, and turns any error into a message and an exit code."""
 
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -105,7 +106,9 @@ def main() -> NoReturn:
     """Run the program for this process's command line."""
     standard_streams()
     end_as_interrupted()
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # from here on there is nothing to tidy up
+    sys.exit(code)
 
 
 if __name__ == "__main__":

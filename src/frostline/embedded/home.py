@@ -76,7 +76,7 @@ def _check(directory: Path) -> None:
         hint = "name a new or an empty directory"
         raise UsageError(f"{str(directory)!r} has files but no {FILE_NAME}, so it is not a home", hint=hint)
     if FILE_NAME in entries and not read_file(directory / FILE_NAME).get("embedded"):
-        hint = "run only the lake server: frostline serve --home " + str(directory)
+        hint = f"run only the lake server: frostline serve --home {directory}"
         raise UsageError(f"{str(directory / FILE_NAME)!r} names a Postgres that is not embedded", hint=hint)
 
 

@@ -123,7 +123,7 @@ class Copying:
             job_id=self.job.id,
             memory_limit=self.settings.export_memory,
             in_order=False,
-            command="frostline snapshot create",
+            command="run frostline snapshot create again",
             lock_timeout_s=_LOCK_TIMEOUT_S,
             oid=relation.oid,
         )

@@ -203,10 +203,20 @@ class OnRest(_Common):
         """Tell the catalog. Only an error that says that nothing has changed lets the run count as failed."""
         try:
             return transaction.commit_all(self.catalog, self.changes, require_atomic=self.require_atomic)
-        except (UsageError, ConflictError, UnavailableError):
+        except (UsageError, ConflictError, UnavailableError) as error:
             with suppress(psycopg.OperationalError):  # then the next run finds out
                 snapshot_versions.refused(self.connection, self.run.id)
+            if isinstance(error, ConflictError):
+                self._refuse_rivals()
             raise
+
+    def _refuse_rivals(self) -> None:
+        """After a conflict: if the next run would be refused because of it, say at once what helps."""
+        for change in self.changes:
+            with suppress(UnavailableError, UsageError):
+                found = rest.load(self.catalog, change.identifier)
+                if found is not None:
+                    _refuse_others(change.identifier, found, self.owners)
 
 
 def _folder(tables: Mapping[Name, IcebergTable], copied: Copied) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from frostline import logs
 from frostline.catalog import snapshot_versions
 from frostline.catalog.connect import Connection
-from frostline.errors import ConflictError, FrostlineError
+from frostline.errors import ConflictError, FrostlineError, UnavailableError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import paths, reachable, snapshots, store
 
@@ -83,6 +83,17 @@ def _needed(connection: Connection, name: str, found: Collection[str]) -> frozen
     needed: set[str] = set()
     folders = {location.rsplit("/", 2)[0] for location in found}
     for location in snapshot_versions.needed(connection, name, folders):
-        needed.add(location)
-        needed |= reachable.current(snapshots.metadata_now(location)).keys()
+        needed |= {location} | _of_version(location, found)
     return frozenset(needed)
+
+
+def _of_version(location: str, found: Collection[str]) -> set[str]:
+    """What a copy consists of. If somebody dropped it in a catalog outside, nobody knows: its whole folder stays."""
+    try:
+        return set(reachable.current(snapshots.metadata_now(location)))
+    except UnavailableError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        folder = location.rpartition("/metadata/")[0]
+        _log.warning("%s", logs.fields(stage="leftovers", folder=folder, warning=f"{error}; nothing is deleted there"))
+        return {one for one in found if one.startswith(f"{folder}/")}

@@ -88,7 +88,7 @@ def run(
     report(Progress(done.value, len(items), rows.value, size.value))
     try:
         return [unwrap(outcome) for outcome in running.result()]
-    except Py4JError as error:
+    except (Py4JError, OSError) as error:
         cause: object = getattr(error, "java_exception", error)  # without one, Java itself is gone
         reason = str(cause).partition("\n")[0]
         hint = "see its log, then run the command again"

@@ -250,7 +250,7 @@ class Thaw:
         pids = ", ".join(map(str, refill.holders(self.connection, self.table)))
         return UnavailableError(
             f"{self.table.name} is in use all the time: pids {pids or 'unknown'} hold its DEFAULT partition or overlay",
-            hint=f"end those transactions, then run frostline thaw {self.table.name} again",
+            hint="end those transactions, then run frostline thaw again",
         )
 
     def _say(self, text: str) -> None:

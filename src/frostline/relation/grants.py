@@ -53,7 +53,7 @@ def _grant(connection: Connection, role: str, table: Table) -> Granted:
 def _statements(connection: Connection, role: str, table: Table) -> Iterator[sql.Composed]:
     relation = facts.rows(connection, "relation", schema=table.name.schema, table=table.name.table)
     if not relation:
-        raise CorruptionError(f"the view {table.name} is gone", hint=f"frostline table remove {table.name}")
+        raise CorruptionError(f"the view {table.name} is gone", hint=f"frostline table remove {table.name} --thaw")
     oid = relation[0][0]
     grantee = sql.Identifier(role)
     if _rows(connection, "lacks_schema", role=role, schema=table.name.schema)[0][0]:
