@@ -225,15 +225,22 @@ def write_file(file: Path, values: Mapping[str, str | int]) -> None:
     Path(draft.name).replace(file)
 
 
+def is_text(value: str) -> bool:
+    """Whether it is text. Python keeps other bytes of arguments and variables in a way that nobody else takes."""
+    return not any("\udc80" <= letter <= "\udcff" for letter in value)
+
+
 def one_line(error: BaseException) -> str:
     """An error's text without line breaks."""
     return " ".join(str(error).split())
 
 
 def _check_environment() -> None:
-    """Refuse a misspelt variable, which would be ignored otherwise."""
-    for name in os.environ:
+    """Refuse a misspelt variable, which would be ignored otherwise, and bytes that are no text."""
+    for name, value in os.environ.items():
         key = name.removeprefix(ENV_PREFIX)
+        if name.startswith(ENV_PREFIX) and not is_text(value):
+            raise UsageError(f"the value of {name} is not UTF-8", hint=f"set {name} again, in UTF-8")
         if not name.startswith(ENV_PREFIX) or key.startswith(_ENV_OF_OTHERS):
             continue
         if key.lower() not in Settings.model_fields:

@@ -260,3 +260,14 @@ def test_our_sessions_see_what_was_committed_before_their_lock(database: str) ->
     with open_connection(database, purpose="tests") as connection:
         assert value(connection, "show transaction_isolation") == "read committed"
         assert value(connection, "show search_path") == "pg_catalog,pg_temp"
+
+
+@pytest.mark.parametrize("version", [90624, 130015, 140012])
+def test_a_server_that_is_too_old_is_refused(version: int) -> None:
+    with pytest.raises(UsageError, match="too old"):
+        migrations.refuse_old_server(version)
+
+
+@pytest.mark.parametrize("version", [150000, 180001])
+def test_a_server_that_is_new_enough_is_not(version: int) -> None:
+    migrations.refuse_old_server(version)

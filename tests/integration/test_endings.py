@@ -1,15 +1,19 @@
 """Every way a command can end, with its real cause: one line, a hint, the right exit code, and never "this is a bug"."""
 
+import json
+import os
 import socket
+import threading
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
-from tests.fixtures.command import Command, Said
-from tests.fixtures.commands import ELSEWHERE, WORDS, leaves
+from tests.fixtures.command import Command
+from tests.fixtures.commands import ELSEWHERE, WORDS, ended_well, leaves, try_all
 from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.roles import role
 from tests.fixtures.statements import run
@@ -18,7 +22,6 @@ from tests.fixtures.tables import make_events
 from frostline.pipeline import spark as pipeline_spark
 
 POLICIES = "version: 1\ntables:\n  public.events:\n    hot_period: 3 months\n"
-BUG = ("this is a bug", "unexpected", "Traceback")
 
 
 @pytest.fixture
@@ -47,28 +50,6 @@ def managed(lake: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark: 
 
 def test_every_command_is_tried_here() -> None:
     assert {name for name, _ in leaves()} == WORDS.keys() | ELSEWHERE
-
-
-def ended_well(said: Said, allowed: set[int], words: str) -> None:
-    """It said what is wrong in one line and what to do in others, or it did what it was asked for."""
-    text = f"{words}: {said.exit_code}\n{said.stdout}\n{said.stderr}"
-    assert not [word for word in BUG if word in said.stderr], text
-    assert said.exit_code in allowed, text
-    lines = [line for line in said.stderr.splitlines() if line.startswith(("error: ", "hint: "))]
-    if said.exit_code not in (0, 1):
-        assert lines[0].startswith("error: "), text
-        assert lines[-1].startswith("hint: "), text
-
-
-def try_all(command: Command, allowed: set[int], *, but: set[str] = frozenset()) -> dict[str, int]:
-    """Run every command; gives back how each ended."""
-    ended: dict[str, int] = {}
-    for name, words in WORDS.items():
-        if name not in but:
-            said = command(*words.split())
-            ended_well(said, allowed, words)
-            ended[name] = said.exit_code
-    return ended
 
 
 @contextmanager
@@ -118,7 +99,7 @@ def test_a_database_without_frostline_is_told(
     managed: Lake, empty_database: str, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FROSTLINE_DSN", empty_database)
-    ended = try_all(command, {0, 1, 2}, but={"init"})
+    ended = try_all(command, {0, 1, 2}, but=("init",))
     assert {code for name, code in ended.items() if name != "doctor"} == {2}
 
 
@@ -188,10 +169,90 @@ def test_a_table_whose_relation_somebody_dropped_can_be_given_up(managed: Lake, 
 
 
 @contextmanager
-def locked(lake: Lake, table: str) -> Generator[int]:
-    with lake.connect() as other, other.transaction():
-        other.execute(f"lock table {table} in access exclusive mode")
-        yield other.info.backend_pid
+def interfering(lake: Lake, function: str) -> Generator[None]:
+    """Whoever of us waits for a table meanwhile is cancelled, or loses the session."""
+    done = threading.Event()
+    query = (
+        f"select {function}(pid) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+    )
+
+    def interfere() -> None:
+        with lake.connect() as watcher:
+            while not done.wait(0.02):
+                run(watcher, query)
+
+    with lake.connect() as holder, holder.transaction(), ThreadPoolExecutor(1) as pool:
+        run(holder, "lock table frostline.managed_table, frostline.snapshot, frostline.pin in access exclusive mode")
+        running = pool.submit(interfere)
+        try:
+            yield
+        finally:
+            done.set()
+            running.result()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("function", ["pg_cancel_backend", "pg_terminate_backend"])
+def test_who_is_cancelled_or_loses_the_session_says_so(managed: Lake, command: Command, function: str) -> None:
+    with interfering(managed, function):
+        ended = try_all(command, {0, 1, 2, 4}, but=("table convert",))
+    assert ended["status"] == ended["archive"] == ended["table list"] == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("dsn = ", "cannot read"),
+        ("dsn = 'host=x'\nwarehouse = 5", "wrong warehouse"),
+        ("colour = 1", "colour"),
+        (b"\xff", "cannot read"),
+    ],
+)
+def test_a_settings_file_that_cannot_be_used_is_told(
+    command: Command, tmp_path: Path, text: str | bytes, named: str
+) -> None:
+    (tmp_path / "frostline.toml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    for words in WORDS.values():
+        said = command(*words.split(), "--home", tmp_path)
+        if "policies.yaml" not in words and words != "doctor":
+            ended_well(said, {2}, words)
+            assert named in said.stderr
+
+
+def test_a_variable_that_is_no_text_is_told(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FROSTLINE_WAREHOUSE", "/tmp")
+    monkeypatch.setenv("FROSTLINE_DSN", os.fsdecode(b"host=n\xf6"))
+    ended_well(command("status"), {2}, "status")
+
+
+def test_a_policy_file_that_cannot_be_read_is_told(managed: Lake, command: Command, tmp_path: Path) -> None:
+    for text in (b"tables: [", b"\xff\xfe", b"version: 1\ntables: {nosuch: {hot_period: 1 day}}", b"- 1"):
+        (tmp_path / "policies.yaml").write_bytes(text)
+        ended_well(command("table", "import", "policies.yaml"), {2}, str(text))
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_under_json_an_error_is_one_object_for_every_command(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    monkeypatch.setenv("FROSTLINE_DSN", "host=127.0.0.1 port=1")
+    monkeypatch.setenv("FROSTLINE_WAREHOUSE", "/nowhere")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "policies.yaml").write_text(POLICIES)
+    words = WORDS[name].split()
+    wrong = (
+        [*words, "--nosuch", "--output", "json"],
+        ["--output=json", *words, "--nosuch"],
+        ["--output", "json", "nosuch", *words],
+    )
+    for line in (*wrong, [*words, "--output", "json"]):
+        said = command(*line)
+        if name == "doctor" and line == [*words, "--output", "json"]:
+            continue  # whatever it finds is its result
+        error = json.loads(said.stderr)["error"]
+        assert error.keys() == {"code", "class", "message", "hint", "exit_code"}
+        assert (error["exit_code"], said.stdout) == (said.exit_code, "")
+        assert error["class"] == ("UsageError" if line in wrong else "UnavailableError")
 
 
 def test_serve_on_a_port_or_address_that_cannot_be_had_is_told(

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from tests.fixtures.statements import run, value
 from tests.fixtures.tables import make_events
 from tests.fixtures.waiting import until, until_true
 
-PROGRAM = str(Path(sys.executable).with_name("frostline"))
+PROGRAM = "from frostline.cli.start import main; main()"
 TRACES = ("Traceback", "Exception", "\tat ", "this is a bug", "ERROR")
 WAITS = "select count(*) from pg_stat_activity where application_name like 'frostline %' and wait_event_type = 'Lock'"
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
@@ -36,7 +37,7 @@ def start(lake: Lake, tmp_path: Path) -> Iterator[Start]:
 
     def start_one(*words: str, more: dict[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": tmp_path} | options
-        words, pipes["env"] = (sys.executable, PROGRAM, *words), environment | (more or {})
+        words, pipes["env"] = (sys.executable, "-c", PROGRAM, *words), environment | (more or {})
         process = subprocess.Popen(words, text=True, start_new_session=True, **pipes)
         started.append(process)
         return process
@@ -51,7 +52,7 @@ def start(lake: Lake, tmp_path: Path) -> Iterator[Start]:
 def locked(lake: Lake, table: str) -> Generator[psycopg.Connection]:
     """Nobody else reads the table meanwhile."""
     with lake.connect() as connection, connection.transaction():
-        connection.execute(f"lock table {table} in access exclusive mode")
+        run(connection, f"lock table {table} in access exclusive mode")
         yield connection
 
 
@@ -121,6 +122,16 @@ def test_ctrl_c_while_spark_starts(events: Lake, start: Start, java_runs: bool) 
         until(lambda: sum(one.cpu_times().user for one in own.children()) > 1.5)
     ends_as_told(process, signal.SIGINT)
     stopped_and_no_failure(events, start)
+
+
+def test_ctrl_c_while_the_program_is_loaded_says_nothing(lake: Lake, start: Start) -> None:
+    for wait_s in (0.1, 0.2, 0.3, 0.4, 0.5):
+        process = start("status", more={"PYTHONUNBUFFERED": "1"})
+        time.sleep(wait_s)
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode in (-signal.SIGINT, 130, 0), (wait_s, said)
+        assert not [word for word in TRACES if word in said], (wait_s, said)
 
 
 def test_a_signal_that_is_to_be_ignored_is(lake: Lake, start: Start) -> None:

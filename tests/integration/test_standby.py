@@ -6,10 +6,13 @@ import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg import errors
+from tests.fixtures.command import Command
+from tests.fixtures.commands import WORDS, try_all
 from tests.fixtures.lake import Lake
 from tests.fixtures.own_server import (
     DATABASE,
@@ -260,3 +263,18 @@ def test_it_goes_on_without_the_primary(
         assert rows(connection, DIFFERENCE) == [(0, 0)]
         with pytest.raises(errors.ConnectionFailure, match="the lake server cannot reach Postgres"):
             both(connection, FALLBACK)
+
+
+@pytest.mark.spark
+def test_a_command_that_writes_says_that_it_needs_the_primary(
+    lake: Lake, standby: Postgres, command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FROSTLINE_DSN", standby.dsn(DATABASE))
+    monkeypatch.setenv("FROSTLINE_WAREHOUSE", str(lake.warehouse))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "policies.yaml").write_text("version: 1\ntables:\n  public.events:\n    grace_period: 3 days\n")
+    ended = try_all(command, {0, 1, 2, 4})
+    assert ended["status"] == ended["jobs"] == ended["table list"] == 0
+    for name in ("archive", "fold", "clean", "table set", "table import", "expire", "sweep"):
+        assert ended[name] == 2, name
+        assert "this Postgres only reads" in command(*WORDS[name].split()).stderr, name

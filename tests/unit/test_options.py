@@ -1,15 +1,17 @@
 """The nearest explicit option wins: after the command, before it, the environment, the file, the default."""
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from tests.fixtures.commands import leaves
 
 from frostline import settings
 from frostline.cli.invocation import Invocation, shared_options
-from frostline.cli.main import COMMANDS, program, run
+from frostline.cli.main import run
 from frostline.cli.output import JsonOutput, TextOutput
 from frostline.settings import Settings, write_file
 
@@ -33,15 +35,6 @@ SETTING_VALUES = {
     "warehouse": ("/file", "/environment", "/option"),
     "spark_master": ("local[1]", "local[2]", "local[3]"),
 }
-
-
-def leaves() -> Iterator[tuple[str, click.Command]]:
-    context = click.Context(program)
-    for name in COMMANDS:
-        command = program.get_command(context, name)
-        assert command
-        below = command.commands.items() if isinstance(command, click.Group) else ()
-        yield from [(f"{name} {verb}", one) for verb, one in below] or [(name, command)]
 
 
 NAMES = [name for name, _ in leaves()]
@@ -156,3 +149,10 @@ REQUIRED = {
     "snapshot create": ["n", "--tables", "public.*"],
 }
 """What else such a command must be told. The database does not answer, so none does anything."""
+
+
+def test_no_command_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 2
+    assert "archive" in capsys.readouterr().err
+    assert run(["--output", "json"]) == 2
+    assert json.loads(capsys.readouterr().err)["error"]["message"] == "missing command"

@@ -14,6 +14,7 @@ from frostline.catalog.patience import patiently
 from frostline.errors import UnavailableError, UsageError
 from frostline.model.names import Name, quoted
 
+_OLDEST_SERVER = 150_000
 _FILE = re.compile(r"(\d{3})_(\w+)\.sql")
 
 
@@ -62,6 +63,7 @@ def _in_use() -> UnavailableError:
 
 
 def _apply(connection: Connection) -> list[str]:
+    refuse_old_server(connection.info.server_version)
     _refuse_wrong_encoding(connection)
     connection.execute(queries.get("migration", "lock_out_other_installers"))
     _refuse_strange_schemas(connection)
@@ -92,6 +94,13 @@ def _refuse_strange_schemas(connection: Connection) -> None:
             f"schema {schema} belongs to role {quoted(owner)}",
             hint=f"run it as {quoted(owner)} if that role installed Frostline; else drop the schema",
         )
+
+
+def refuse_old_server(version: int) -> None:
+    """UsageError for a PostgreSQL that is too old; `version` as libpq counts it, 150004 for 15.4."""
+    if version < _OLDEST_SERVER:
+        found, needed = version // 10_000, _OLDEST_SERVER // 10_000
+        raise UsageError(f"this is PostgreSQL {found}, which is too old", hint=f"use PostgreSQL {needed} or newer")
 
 
 def _refuse_wrong_encoding(connection: Connection) -> None:

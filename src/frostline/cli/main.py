@@ -10,9 +10,11 @@ import click
 
 from frostline.cli.errors import report
 from frostline.cli.invocation import Invocation, shared_options, wanted_output
+from frostline.cli.output import Output, TextOutput
 from frostline.cli.signals import end_as_interrupted
 from frostline.cli.streams import standard_streams
 from frostline.errors import UsageError
+from frostline.settings import is_text
 
 COMMANDS = {
     "up": "frostline.cli.up:up",
@@ -83,6 +85,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         _refuse_other_bytes(arguments)
         result: Any = program.main(list(arguments), prog_name="frostline", standalone_mode=False, obj=invocation)
+    except click.exceptions.NoArgsIsHelpError as error:
+        return _help(error, wanted_output(arguments, invocation))
     except (click.UsageError, UsageError) as error:
         # The options may not have been read yet, so nobody knows how to print.
         return report(error, wanted_output(arguments, invocation), debug=invocation.debug)
@@ -91,15 +95,18 @@ def run(arguments: Sequence[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
+def _help(error: click.UsageError, output: Output) -> int:
+    """Show people what there is; a program has made a mistake."""
+    if isinstance(output, TextOutput):
+        output.say(error.format_message())
+        return UsageError.exit_code
+    return report(UsageError("no command is given", hint="see: frostline --help"), output, debug=False)
+
+
 def _refuse_other_bytes(arguments: Sequence[str]) -> None:
     for word in arguments:
-        if not _is_text(word):
+        if not is_text(word):
             raise UsageError(f"{word!r} is not UTF-8", hint="write names and values in UTF-8, also in the shell")
-
-
-def _is_text(word: str) -> bool:
-    """Python keeps bytes that are no text in a way that nobody else takes."""
-    return not any("\udc80" <= letter <= "\udcff" for letter in word)
 
 
 def main() -> NoReturn:

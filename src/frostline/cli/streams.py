@@ -2,6 +2,7 @@
 
 import os
 import sys
+from io import TextIOWrapper
 
 
 def standard_streams() -> None:
@@ -18,4 +19,5 @@ def standard_streams() -> None:
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -16,6 +17,7 @@ from frostline.errors import UsageError
 def become_psql(dsn: str, arguments: Sequence[str]) -> NoReturn:
     """Run psql in place of this process. The password goes through the environment, where `ps` does not show it."""
     program = _program()
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and psql would inherit that
     os.execve(program, [program, *arguments], {**os.environ, **connection_variables(dsn)})  # noqa: S606
 
 
