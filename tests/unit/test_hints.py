@@ -105,8 +105,10 @@ def test_it_can_be_run(where: str, text: str, alone: bool) -> None:
     words = shlex.split(text)
     context, command = click.Context(program), program
     while isinstance(command, click.Group) and words:
-        while words[0].startswith("--"):
+        while words and words[0].startswith("--"):
             words = words[2:]
+        if not words:
+            return  # --help, or --version
         below = command.get_command(context, words.pop(0))
         assert below, f"{where}: there is no command: frostline {text}"
         context, command = click.Context(below, parent=context), below
