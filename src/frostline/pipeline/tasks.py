@@ -83,7 +83,7 @@ def run(
         except BaseException:
             say_no_more()
             with suppress(Py4JError, OSError):  # Java may have got the signal too
-                apart(context.cancelAllJobs)
+                apart(lambda: (context.setLogLevel("OFF"), context.cancelAllJobs()))
             raise
     report(Progress(done.value, len(items), rows.value, size.value))
     try:
