@@ -30,6 +30,11 @@ SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
+def mind_signals() -> None:
+    """As in a terminal: whoever runs the tests in the background has SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def start(lake: Lake, tmp_path: Path) -> Iterator[Start]:
     """The program as a process group of its own, as a shell starts it."""
@@ -38,7 +43,8 @@ def start(lake: Lake, tmp_path: Path) -> Iterator[Start]:
     environment |= {"FROSTLINE_DSN": lake.dsn, "FROSTLINE_WAREHOUSE": str(lake.warehouse)}
 
     def start_one(*words: str, more: dict[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": tmp_path} | options
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": tmp_path}
+        pipes |= {"preexec_fn": mind_signals} | options
         words, pipes["env"] = (sys.executable, "-c", PROGRAM, *words), environment | (more or {})
         process = subprocess.Popen(words, text=True, start_new_session=True, **pipes)
         started.append(process)
