@@ -59,7 +59,7 @@ def run(
     report: Report,
 ) -> Result:
     """Make everything from a value up to the frost line hot again. T is one line, so the range can only end there."""
-    with turn.taken(connection, settings, table, "thaw", "thawing"):
+    with turn.taken(connection, settings, table, "thaw --from VALUE", "thawing"):
         seam = seams.get(connection, table)
         cold = undo.cold_range(connection, table, seam)
         start = _start(connection, table, seam, cold, wanted)

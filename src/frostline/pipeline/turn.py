@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 @contextmanager
 def taken(connection: Connection, settings: Settings, table: Table, command: str, doing: str) -> Generator[Table]:
     """Hold the table's lease, and begin with a lake that has no file of a failed job. Yields the table as it is now."""
-    hint = f"frostline status; then run frostline {command} again"
+    hint = f"frostline status; then run frostline {command} {table.name}"
     with gives_up(f"{doing} {table.name}", hint=hint), jobs.exclusive(connection, table, settings.lease_seconds):
         _remove_leftovers(connection, settings, table)
         yield tables.get(connection, table.name)
