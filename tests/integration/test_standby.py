@@ -275,6 +275,6 @@ def test_a_command_that_writes_says_that_it_needs_the_primary(
     (tmp_path / "policies.yaml").write_text("version: 1\ntables:\n  public.events:\n    grace_period: 3 days\n")
     ended = try_all(command, {0, 1, 2, 4})
     assert ended["status"] == ended["jobs"] == ended["table list"] == 0
-    for name in ("archive", "fold", "clean", "table import", "expire", "sweep"):
+    for name in ("archive", "fold", "clean", "expire", "sweep"):
         assert ended[name] == 2, name
         assert "this Postgres only reads" in command(*WORDS[name].split()).stderr, name
