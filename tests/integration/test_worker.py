@@ -142,7 +142,7 @@ def test_a_statement_that_is_cancelled_is_a_failure_and_no_reason_to_begin_anew(
 
     monkeypatch.setitem(cast(dict[Kind, Any], ACTIONS), Kind.PREMAKE, take_too_long)
     assert [action.kind for action in worker(events).round()] == [Kind.PREMAKE, Kind.ARCHIVE]
-    assert "QueryCanceled" in jobs.failures(events.catalog, events.table())[Kind.PREMAKE].error
+    assert "a statement was cancelled" in jobs.failures(events.catalog, events.table())[Kind.PREMAKE].error
     assert kinds(events) == ["archive"]
 
 
