@@ -1,4 +1,4 @@
-"""Writers, readers, archive, fold and clean at once, against a plain reference table that gets the same statements."""
+"""Writers, readers and all jobs at once, against a plain reference table that gets the same statements."""
 
 import random
 import threading
@@ -12,6 +12,8 @@ import pytest
 from psycopg import errors
 from tests.fixtures.lake import Lake
 from tests.fixtures.statements import rows, run
+
+from frostline.errors import UsageError
 
 SECONDS = 20.0
 IDS = 600
@@ -74,14 +76,23 @@ class Crowd:
 
 
 def change(crowd: Crowd, connection: psycopg.Connection, chance: random.Random) -> None:
-    """One transaction of a few statements, each on both tables, that must affect the same rows."""
-    level = chance.choice(["read committed"] * 3 + ["repeatable read"])
+    """One transaction of a few statements, each on both tables, that must affect the same rows.
+
+    With one snapshot for all of them it also compares the tables as it sees them, after its own writes.
+    """
+    level = chance.choice(["read committed"] * 2 + ["repeatable read"] * 2 + ["serializable"])
     with connection.transaction(force_rollback=chance.random() < 0.1):
         run(connection, f"set transaction isolation level {level}")
+        if level != "read committed":
+            connection.execute("select 1 from frostline.seam")
+            time.sleep(chance.random() * 0.3)
         # In the order of the ids, as whoever wants no deadlock on a plain table has to do it too.
         for _, statement in sorted(_statement(chance) for _ in range(chance.randint(1, 3))):
             got = [rows(connection, statement.format(table)) for table in ("events", "reference")]
             assert sorted(got[0]) == sorted(got[1]), (statement, got, level)
+        if level != "read committed":
+            assert connection.execute(DIFFERENCE).fetchone() == (0, 0), level
+            crowd.counts["own comparisons"] += 1
     crowd.counts["changes"] += 1
 
 
@@ -111,7 +122,9 @@ def compare(crowd: Crowd, connection: psycopg.Connection, chance: random.Random)
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_the_relation_equals_the_reference_at_every_moment(tables: Lake) -> None:
+@pytest.mark.parametrize("grace", ["0", "1 day"])
+def test_the_relation_equals_the_reference_at_every_moment(tables: Lake, grace: str) -> None:
+    tables.catalog.execute("update frostline.managed_table set grace_period = %s::interval", (grace,))
     crowd = Crowd(tables)
     for seed in range(4):
         crowd.add(lambda connection, chance: change(crowd, connection, chance), seed)
@@ -122,7 +135,9 @@ def test_the_relation_equals_the_reference_at_every_moment(tables: Lake) -> None
     assert crowd.failures == []
     with tables.connect() as connection:
         assert connection.execute(DIFFERENCE).fetchone() == (0, 0)
-    assert min(crowd.counts[what] for what in ("changes", "comparisons", "archive", "fold")) > 0, crowd.counts
+    done = ("changes", "comparisons", "own comparisons", "archive", "fold", "lowered")
+    assert min(crowd.counts[what] for what in done) > 0, crowd.counts
+    tables.catalog.execute("update frostline.managed_table set grace_period = '0'")
     tables.fold()
     assert crowd.counts["clean"] + len(tables.clean().emptied) > 0
     with tables.connect() as connection:
@@ -130,10 +145,12 @@ def test_the_relation_equals_the_reference_at_every_moment(tables: Lake) -> None
 
 
 def _work(lake: Lake, crowd: Crowd, until: float) -> None:
-    """Archive one range after the other, with folds and cleans in between."""
+    """Archive one range after the other, with folds and cleans in between, and take some back."""
     hot = 900
-    while time.monotonic() < until and not crowd.failures:
-        hot = max(hot - 100, 200)
+    while (time.monotonic() < until or not crowd.counts["lowered"]) and not crowd.failures:
+        if hot == 700:
+            _lower(lake, crowd)
+        hot = hot - 100 if hot > 200 else 900
         lake.catalog.execute("update frostline.managed_table set hot_span = %s", (hot,))
         (result,) = lake.archive()
         assert result.error is None, result.error
@@ -142,6 +159,17 @@ def _work(lake: Lake, crowd: Crowd, until: float) -> None:
         assert folded.error is None, folded.error
         crowd.counts["fold"] += folded.taken
         crowd.counts["clean"] += len(lake.clean().emptied)
+
+
+def _lower(lake: Lake, crowd: Crowd) -> None:
+    """Make cold rows hot again: those that the heap still has, else those of one range from the lake."""
+    try:
+        lake.undo()
+    except UsageError:
+        lake.thaw(first="300")
+    lake.catalog.execute("update frostline.managed_table set held_from = null")
+    lake.compact()
+    crowd.counts["lowered"] += 1
 
 
 def count_singly(connection: psycopg.Connection, chance: random.Random) -> list[int]:

@@ -180,7 +180,12 @@ def test_the_role_has_no_right_on_any_of_our_tables(app_lake: Lake, app: str) ->
         f" 'truncate', 'references', 'trigger']) p where c.relnamespace in ({OURS}) and c.relkind in ('r', 'p', 'v', 'f', 'm')"
         " and has_table_privilege('frostline_app', c.oid, p)",
     )
-    assert held == []
+    # The doors hold nothing, and do nothing without the secret: test_caller.py tries them.
+    assert {(name.partition(".")[0], right) for name, right in held} == {
+        ("frostline_write", "select"),
+        ("frostline_write", "insert"),
+        ("frostline_write", "update"),
+    }
     sequences = rows(
         app_lake.catalog, f"select oid::regclass::text from pg_class where relkind = 'S' and relnamespace in ({OURS})"
     )
@@ -189,27 +194,53 @@ def test_the_role_has_no_right_on_any_of_our_tables(app_lake: Lake, app: str) ->
         assert not value(app_lake.catalog, f"select has_sequence_privilege('{APP}', '{sequence}', 'usage')"), sequence
 
 
-def test_the_role_may_call_one_function_of_ours_and_it_does_nothing(
+CALLABLE = {
+    "frostline.require",
+    "frostline.require_default",
+    "frostline_write.is_removed_by_us",
+    *(f"frostline_write.{verb}_N" for verb in ("missed", "may_write_cold", "claim", "unclaim")),
+    *(f"frostline_write.may_{verb}_N" for verb in ("select", "insert", "update", "become", "delete")),
+}
+"""The relation calls them as the caller."""
+
+
+def test_the_role_may_call_few_functions_of_ours_and_they_do_nothing(
     app_lake: Lake, role_connection: psycopg.Connection
 ) -> None:
     callable_ones = rows(
         app_lake.catalog,
-        f"select oid::regprocedure::text from pg_proc where pronamespace in ({OURS})"
-        " and has_function_privilege('frostline_app', oid, 'execute')",
+        f"select pronamespace::regnamespace || '.' || regexp_replace(proname, '[0-9]+$', 'N') from pg_proc"
+        f" where pronamespace in ({OURS}) and has_function_privilege('frostline_app', oid, 'execute')",
     )
-    assert callable_ones == [("frostline.require(boolean,text)",)]
+    assert {name for (name,) in callable_ones} == CALLABLE
+    for verb in ("missed", "may_write_cold", "claim", "unclaim"):
+        forged = f"select frostline_write.{verb}_{app_lake.table().id}(null)"
+        with pytest.raises(psycopg.errors.InsufficientPrivilege), role_connection.transaction():
+            run(role_connection, forged)
+    assert value(role_connection, "select frostline_write.is_removed_by_us('pg_authid'::regclass, '(0,1)')") is False
     assert value(role_connection, "select frostline.require(true, null)") is True
     with pytest.raises(psycopg.errors.InsufficientPrivilege, match='table "a""b"'):
         run(role_connection, "select frostline.require(null, 'a\"b')")
 
 
-def test_every_function_of_ours_has_its_search_path_pinned(app_lake: Lake) -> None:
+def test_every_function_that_runs_as_its_owner_has_its_search_path_pinned(app_lake: Lake) -> None:
+    """Those that run as the caller have his; their names and operators are qualified, which test_what_the_role_makes tries."""
     loose = rows(
         app_lake.catalog,
-        f"select oid::regprocedure::text, proconfig from pg_proc where pronamespace in ({OURS})"
+        f"select oid::regprocedure::text, proconfig from pg_proc where pronamespace in ({OURS}) and prosecdef"
         " and not 'search_path=pg_catalog, pg_temp' = any (coalesce(proconfig, '{}'))",
     )
     assert loose == []
+
+
+def test_no_function_that_runs_as_its_owner_writes_the_heap(app_lake: Lake) -> None:
+    """There the user's triggers, checks and domains would run with more rights than the caller's."""
+    writing = rows(
+        app_lake.catalog,
+        f"select oid::regprocedure::text from pg_proc where pronamespace in ({OURS}) and prosecdef"
+        " and prosrc ~ '(insert into|update|delete from)\\s+\"public\"'",
+    )
+    assert writing == []
 
 
 def test_the_role_sees_no_password(role_connection: psycopg.Connection) -> None:

@@ -218,6 +218,23 @@ def set_swept(connection: Connection, table: Table) -> None:
     connection.execute(queries.get("table", "set_swept"), {"table_id": table.id})
 
 
+def objects_digest(connection: Connection, table: Table) -> str | None:
+    """Of which version the table's objects in Postgres are; None for one from before such were kept."""
+    row = connection.execute(queries.get("table", "objects_digest"), {"table_id": table.id}).fetchone()
+    return None if row is None else row[0]
+
+
+def set_objects_digest(connection: Connection, table: Table, digest: str) -> None:
+    """Say so, in the transaction that makes them."""
+    connection.execute(queries.get("table", "set_objects_digest"), {"table_id": table.id, "digest": digest})
+
+
+def has_row_security(connection: Connection, table: Table) -> bool:
+    """Whether row security of the heap is switched on."""
+    row = connection.execute(queries.get("table", "has_row_security"), {"table_id": table.id}).fetchone()
+    return bool(row and row[0])
+
+
 def hold(connection: Connection, table: Table, line: int) -> None:
     """Write down, in the transaction that lowers the frost line, that archive must not raise it again by itself."""
     connection.execute(queries.get("table", "hold"), {"table_id": table.id, "line": line})

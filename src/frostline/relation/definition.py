@@ -1,6 +1,6 @@
 """Writes the SQL that makes a table a relation of two tiers. Pure: values in, statements out."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import LiteralString
 
 from psycopg import sql
@@ -8,39 +8,20 @@ from psycopg import sql
 from frostline import sqlfiles
 from frostline.catalog.seams import LINE_COLUMNS, RETAINED_COLUMNS
 from frostline.model.registration import HeapColumn, HeapFacts
-from frostline.model.tables import Column, Table
+from frostline.model.tables import Table
 from frostline.model.tiers import to_text
-from frostline.relation import lakecolumns, names, policies
+from frostline.relation import lakecolumns, names
+from frostline.relation.clauses import AND, COMMA, identifiers, overriding, prefixed
 from frostline.relation.names import trusted
+from frostline.relation.writes import Writes, seam_is_current
 
 DEFAULT_PARTITION_COMMENT = "made by Frostline: rows for which there is no other partition"
 """How removal tells our DEFAULT partition from the user's own."""
-COMMA = sql.SQL(", ")
-AND = sql.SQL(" and ")
 
 
 def template(name: str) -> sql.SQL:
     """One named template of `sql/objects.sql`."""
     return sql.SQL(sqlfiles.load(__package__ or "", "objects")[name])
-
-
-def prefixed(prefix: str, columns: Iterable[str]) -> list[sql.Composable]:
-    """Each column behind a row's name: `new.id`, `h.id`."""
-    return [sql.SQL(".").join((sql.SQL(_ROWS[prefix]), sql.Identifier(column))) for column in columns]
-
-
-_ROWS: dict[str, LiteralString] = {"new": "new", "old": "old", "h": "h", "c": "c", "o": "o", "m": "m"}
-
-
-def identifiers(columns: Iterable[str]) -> sql.Composed:
-    """A comma list of column names."""
-    return COMMA.join(map(sql.Identifier, columns))
-
-
-def _expressions(facts: HeapFacts) -> Iterator[str]:
-    """What of the table's own SQL goes into our functions."""
-    for policy in facts.policies:
-        yield from (policy.using or "", policy.check or "", *policy.roles)
 
 
 class Definition:
@@ -56,7 +37,7 @@ class Definition:
         self.relation = names.identifier(table.name)
         self.heap = names.identifier(table.heap)
         self.heap_name = sql.Literal(str(table.heap))
-        self.body = names.dollar_quote([str(table.name), *self.columns, *_expressions(facts)])
+        self.body = names.dollar_quote([str(table.name), *self.columns])
 
     def statements(self) -> Iterator[sql.Composed]:
         """Everything registration creates, from the renaming of the heap to the last comment."""
@@ -66,13 +47,40 @@ class Definition:
             yield self._default_partition()
         yield self._overlay()
         yield self._lake()
-        yield self._inner_view()
+        yield from self._reading()
         yield self._outer_view()
         yield from self._defaults()
-        yield self._insert_rule()
-        yield from self._triggers()
+        yield from self._writing()
         yield self.mark_trigger(self._default_partition_name())
         yield from self._comments()
+
+    def renewal(self) -> Iterator[sql.Composed]:
+        """What puts the objects of this version, for the heap as it is now, in the place of others. Repeatable.
+
+        ACCESS EXCLUSIVE on relation and inner view.
+        """
+        yield template("forget_extras").format(
+            relation=self.relation, inner=names.inner(self.table), table_id=sql.Literal(self.table.id)
+        )
+        yield from self._reading()
+        yield from self._writing()
+        if not self.facts.row_security:
+            yield template("forget_policies").format(table_id=sql.Literal(self.table.id))
+
+    def _reading(self) -> Iterator[sql.Composed]:
+        if self.facts.row_security:
+            yield template("follow_policies").format(table_id=sql.Literal(self.table.id))
+        yield self._inner_view()
+
+    def _writing(self) -> Iterator[sql.Composed]:
+        yield self._insert_rule()
+        if self.facts.row_security:
+            yield self._policy_function()
+            yield template("policy_trigger").format(
+                inner=names.inner(self.table), function=names.function(self.table, "policy")
+            )
+        yield from Writes(self.table, self.facts, self.body).statements()
+        yield self.mark_function()
 
     def _default_partition_name(self) -> sql.Identifier:
         for partition in self.facts.partitions:
@@ -118,8 +126,12 @@ class Definition:
             columns=identifiers(self.columns),
             alias=sql.Identifier(self.table.name.table),
             heap_name=self.heap_name,
-            policy=policies.using(self.facts.policies, "r"),
+            may_select=self._may("select", identifiers(self.columns)),
         )
+
+    def _may(self, verb: str, values: sql.Composable) -> sql.Composed:
+        """The function that says whether the caller's policies allow it, asked for these values."""
+        return sql.SQL("{}({})").format(names.helper(self.table, f"may_{verb}"), values)
 
     def _arms(self) -> sql.Composed:
         return template("arms").format(
@@ -132,6 +144,7 @@ class Definition:
             tier_key=sql.Identifier(self.table.tier_key),
             line=line(self.table),
             table_id=sql.Literal(self.table.id),
+            secret=template("secret").format(table_id=sql.Literal(self.table.id)),
             lake_key_is_marked=self._lake_key_equals("m"),
         )
 
@@ -159,47 +172,40 @@ class Definition:
     def _default(self, column: str, default: sql.Composable) -> sql.Composed:
         return template("view_default").format(relation=self.relation, column=sql.Identifier(column), default=default)
 
-    def _overriding(self) -> sql.SQL:
-        has_identity = any(column.identity for column in self.facts.columns)
-        return sql.SQL(" overriding system value" if has_identity else "")
-
     def _insert_rule(self) -> sql.Composed:
-        name = "insert_rule_checked" if self.facts.row_security else "insert_rule"
-        return template(name).format(
+        generated = [column.name for column in self.table.columns if column.generated]
+        is_checked = self.facts.row_security or generated
+        returned = map(self._visible, self.columns) if self.facts.row_security else prefixed("h", self.columns)
+        return template("insert_rule_checked" if is_checked else "insert_rule").format(
             relation=self.relation,
             heap=self.heap,
-            heap_name=self.heap_name,
-            relation_name=sql.Literal(self.table.name.table),
             written=identifiers(self.written),
-            overriding=self._overriding(),
+            overriding=overriding(self.facts),
             new_written=COMMA.join(prefixed("new", self.written)),
-            new_as_columns=self._as_columns("new"),
-            alias=sql.Identifier(self.table.name.table),
-            policy=policies.check(self.facts.policies, "a"),
-            returned=identifiers(self.columns),
+            may_write=AND.join(self._conditions(generated)),
+            returned=COMMA.join(returned) if is_checked else identifiers(self.columns),
         )
 
-    def _as_columns(self, row: str) -> sql.Composed:
-        pairs = zip(prefixed(row, self.columns), map(sql.Identifier, self.columns), strict=True)
-        return COMMA.join(sql.SQL("{} as {}").format(value, name) for value, name in pairs)
-
-    def _triggers(self) -> Iterator[sql.Composed]:
+    def _conditions(self, generated: Sequence[str]) -> Iterator[sql.Composed]:
+        """What an INSERT must meet before the heap sees it; each raises an error of its own."""
+        relation_name = sql.Literal(self.table.name.table)
+        for name, value in zip(generated, prefixed("new", generated), strict=True):
+            is_null = sql.SQL("{} is null").format(value)
+            parts = {"is_null": is_null, "column": sql.Literal(name), "relation_name": relation_name}
+            yield template("no_generated").format(**parts)
         if self.facts.row_security:
-            yield self._policy_function()
-            yield self._trigger("policy_trigger", "policy")
-        else:
-            # Postgres refuses COPY FROM on a table with row security; without this trigger it refuses it here too.
-            yield self._copy_function()
-            yield self._trigger("copy_trigger", "copy")
-        yield self._update_function()
-        yield self._trigger("update_trigger", "update")
-        yield self._delete_function()
-        yield self._trigger("delete_trigger", "delete")
-        yield self.mark_function()
+            may_insert = self._may("insert", COMMA.join(prefixed("new", self.columns)))
+            yield template("may_insert").format(
+                heap_name=self.heap_name, may_insert=may_insert, relation_name=relation_name
+            )
 
-    def _trigger(self, name: str, verb: str) -> sql.Composed:
-        return template(name).format(
-            relation=self.relation, inner=names.inner(self.table), function=names.function(self.table, verb)
+    def _visible(self, column: str) -> sql.Composed:
+        return template("returned_checked").format(
+            heap_name=self.heap_name,
+            may_select=self._may("select", COMMA.join(prefixed("h", self.columns))),
+            relation_name=sql.Literal(self.table.name.table),
+            column=sql.Identifier(column),
+            type=trusted(self.table.column(column).pg_type.formatted),
         )
 
     def mark_trigger(self, partition: sql.Identifier) -> sql.Composed:
@@ -207,94 +213,16 @@ class Definition:
         return mark_trigger(self.table, partition)
 
     def _policy_function(self) -> sql.Composed:
+        old, new = (COMMA.join(prefixed(row, self.columns)) for row in ("old", "new"))
         return template("policy_function").format(
             function=names.function(self.table, "policy"),
             body=self.body,
             heap_name=self.heap_name,
             relation_name=sql.Literal(self.table.name.table),
-            alias=sql.Identifier(self.table.name.table),
-            old_as_columns=self._as_columns("old"),
-            new_as_columns=self._as_columns("new"),
-            delete_using=policies.using(self.facts.policies, "d"),
-            update_using=policies.using(self.facts.policies, "w"),
-            update_check=policies.check_of_update(self.facts.policies),
+            may_delete=self._may("delete", old),
+            may_update=self._may("update", old),
+            may_become=self._may("become", new),
         )
-
-    def _copy_function(self) -> sql.Composed:
-        return template("copy_function").format(
-            function=names.function(self.table, "copy"),
-            body=self.body,
-            heap=self.heap,
-            written=identifiers(self.written),
-            overriding=self._overriding(),
-            new_written=COMMA.join(prefixed("new", self.written)),
-        )
-
-    def _update_function(self) -> sql.Composed:
-        always = {column.name for column in self.facts.columns if column.identity == "a"}
-        assigned = [name for name in self.written if name not in always]
-        pairs = zip(map(sql.Identifier, assigned), prefixed("new", assigned), strict=True)
-        return template("update_function").format(
-            function=names.function(self.table, "update"),
-            body=self.body,
-            heap=self.heap,
-            refuse_identity_change=self._identity_guard(sorted(always)),
-            assignments=COMMA.join(sql.SQL("{} = {}").format(name, value) for name, value in pairs),
-            heap_columns=COMMA.join(prefixed("h", self.columns)),
-            written=identifiers(self.written),
-            overriding=self._overriding(),
-            new_written=COMMA.join(prefixed("new", self.written)),
-            heap_key_is_old=self._heap_key_is_old(),
-            heap_rest_is_old=self._heap_rest_is_old(),
-            claim=self._claim(),
-        )
-
-    def _identity_guard(self, always: Sequence[str]) -> sql.Composable:
-        if not always:
-            return sql.SQL("")
-        pairs = zip(prefixed("new", always), prefixed("old", always), strict=True)
-        changed = sql.SQL(" or ").join(sql.SQL("{} is distinct from {}").format(new, old) for new, old in pairs)
-        message = f"column {', '.join(always)} of {self.table.name.table} can only be updated to DEFAULT"
-        hint = sql.Literal("It is GENERATED ALWAYS: leave it out of the UPDATE.")
-        return template("identity_guard").format(changed=changed, message=sql.Literal(message), hint=hint)
-
-    def _delete_function(self) -> sql.Composed:
-        return template("delete_function").format(
-            function=names.function(self.table, "delete"),
-            body=self.body,
-            heap=self.heap,
-            heap_key_is_old=self._heap_key_is_old(),
-            heap_rest_is_old=self._heap_rest_is_old(),
-            claim=self._claim(),
-        )
-
-    def _claim(self) -> sql.Composed:
-        message = f"could not serialize access to {self.table.name.table} due to concurrent update"
-        return template("claim").format(
-            heap=self.heap,
-            overlay=names.overlay(self.table),
-            marked=identifiers(self.marked),
-            old_marked=COMMA.join(prefixed("old", self.marked)),
-            heap_key_is_old=self._heap_key_is_old(),
-            concurrent=sql.Literal(message),
-            run_again=sql.Literal("Run the transaction again."),
-            seam_is_current=self._seam_is_current(),
-            table_id=sql.Literal(self.table.id),
-        )
-
-    def _seam_is_current(self) -> sql.Composed:
-        return template("seam_is_current").format(table_id=sql.Literal(self.table.id))
-
-    def _heap_key_is_old(self) -> sql.Composed:
-        pairs = zip(prefixed("h", self.table.key), prefixed("old", self.table.key), strict=True)
-        return AND.join(sql.SQL("{} = {}").format(left, right) for left, right in pairs)
-
-    def _heap_rest_is_old(self) -> sql.Composable:
-        if not self.rest:
-            return sql.SQL("true")
-        left = COMMA.join(_comparable("h", column) for column in self.rest)
-        right = COMMA.join(_comparable("old", column) for column in self.rest)
-        return sql.SQL("row({}) is not distinct from row({})").format(left, right)
 
     def mark_function(self) -> sql.Composed:
         """Makes the function of the marking triggers, or puts this one in its place."""
@@ -316,8 +244,9 @@ class Definition:
             retention=sql.Literal(f"How long rows are kept: frostline table set {table.name} --retention ..."),
             table_id=sql.Literal(table.id),
             mark_is_new=AND.join(self._pairs("m", "new")),
+            mark_is_old=AND.join(self._pairs("m", "old")),
             lake_is_new=self._lake_key_equals("new"),
-            seam_is_current=self._seam_is_current(),
+            seam_is_current=seam_is_current(table),
             duplicate=sql.Literal(f"duplicate key value violates the primary key of {table.name.table}"),
             update_instead=sql.Literal(f"Update the row instead: update {table.name} ..."),
             schema_name=sql.Literal(table.name.schema),
@@ -390,9 +319,3 @@ def line(table: Table, column: LiteralString | None = None) -> sql.Composed:
         line_cast=sql.SQL(narrow),
         table_id=sql.Literal(table.id),
     )
-
-
-def _comparable(row: str, column: Column) -> sql.Composable:
-    """Text-carried types compare by their text: some have no equality, and some call different values equal."""
-    (value,) = prefixed(row, [column.name])
-    return sql.SQL("{}::text").format(value) if column.carriage.as_text else value

@@ -42,6 +42,16 @@ def function(table: Table, verb: str) -> sql.Identifier:
     return sql.Identifier("frostline_relation", f"{verb}_{table.id}")
 
 
+def door(table: Table, verb: str) -> sql.Identifier:
+    """The view through which the relation's triggers write the heap as the caller: `update hot`, `insert`, ..."""
+    return sql.Identifier("frostline_write", f"{verb} {table.id}")
+
+
+def helper(table: Table, verb: str) -> sql.Identifier:
+    """A function that the relation calls as the caller: `claim`, `may_select`, ..."""
+    return sql.Identifier("frostline_write", f"{verb}_{table.id}")
+
+
 def column(alias: LiteralString | None, name: str) -> sql.Composable:
     """A column, behind the alias of its table if there is one."""
     return sql.SQL("{}.{}").format(sql.SQL(alias), sql.Identifier(name)) if alias else sql.Identifier(name)

@@ -18,7 +18,7 @@ from frostline.model.registration import HeapFacts
 from frostline.model.tables import Column, Table
 from frostline.model.tiers import TierKind
 from frostline.model.types import carriage
-from frostline.relation import dependents, foreign_server, names, plans, policy
+from frostline.relation import dependents, foreign_server, names, plans, policy, renewal
 from frostline.relation.definition import Definition, template
 from frostline.relation.lakecolumns import domain_name, needs_domain
 from frostline.relation.refusal import refuse
@@ -100,6 +100,7 @@ def _add(connection: Connection, wish: Wish) -> Added:
     for statement in _statements(connection, table, found, before):
         done.append(statement.as_string(connection))
         connection.execute(statement)
+    tables.set_objects_digest(connection, table, renewal.digest_of(connection, Definition(table, found)))
     return Added(table, changed=True, statements=tuple(done))
 
 

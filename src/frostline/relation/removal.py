@@ -14,6 +14,7 @@ from frostline.model.tables import Table
 from frostline.relation import dependents, heap, names, partitioning, premake, refill
 from frostline.relation.definition import DEFAULT_PARTITION_COMMENT, template
 from frostline.relation.registration import grants, limit_waiting
+from frostline.relation.writes import DOORS
 
 
 def remove(connection: Connection, name: Name, *, keep_lake: bool = False, dry_run: bool = False) -> tuple[str, ...]:
@@ -86,6 +87,7 @@ def _statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
         yield from dependents.statements(before)
     else:
         yield back
+    yield template("drop_doors").format(doors=sql.SQL(", ").join(names.door(table, verb) for verb in DOORS))
     yield template("drop_all").format(
         aside=sql.Identifier(table.name.schema, aside),
         inner=names.inner(table),
@@ -93,6 +95,7 @@ def _statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
         lake=names.lake(table),
         **{verb: names.function(table, verb) for verb in ("copy", "update", "delete", "policy", "mark")},
     )
+    yield template("forget_policies").format(table_id=sql.Literal(table.id))
     yield from given
     yield from _drop_our_default(connection, oid)
 

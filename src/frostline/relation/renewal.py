@@ -1,27 +1,28 @@
-"""Makes the functions that an older version made at registration as this one makes them."""
+"""Brings a table's objects in Postgres to what this version makes of the heap as it is now."""
 
+import hashlib
 import logging
 
 import psycopg
-from psycopg import sql
 
-from frostline import logs, sqlfiles
+from frostline import logs
 from frostline.catalog import facts, tables
 from frostline.catalog.connect import Connection, first_line
-from frostline.errors import CorruptionError
+from frostline.catalog.patience import patiently
+from frostline.errors import FrostlineError
 from frostline.model.names import Name
 from frostline.model.policy import Mode
 from frostline.model.tables import Table
-from frostline.relation import names, plans
+from frostline.relation import plans
 from frostline.relation.definition import Definition
 
 _log = logging.getLogger(__name__)
 
 
 def renew(connection: Connection) -> list[Name]:
-    """Renew what is not of this version, and return whose it was. No lock on a table: who writes just now goes on.
+    """Renew what is not of this version, or not of the heap as it is, and return whose it was.
 
-    A table that is broken, or another role's, keeps its function; Frostline must start all the same.
+    A table that is broken, in use all the time, or another role's keeps its objects; Frostline must start all the same.
     """
     return [name for name in tables.names(connection) if _tried(connection, name)]
 
@@ -29,32 +30,44 @@ def renew(connection: Connection) -> list[Name]:
 def _tried(connection: Connection, name: Name) -> bool:
     try:
         table = tables.get(connection, name)
-        return table.mode is Mode.TIERED and _renewed(connection, table)
-    except (CorruptionError, psycopg.errors.InsufficientPrivilege) as error:
+        return table.mode is Mode.TIERED and renew_table(connection, table)
+    except (FrostlineError, psycopg.errors.InsufficientPrivilege) as error:
         _log.warning("%s", logs.fields(stage="renew", table=str(name), warning=first_line(error)))
         return False
 
 
+def renew_table(connection: Connection, table: Table) -> bool:
+    """Renew the objects of one table if they are not current; says whether they were not.
+
+    ACCESS EXCLUSIVE on relation and inner view, tried for a moment at a time.
+    """
+    if is_current(connection, table):
+        return False
+    patiently(connection, table.name, lambda: replace_objects(connection, table))
+    return True
+
+
+def replace_objects(connection: Connection, table: Table) -> None:
+    """Inside a transaction: put the objects of this version, for the heap as it is now, in the place of the others."""
+    definition = _definition(connection, table)
+    for statement in definition.renewal():
+        connection.execute(statement)
+    for statement in plans.statements(connection, table):
+        connection.execute(statement)
+    tables.set_objects_digest(connection, table, digest_of(connection, definition))
+
+
 def is_current(connection: Connection, table: Table) -> bool:
-    """Whether the table's marking function is of this version."""
-    _, is_same = _compared(connection, table)
-    return is_same
+    """Whether the table's objects are of this version."""
+    return tables.objects_digest(connection, table) == digest_of(connection, _definition(connection, table))
 
 
-def _renewed(connection: Connection, table: Table) -> bool:
-    statement, is_same = _compared(connection, table)
-    changes = [*([] if is_same else [statement]), *plans.statements(connection, table)]
-    for change in changes:
-        connection.execute(change)
-    return bool(changes)
+def digest_of(connection: Connection, definition: Definition) -> str:
+    """What stands for the SQL of this version and for the server that it was made on."""
+    texts = [statement.as_string(connection) for statement in definition.renewal()]
+    texts.append(str(connection.info.server_version >= plans.PRUNED_SINCE))
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
-def _compared(connection: Connection, table: Table) -> tuple[sql.Composed, bool]:
-    """The statement that makes the function, and whether it would change nothing."""
-    definition = Definition(table, facts.read(connection, table.heap))
-    statement = definition.mark_function()
-    _, body, _ = statement.as_string(connection).split(definition.body.as_string(connection))
-    source = sql.SQL(sqlfiles.load(__package__ or "", "renewal")["source"])
-    function = sql.Literal(names.function(table, "mark").as_string(connection) + "()")
-    (present,) = connection.execute(source.format(function=function)).fetchone() or (None,)
-    return statement, present == body
+def _definition(connection: Connection, table: Table) -> Definition:
+    return Definition(table, facts.read(connection, table.heap))

@@ -36,18 +36,19 @@ create table "frostline_lake"."Größe_7" (
 -- Always empty, at the very end of the range. Postgres prunes at run time only among two partitions or more.
 create table "frostline_lake"."Größe_7 nothing" partition of "frostline_lake"."Größe_7" for values from ('2147483647') to (maxvalue);
 
-create view "frostline_relation"."Größe_7" as
-select h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total", 'heap'::text as frostline_tier, null::bigint as frostline_snapshot
+create or replace view "frostline_relation"."Größe_7" as
+select h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total", 'heap'::text as frostline_tier, null::bigint as frostline_snapshot,
+       (select s.write_secret from frostline.seam as s where s.table_id = 7) as frostline_secret, h.tableoid as frostline_partition, h.ctid as frostline_place
   from "Odd ""Shop"""."_Größe" as h
  where h."day" >= (select s."line_integer"::integer from frostline.seam as s where s.table_id = 7)
 union all
-select c."Id", c."seq", c."day", c."price", c."exact"::numeric, c."doc"::jsonb, c."feeling", c."tags"::text[], c."code", c."total", 'lake'::text, c.frostline_snapshot
+select c."Id", c."seq", c."day", c."price", c."exact"::numeric, c."doc"::jsonb, c."feeling", c."tags"::text[], c."code", c."total", 'lake'::text, c.frostline_snapshot, (select s.write_secret from frostline.seam as s where s.table_id = 7), null::oid, null::tid
   from "frostline_lake"."Größe_7" as c
  where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
    and c."day" < (select s."line_integer"::integer from frostline.seam as s where s.table_id = 7)
    and not exists (select from "frostline_overlay"."Größe_7" as m where m."day" = c."day" and m."Id" = c."Id")
 union all
-select o."Id", o."seq", o."day", o."price", o."exact", o."doc", o."feeling", o."tags", o."code", o."total", 'heap'::text, null::bigint
+select o."Id", o."seq", o."day", o."price", o."exact", o."doc", o."feeling", o."tags", o."code", o."total", 'overlay'::text, null::bigint, (select s.write_secret from frostline.seam as s where s.table_id = 7), null::oid, o.ctid
   from "frostline_overlay"."Größe_7" as o
  where o.frostline_live and o."day" < (select s."line_integer"::integer from frostline.seam as s where s.table_id = 7);
 
@@ -61,107 +62,274 @@ alter view "Odd ""Shop"""."Größe" alter column "price" set default 0.00;
 
 alter view "Odd ""Shop"""."Größe" alter column "doc" set default '{}'::jsonb;
 
-create rule frostline_insert as on insert to "Odd ""Shop"""."Größe" do instead
-    insert into "Odd ""Shop"""."_Größe" ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code") overriding system value values (new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code") returning "Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code", "total";
+-- RETURNING is evaluated only where it is asked for, and then the caller must be allowed to see the row.
+create or replace rule frostline_insert as on insert to "Odd ""Shop"""."Größe" do instead
+    insert into "Odd ""Shop"""."_Größe" as h ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code") overriding system value
+    select new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code"
+     where frostline.require_default(new."total" is null, 'total', 'Größe')
+    returning h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total";
 
-create function "frostline_relation"."copy_7"() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+create or replace view "frostline_write"."update hot 7" as select null::integer as n1, null::bigint as n2, null::integer as n3, null::numeric(12,2) as n4, null::numeric as n5, null::jsonb as n6, null::public.mood as n7, null::text[] as n8, null::text as n9, null::numeric(14,2) as n10, null::integer as o3, null::integer as o1, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
+grant select, update on "frostline_write"."update hot 7" to public;
+
+create or replace rule frostline_write as on update to "frostline_write"."update hot 7" do instead
+    update "Odd ""Shop"""."_Größe" as h set "seq" = new.n2, "day" = new.n3, "price" = new.n4, "exact" = new.n5, "doc" = new.n6, "feeling" = new.n7, "tags" = new.n8, "code" = new.n9
+     where h."day" = new.o3 and h."Id" = new.o1 and h.tableoid = new.partition and h.ctid is not distinct from new.place
+       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+    returning h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total", null::integer as o3, null::integer as o1, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
+
+create or replace view "frostline_write"."update cold 7" as select null::integer as n1, null::bigint as n2, null::integer as n3, null::numeric(12,2) as n4, null::numeric as n5, null::jsonb as n6, null::public.mood as n7, null::text[] as n8, null::text as n9, null::numeric(14,2) as n10, null::integer as o1, null::bigint as o2, null::integer as o3, null::numeric(12,2) as o4, null::numeric as o5, null::jsonb as o6, null::public.mood as o7, null::text[] as o8, null::text as o9, null::numeric(14,2) as o10, null::pg_catalog.uuid as secret;
+grant select, update on "frostline_write"."update cold 7" to public;
+
+create or replace rule frostline_write as on update to "frostline_write"."update cold 7" do instead
+    update "Odd ""Shop"""."_Größe" as h set "seq" = new.n2, "day" = new.n3, "price" = new.n4, "exact" = new.n5, "doc" = new.n6, "feeling" = new.n7, "tags" = new.n8, "code" = new.n9
+     where h."day" = new.o3 and h."Id" = new.o1 and row(h."seq", h."price", h."exact"::text, h."doc"::text, h."feeling"::text, h."tags"::text, h."code", h."total") is not distinct from row(new.o2, new.o4, new.o5::text, new.o6::text, new.o7::text, new.o8::text, new.o9, new.o10)
+       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+    returning h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total", null::integer as o1, null::bigint as o2, null::integer as o3, null::numeric(12,2) as o4, null::numeric as o5, null::jsonb as o6, null::public.mood as o7, null::text[] as o8, null::text as o9, null::numeric(14,2) as o10, null::pg_catalog.uuid as secret;
+
+create or replace view "frostline_write"."delete hot 7" as select null::integer as o3, null::integer as o1, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
+grant select, update on "frostline_write"."delete hot 7" to public;
+
+create or replace rule frostline_write as on update to "frostline_write"."delete hot 7" do instead
+    delete from "Odd ""Shop"""."_Größe" as h
+     where h."day" = new.o3 and h."Id" = new.o1 and h.tableoid = new.partition and h.ctid is not distinct from new.place
+       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+    returning null::integer as o3, null::integer as o1, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
+
+create or replace view "frostline_write"."delete cold 7" as select null::integer as o1, null::bigint as o2, null::integer as o3, null::numeric(12,2) as o4, null::numeric as o5, null::jsonb as o6, null::public.mood as o7, null::text[] as o8, null::text as o9, null::numeric(14,2) as o10, null::pg_catalog.uuid as secret;
+grant select, update on "frostline_write"."delete cold 7" to public;
+
+create or replace rule frostline_write as on update to "frostline_write"."delete cold 7" do instead
+    delete from "Odd ""Shop"""."_Größe" as h
+     where h."day" = new.o3 and h."Id" = new.o1 and row(h."seq", h."price", h."exact"::text, h."doc"::text, h."feeling"::text, h."tags"::text, h."code", h."total") is not distinct from row(new.o2, new.o4, new.o5::text, new.o6::text, new.o7::text, new.o8::text, new.o9, new.o10)
+       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+    returning null::integer as o1, null::bigint as o2, null::integer as o3, null::numeric(12,2) as o4, null::numeric as o5, null::jsonb as o6, null::public.mood as o7, null::text[] as o8, null::text as o9, null::numeric(14,2) as o10, null::pg_catalog.uuid as secret;
+
+create or replace view "frostline_write"."insert 7" as select null::integer as n1, null::bigint as n2, null::integer as n3, null::numeric(12,2) as n4, null::numeric as n5, null::jsonb as n6, null::public.mood as n7, null::text[] as n8, null::text as n9, null::numeric(14,2) as n10, null::pg_catalog.uuid as secret;
+grant select, insert on "frostline_write"."insert 7" to public;
+
+create or replace rule frostline_write as on insert to "frostline_write"."insert 7" do instead
+    insert into "Odd ""Shop"""."_Größe" as h ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code") overriding system value
+    select new.n1, new.n2, new.n3, new.n4, new.n5, new.n6, new.n7, new.n8, new.n9
+     where (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+    returning h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total", null::pg_catalog.uuid as secret;
+
+-- A hot row was not written. True: leave it out, because this statement has written it already, or a trigger of the user
+-- has kept it as it is. False: it is gone, and who took it is for the last trigger to find out. 40001: somebody changed it.
+-- Runs with its owner's rights, and calls nothing of the user's: of the heap it reads keys and places.
+create or replace function "frostline_write"."missed_7"(frostline_old "frostline_relation"."Größe_7") returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off
+set row_security = off as $body$
+#variable_conflict use_column
+declare
+    frostline_row record;
+begin
+    if frostline_old.frostline_secret
+       is distinct from (select s.write_secret from frostline.seam as s where s.table_id = 7) then
+        raise insufficient_privilege using message = 'only statements on "Odd ""Shop"""."Größe" call this function';
+    end if;
+    select h.tableoid as partition, h.ctid as place, frostline.is_own(h.xmin) as is_own into frostline_row
+      from "Odd ""Shop"""."_Größe" as h where h."day" = frostline_old."day" and h."Id" = frostline_old."Id";
+    if found then
+        if frostline_row.is_own
+           or frostline_row.partition = frostline_old.frostline_partition and frostline_row.place = frostline_old.frostline_place then
+            return true;
+        end if;
+        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
+    end if;
+    -- With one snapshot for all statements Postgres itself tells (40001) when somebody else has removed the row.
+    return current_setting('transaction_isolation') in ('repeatable read', 'serializable');
+end
+$body$;
+
+-- Before a cold row is written. False: this statement has written it already. 40001: somebody changed it meanwhile.
+-- Runs with its owner's rights, and calls nothing of the user's.
+create or replace function "frostline_write"."may_write_cold_7"(frostline_old "frostline_relation"."Größe_7") returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $body$
+#variable_conflict use_column
+declare
+    frostline_mark record;
+begin
+    if frostline_old.frostline_secret
+       is distinct from (select s.write_secret from frostline.seam as s where s.table_id = 7) then
+        raise insufficient_privilege using message = 'only statements on "Odd ""Shop"""."Größe" call this function';
+    end if;
+    select m.ctid as place, frostline.is_own(m.xmin) as is_own into frostline_mark
+      from "frostline_overlay"."Größe_7" as m where m."day" = frostline_old."day" and m."Id" = frostline_old."Id";
+    if not found or frostline_old.frostline_tier = 'overlay' and frostline_mark.place = frostline_old.frostline_place then
+        return true;
+    end if;
+    if frostline_mark.is_own then
+        return false;
+    end if;
+    raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
+end
+$body$;
+
+-- The heap has no row as the statement saw it. A row that is only in the lake is locked by inserting its mark, and true says so.
+-- False: a trigger of the user has kept the row as it is. Runs with its owner's rights, and calls nothing of the user's.
+create or replace function "frostline_write"."claim_7"(frostline_old "frostline_relation"."Größe_7") returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off
+set row_security = off as $body$
+#variable_conflict use_column
+declare
+    frostline_partition oid;
+begin
+    if not "frostline_write"."may_write_cold_7"(frostline_old) then
+        return false;
+    end if;
+    select h.tableoid into frostline_partition from "Odd ""Shop"""."_Größe" as h where h."day" = frostline_old."day" and h."Id" = frostline_old."Id";
+    if found and exists (select from pg_trigger as t
+                          where t.tgrelid = frostline_partition and not t.tgisinternal and t.tgtype & 3 = 3) then
+        return false;
+    end if;
+    if found or frostline_old.frostline_tier = 'overlay' then
+        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
+    end if;
+    insert into "frostline_overlay"."Größe_7" ("day", "Id", "feeling", frostline_live) values (frostline_old."day", frostline_old."Id", frostline_old."feeling", false) on conflict do nothing;
+    if not found then
+        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
+    end if;
+    -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
+    -- tells (40001). The lock is given back at once with the block's savepoint, so that nobody has to wait for it.
+    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+        begin
+            perform from frostline.seam as s where s.table_id = 7 for share;
+            raise exception using errcode = 'FL000', message = 'the seam is current';
+        exception when sqlstate 'FL000' then
+            null;
+        end;
+    end if;
+    if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
+       is distinct from frostline_old.frostline_snapshot then
+        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
+    end if;
+    return true;
+end
+$body$;
+
+-- A trigger of the user has kept the new version of a cold row from being inserted: the row stays as it is.
+create or replace function "frostline_write"."unclaim_7"(frostline_old "frostline_relation"."Größe_7") returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $body$
 #variable_conflict use_column
 begin
-    insert into "Odd ""Shop"""."_Größe" ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code") overriding system value values (new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code");
+    if frostline_old.frostline_secret
+       is distinct from (select s.write_secret from frostline.seam as s where s.table_id = 7) then
+        raise insufficient_privilege using message = 'only statements on "Odd ""Shop"""."Größe" call this function';
+    end if;
+    delete from "frostline_overlay"."Größe_7" as m where m."day" = frostline_old."day" and m."Id" = frostline_old."Id" and not m.frostline_live and frostline.is_own(m.xmin);
+end
+$body$;
+
+-- COPY names the relation itself, so its caller may insert into it; a column for which he may not has its default already.
+create or replace function "frostline_relation"."copy_7"() returns trigger
+language plpgsql as $body$
+#variable_conflict use_column
+begin
+    if pg_catalog.has_table_privilege('"Odd ""Shop"""."Größe"', 'insert') then
+        insert into "Odd ""Shop"""."Größe" ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code") values (new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code");
+        return new;
+    end if;
+    execute (select pg_catalog.format('insert into %s (%s) select %2$s from (select ($1).*) as r', '"Odd ""Shop"""."Größe"',
+                 pg_catalog.string_agg(pg_catalog.quote_ident(c), ', '))
+               from pg_catalog.unnest(array['Id', 'seq', 'day', 'price', 'exact', 'doc', 'feeling', 'tags', 'code']::pg_catalog.text[]) as c
+              where pg_catalog.has_column_privilege('"Odd ""Shop"""."Größe"', c, 'insert')) using new;
     return new;
 end
 $body$;
 revoke execute on function "frostline_relation"."copy_7"() from public;
 
-create trigger frostline_copy instead of insert on "Odd ""Shop"""."Größe" for each row execute function "frostline_relation"."copy_7"();
+create or replace trigger frostline_copy instead of insert on "Odd ""Shop"""."Größe" for each row execute function "frostline_relation"."copy_7"();
 
-create function "frostline_relation"."update_7"() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp
+-- No search_path of its own: what fires on the heap has the caller's. So every name and operator in here is qualified.
+create or replace function "frostline_relation"."update_7"() returns trigger
+language plpgsql
 -- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
 set enable_seqscan = off set jit = off as $body$
 #variable_conflict use_column
 declare
     frostline_row record;
 begin
-    if new."Id" is distinct from old."Id" then
+    if (new."total" is not null and not coalesce(new."total"::pg_catalog.text operator(pg_catalog.=) old."total"::pg_catalog.text, false)) then
+        raise generated_always using message = 'column total of Größe can only be updated to DEFAULT', hint = 'It is a generated column.';
+    end if;
+    if (new."Id" is not null and not coalesce(new."Id"::pg_catalog.text operator(pg_catalog.=) old."Id"::pg_catalog.text, false)) then
         raise generated_always using message = 'column Id of Größe can only be updated to DEFAULT', hint = 'It is GENERATED ALWAYS: leave it out of the UPDATE.';
     end if;
-    update "Odd ""Shop"""."_Größe" as h set "seq" = new."seq", "day" = new."day", "price" = new."price", "exact" = new."exact", "doc" = new."doc", "feeling" = new."feeling", "tags" = new."tags", "code" = new."code"
-     where h."day" = old."day" and h."Id" = old."Id" and row(h."seq", h."price", h."exact"::text, h."doc"::text, h."feeling"::text, h."tags"::text, h."code", h."total") is not distinct from row(old."seq", old."price", old."exact"::text, old."doc"::text, old."feeling"::text, old."tags"::text, old."code", old."total")
-     returning h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total", 'heap'::text, null::bigint into frostline_row;
+    if old.frostline_tier operator(pg_catalog.=) 'heap' then
+        update "frostline_write"."update hot 7" set n1 = new."Id", n2 = new."seq", n3 = new."day", n4 = new."price", n5 = new."exact", n6 = new."doc", n7 = new."feeling", n8 = new."tags", n9 = new."code", n10 = new."total", o3 = old."day", o1 = old."Id", partition = old.frostline_partition, place = old.frostline_place, secret = old.frostline_secret
+         returning n1, n2, n3, n4, n5, n6, n7, n8, n9, n10, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
+        if found then
+            return frostline_row;
+        end if;
+        if "frostline_write"."missed_7"(old) then
+            return null;
+        end if;
+        new.frostline_tier := 'missed';
+        return new;
+    end if;
+    if not "frostline_write"."may_write_cold_7"(old) then
+        return null;
+    end if;
+    update "frostline_write"."update cold 7" set n1 = new."Id", n2 = new."seq", n3 = new."day", n4 = new."price", n5 = new."exact", n6 = new."doc", n7 = new."feeling", n8 = new."tags", n9 = new."code", n10 = new."total", o1 = old."Id", o2 = old."seq", o3 = old."day", o4 = old."price", o5 = old."exact", o6 = old."doc", o7 = old."feeling", o8 = old."tags", o9 = old."code", o10 = old."total", secret = old.frostline_secret
+     returning n1, n2, n3, n4, n5, n6, n7, n8, n9, n10, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
     if found then
         return frostline_row;
     end if;
-    -- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
-    if old.frostline_tier = 'heap' or exists (select from "Odd ""Shop"""."_Größe" as h where h."day" = old."day" and h."Id" = old."Id") then
-        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
+    if not "frostline_write"."claim_7"(old) then
+        return null;
     end if;
-    insert into "frostline_overlay"."Größe_7" ("day", "Id", "feeling", frostline_live) values (old."day", old."Id", old."feeling", false) on conflict do nothing;
+    insert into "frostline_write"."insert 7" (n1, n2, n3, n4, n5, n6, n7, n8, n9, n10, secret) values (new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code", new."total", old.frostline_secret)
+     returning n1, n2, n3, n4, n5, n6, n7, n8, n9, n10, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
     if not found then
-        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
+        perform "frostline_write"."unclaim_7"(old);
+        return null;
     end if;
-    -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
-    -- tells (40001). The lock is given back at once with the block's savepoint, so that nobody has to wait for it.
-    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
-        begin
-            perform from frostline.seam as s where s.table_id = 7 for share;
-            raise exception using errcode = 'FL000', message = 'the seam is current';
-        exception when sqlstate 'FL000' then
-            null;
-        end;
-    end if;
-    if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
-       is distinct from old.frostline_snapshot then
-        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
-    end if;
-    insert into "Odd ""Shop"""."_Größe" as h ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code") overriding system value values (new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code")
-     returning h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total", 'heap'::text, null::bigint into frostline_row;
     return frostline_row;
 end
 $body$;
 revoke execute on function "frostline_relation"."update_7"() from public;
 
-create trigger frostline_update instead of update on "frostline_relation"."Größe_7" for each row execute function "frostline_relation"."update_7"();
+create or replace trigger frostline_update instead of update on "frostline_relation"."Größe_7" for each row execute function "frostline_relation"."update_7"();
+create or replace trigger frostline_z_settle_update instead of update on "frostline_relation"."Größe_7"
+    for each row execute function frostline_write.settle_update();
 
-create function "frostline_relation"."delete_7"() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp
--- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
+-- As the one for UPDATE. A rule on UPDATE that deletes tells its number of rows inside WITH only.
+create or replace function "frostline_relation"."delete_7"() returns trigger
+language plpgsql
 set enable_seqscan = off set jit = off as $body$
 #variable_conflict use_column
+declare
+    frostline_gone boolean;
 begin
-    delete from "Odd ""Shop"""."_Größe" as h where h."day" = old."day" and h."Id" = old."Id" and row(h."seq", h."price", h."exact"::text, h."doc"::text, h."feeling"::text, h."tags"::text, h."code", h."total") is not distinct from row(old."seq", old."price", old."exact"::text, old."doc"::text, old."feeling"::text, old."tags"::text, old."code", old."total");
-    if found then
+    if old.frostline_tier operator(pg_catalog.=) 'heap' then
+        with gone as (update "frostline_write"."delete hot 7" set o3 = old."day", o1 = old."Id", partition = old.frostline_partition, place = old.frostline_place, secret = old.frostline_secret returning true)
+        select true into frostline_gone from gone;
+        if found then
+            return old;
+        end if;
+        if "frostline_write"."missed_7"(old) then
+            return null;
+        end if;
+        perform pg_catalog.set_config('frostline.missed', 'yes', true);
         return old;
     end if;
-    -- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
-    if old.frostline_tier = 'heap' or exists (select from "Odd ""Shop"""."_Größe" as h where h."day" = old."day" and h."Id" = old."Id") then
-        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
+    if not "frostline_write"."may_write_cold_7"(old) then
+        return null;
     end if;
-    insert into "frostline_overlay"."Größe_7" ("day", "Id", "feeling", frostline_live) values (old."day", old."Id", old."feeling", false) on conflict do nothing;
-    if not found then
-        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
+    with gone as (update "frostline_write"."delete cold 7" set o1 = old."Id", o2 = old."seq", o3 = old."day", o4 = old."price", o5 = old."exact", o6 = old."doc", o7 = old."feeling", o8 = old."tags", o9 = old."code", o10 = old."total", secret = old.frostline_secret returning true)
+    select true into frostline_gone from gone;
+    if found or "frostline_write"."claim_7"(old) then
+        return old;
     end if;
-    -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
-    -- tells (40001). The lock is given back at once with the block's savepoint, so that nobody has to wait for it.
-    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
-        begin
-            perform from frostline.seam as s where s.table_id = 7 for share;
-            raise exception using errcode = 'FL000', message = 'the seam is current';
-        exception when sqlstate 'FL000' then
-            null;
-        end;
-    end if;
-    if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
-       is distinct from old.frostline_snapshot then
-        raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
-    end if;
-    return old;
+    return null;
 end
 $body$;
 revoke execute on function "frostline_relation"."delete_7"() from public;
 
-create trigger frostline_delete instead of delete on "frostline_relation"."Größe_7" for each row execute function "frostline_relation"."delete_7"();
+create or replace trigger frostline_delete instead of delete on "frostline_relation"."Größe_7" for each row execute function "frostline_relation"."delete_7"();
+create or replace trigger frostline_z_settle_delete instead of delete on "frostline_relation"."Größe_7"
+    for each row execute function frostline_write.settle_delete();
 
 create or replace function "frostline_relation"."mark_7"() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
@@ -174,6 +342,7 @@ declare
     key_is_new boolean := true;
     must_look boolean := false;
     has_cold_rows boolean;
+    has_one_snapshot boolean := current_setting('transaction_isolation') in ('repeatable read', 'serializable');
 begin
     -- Silent for the statement of a fold itself, not for what a trigger of the user makes of it.
     if current_setting('frostline.folding', true) = 'on' and pg_trigger_depth() = 1
@@ -198,6 +367,10 @@ begin
         return null;
     end if;
     if tg_op = 'DELETE' or (tg_op = 'UPDATE' and row(old."day", old."Id") is distinct from row(new."day", new."Id")) then
+        -- 40001 if a job has taken away the mark that this transaction still sees: ours would stand beside it.
+        if has_one_snapshot then
+            perform from "frostline_overlay"."Größe_7" as m where m."day" = old."day" and m."Id" = old."Id" for update;
+        end if;
         -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
         -- statement may have come first. A partition that was detached keeps its triggers, and has no say any more.
         insert into "frostline_overlay"."Größe_7" ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code", "total", frostline_live)
@@ -223,11 +396,13 @@ begin
             detail = format('Rows before %s were removed for good.', (select s."retained_integer"::integer from frostline.seam as s where s.table_id = 7)), hint = 'How long rows are kept: frostline table set "Odd ""Shop"""."Größe" --retention ...',
             schema = 'Odd "Shop"', table = 'Größe';
     end if;
-    if key_is_new and new."day" < (select s."line_integer"::integer from frostline.seam as s where s.table_id = 7)
-       and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off' then
-        -- A key that has a mark needs no look: what the lake has of it does not count. Locked, so that it stays until ours.
+    must_look := key_is_new and new."day" < (select s."line_integer"::integer from frostline.seam as s where s.table_id = 7)
+        and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off';
+    if must_look or has_one_snapshot then
+        -- A key that has a mark needs no look: what the lake has of it does not count. Locked, so that it stays until ours;
+        -- and 40001, as above.
         perform from "frostline_overlay"."Größe_7" as m where m."day" = new."day" and m."Id" = new."Id" for update;
-        must_look := not found;
+        must_look := must_look and not found;
     end if;
     -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
         -- statement may have come first. A partition that was detached keeps its triggers, and has no say any more.

@@ -25,18 +25,19 @@ create table "frostline_lake"."events_7" (
 -- Always empty, at the very end of the range. Postgres prunes at run time only among two partitions or more.
 create table "frostline_lake"."events_7 nothing" partition of "frostline_lake"."events_7" for values from ('infinity') to (maxvalue);
 
-create view "frostline_relation"."events_7" as
-select h."id", h."ts", h."status", 'heap'::text as frostline_tier, null::bigint as frostline_snapshot
+create or replace view "frostline_relation"."events_7" as
+select h."id", h."ts", h."status", 'heap'::text as frostline_tier, null::bigint as frostline_snapshot,
+       (select s.write_secret from frostline.seam as s where s.table_id = 7) as frostline_secret, h.tableoid as frostline_partition, h.ctid as frostline_place
   from "public"."_events" as h
  where h."ts" >= (select s."line_timestamptz" from frostline.seam as s where s.table_id = 7)
 union all
-select c."id", c."ts", c."status", 'lake'::text, c.frostline_snapshot
+select c."id", c."ts", c."status", 'lake'::text, c.frostline_snapshot, (select s.write_secret from frostline.seam as s where s.table_id = 7), null::oid, null::tid
   from "frostline_lake"."events_7" as c
  where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
    and c."ts" < (select s."line_timestamptz" from frostline.seam as s where s.table_id = 7)
    and not exists (select from "frostline_overlay"."events_7" as m where m."id" = c."id" and m."ts" = c."ts")
 union all
-select o."id", o."ts", o."status", 'heap'::text, null::bigint
+select o."id", o."ts", o."status", 'overlay'::text, null::bigint, (select s.write_secret from frostline.seam as s where s.table_id = 7), null::oid, o.ctid
   from "frostline_overlay"."events_7" as o
  where o.frostline_live and o."ts" < (select s."line_timestamptz" from frostline.seam as s where s.table_id = 7);
 
@@ -44,23 +45,184 @@ create view "public"."events" as select "id", "ts", "status" from "frostline_rel
 
 alter view "public"."events" alter column "ts" set default now();
 
-create rule frostline_insert as on insert to "public"."events" do instead
+create or replace rule frostline_insert as on insert to "public"."events" do instead
     insert into "public"."_events" ("id", "ts", "status") values (new."id", new."ts", new."status") returning "id", "ts", "status";
 
-create function "frostline_relation"."copy_7"() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+create or replace view "frostline_write"."update hot 7" as select null::bigint as n1, null::timestamp with time zone as n2, null::text as n3, null::bigint as o1, null::timestamp with time zone as o2, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
+grant select, update on "frostline_write"."update hot 7" to public;
+
+create or replace rule frostline_write as on update to "frostline_write"."update hot 7" do instead
+    update "public"."_events" as h set "id" = new.n1, "ts" = new.n2, "status" = new.n3
+     where h."id" = new.o1 and h."ts" = new.o2 and h.tableoid = new.partition and h.ctid is not distinct from new.place
+       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+    returning h."id", h."ts", h."status", null::bigint as o1, null::timestamp with time zone as o2, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
+
+create or replace view "frostline_write"."update cold 7" as select null::bigint as n1, null::timestamp with time zone as n2, null::text as n3, null::bigint as o1, null::timestamp with time zone as o2, null::text as o3, null::pg_catalog.uuid as secret;
+grant select, update on "frostline_write"."update cold 7" to public;
+
+create or replace rule frostline_write as on update to "frostline_write"."update cold 7" do instead
+    update "public"."_events" as h set "id" = new.n1, "ts" = new.n2, "status" = new.n3
+     where h."id" = new.o1 and h."ts" = new.o2 and row(h."status") is not distinct from row(new.o3)
+       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+    returning h."id", h."ts", h."status", null::bigint as o1, null::timestamp with time zone as o2, null::text as o3, null::pg_catalog.uuid as secret;
+
+create or replace view "frostline_write"."delete hot 7" as select null::bigint as o1, null::timestamp with time zone as o2, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
+grant select, update on "frostline_write"."delete hot 7" to public;
+
+create or replace rule frostline_write as on update to "frostline_write"."delete hot 7" do instead
+    delete from "public"."_events" as h
+     where h."id" = new.o1 and h."ts" = new.o2 and h.tableoid = new.partition and h.ctid is not distinct from new.place
+       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+    returning null::bigint as o1, null::timestamp with time zone as o2, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
+
+create or replace view "frostline_write"."delete cold 7" as select null::bigint as o1, null::timestamp with time zone as o2, null::text as o3, null::pg_catalog.uuid as secret;
+grant select, update on "frostline_write"."delete cold 7" to public;
+
+create or replace rule frostline_write as on update to "frostline_write"."delete cold 7" do instead
+    delete from "public"."_events" as h
+     where h."id" = new.o1 and h."ts" = new.o2 and row(h."status") is not distinct from row(new.o3)
+       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+    returning null::bigint as o1, null::timestamp with time zone as o2, null::text as o3, null::pg_catalog.uuid as secret;
+
+create or replace view "frostline_write"."insert 7" as select null::bigint as n1, null::timestamp with time zone as n2, null::text as n3, null::pg_catalog.uuid as secret;
+grant select, insert on "frostline_write"."insert 7" to public;
+
+create or replace rule frostline_write as on insert to "frostline_write"."insert 7" do instead
+    insert into "public"."_events" as h ("id", "ts", "status")
+    select new.n1, new.n2, new.n3
+     where (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+    returning h."id", h."ts", h."status", null::pg_catalog.uuid as secret;
+
+-- A hot row was not written. True: leave it out, because this statement has written it already, or a trigger of the user
+-- has kept it as it is. False: it is gone, and who took it is for the last trigger to find out. 40001: somebody changed it.
+-- Runs with its owner's rights, and calls nothing of the user's: of the heap it reads keys and places.
+create or replace function "frostline_write"."missed_7"(frostline_old "frostline_relation"."events_7") returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off
+set row_security = off as $body$
+#variable_conflict use_column
+declare
+    frostline_row record;
+begin
+    if frostline_old.frostline_secret
+       is distinct from (select s.write_secret from frostline.seam as s where s.table_id = 7) then
+        raise insufficient_privilege using message = 'only statements on public.events call this function';
+    end if;
+    select h.tableoid as partition, h.ctid as place, frostline.is_own(h.xmin) as is_own into frostline_row
+      from "public"."_events" as h where h."id" = frostline_old."id" and h."ts" = frostline_old."ts";
+    if found then
+        if frostline_row.is_own
+           or frostline_row.partition = frostline_old.frostline_partition and frostline_row.place = frostline_old.frostline_place then
+            return true;
+        end if;
+        raise serialization_failure using message = 'could not serialize access to events due to concurrent update', hint = 'Run the transaction again.';
+    end if;
+    -- With one snapshot for all statements Postgres itself tells (40001) when somebody else has removed the row.
+    return current_setting('transaction_isolation') in ('repeatable read', 'serializable');
+end
+$body$;
+
+-- Before a cold row is written. False: this statement has written it already. 40001: somebody changed it meanwhile.
+-- Runs with its owner's rights, and calls nothing of the user's.
+create or replace function "frostline_write"."may_write_cold_7"(frostline_old "frostline_relation"."events_7") returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $body$
+#variable_conflict use_column
+declare
+    frostline_mark record;
+begin
+    if frostline_old.frostline_secret
+       is distinct from (select s.write_secret from frostline.seam as s where s.table_id = 7) then
+        raise insufficient_privilege using message = 'only statements on public.events call this function';
+    end if;
+    select m.ctid as place, frostline.is_own(m.xmin) as is_own into frostline_mark
+      from "frostline_overlay"."events_7" as m where m."id" = frostline_old."id" and m."ts" = frostline_old."ts";
+    if not found or frostline_old.frostline_tier = 'overlay' and frostline_mark.place = frostline_old.frostline_place then
+        return true;
+    end if;
+    if frostline_mark.is_own then
+        return false;
+    end if;
+    raise serialization_failure using message = 'could not serialize access to events due to concurrent update', hint = 'Run the transaction again.';
+end
+$body$;
+
+-- The heap has no row as the statement saw it. A row that is only in the lake is locked by inserting its mark, and true says so.
+-- False: a trigger of the user has kept the row as it is. Runs with its owner's rights, and calls nothing of the user's.
+create or replace function "frostline_write"."claim_7"(frostline_old "frostline_relation"."events_7") returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off
+set row_security = off as $body$
+#variable_conflict use_column
+declare
+    frostline_partition oid;
+begin
+    if not "frostline_write"."may_write_cold_7"(frostline_old) then
+        return false;
+    end if;
+    select h.tableoid into frostline_partition from "public"."_events" as h where h."id" = frostline_old."id" and h."ts" = frostline_old."ts";
+    if found and exists (select from pg_trigger as t
+                          where t.tgrelid = frostline_partition and not t.tgisinternal and t.tgtype & 3 = 3) then
+        return false;
+    end if;
+    if found or frostline_old.frostline_tier = 'overlay' then
+        raise serialization_failure using message = 'could not serialize access to events due to concurrent update', hint = 'Run the transaction again.';
+    end if;
+    insert into "frostline_overlay"."events_7" ("id", "ts", frostline_live) values (frostline_old."id", frostline_old."ts", false) on conflict do nothing;
+    if not found then
+        raise serialization_failure using message = 'could not serialize access to events due to concurrent update', hint = 'Run the transaction again.';
+    end if;
+    -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
+    -- tells (40001). The lock is given back at once with the block's savepoint, so that nobody has to wait for it.
+    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+        begin
+            perform from frostline.seam as s where s.table_id = 7 for share;
+            raise exception using errcode = 'FL000', message = 'the seam is current';
+        exception when sqlstate 'FL000' then
+            null;
+        end;
+    end if;
+    if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
+       is distinct from frostline_old.frostline_snapshot then
+        raise serialization_failure using message = 'could not serialize access to events due to concurrent update', hint = 'Run the transaction again.';
+    end if;
+    return true;
+end
+$body$;
+
+-- A trigger of the user has kept the new version of a cold row from being inserted: the row stays as it is.
+create or replace function "frostline_write"."unclaim_7"(frostline_old "frostline_relation"."events_7") returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $body$
 #variable_conflict use_column
 begin
-    insert into "public"."_events" ("id", "ts", "status") values (new."id", new."ts", new."status");
+    if frostline_old.frostline_secret
+       is distinct from (select s.write_secret from frostline.seam as s where s.table_id = 7) then
+        raise insufficient_privilege using message = 'only statements on public.events call this function';
+    end if;
+    delete from "frostline_overlay"."events_7" as m where m."id" = frostline_old."id" and m."ts" = frostline_old."ts" and not m.frostline_live and frostline.is_own(m.xmin);
+end
+$body$;
+
+-- COPY names the relation itself, so its caller may insert into it; a column for which he may not has its default already.
+create or replace function "frostline_relation"."copy_7"() returns trigger
+language plpgsql as $body$
+#variable_conflict use_column
+begin
+    if pg_catalog.has_table_privilege('"public"."events"', 'insert') then
+        insert into "public"."events" ("id", "ts", "status") values (new."id", new."ts", new."status");
+        return new;
+    end if;
+    execute (select pg_catalog.format('insert into %s (%s) select %2$s from (select ($1).*) as r', '"public"."events"',
+                 pg_catalog.string_agg(pg_catalog.quote_ident(c), ', '))
+               from pg_catalog.unnest(array['id', 'ts', 'status']::pg_catalog.text[]) as c
+              where pg_catalog.has_column_privilege('"public"."events"', c, 'insert')) using new;
     return new;
 end
 $body$;
 revoke execute on function "frostline_relation"."copy_7"() from public;
 
-create trigger frostline_copy instead of insert on "public"."events" for each row execute function "frostline_relation"."copy_7"();
+create or replace trigger frostline_copy instead of insert on "public"."events" for each row execute function "frostline_relation"."copy_7"();
 
-create function "frostline_relation"."update_7"() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp
+-- No search_path of its own: what fires on the heap has the caller's. So every name and operator in here is qualified.
+create or replace function "frostline_relation"."update_7"() returns trigger
+language plpgsql
 -- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
 set enable_seqscan = off set jit = off as $body$
 #variable_conflict use_column
@@ -68,81 +230,80 @@ declare
     frostline_row record;
 begin
     
-    update "public"."_events" as h set "id" = new."id", "ts" = new."ts", "status" = new."status"
-     where h."id" = old."id" and h."ts" = old."ts" and row(h."status") is not distinct from row(old."status")
-     returning h."id", h."ts", h."status", 'heap'::text, null::bigint into frostline_row;
+    if old.frostline_tier operator(pg_catalog.=) 'heap' then
+        update "frostline_write"."update hot 7" set n1 = new."id", n2 = new."ts", n3 = new."status", o1 = old."id", o2 = old."ts", partition = old.frostline_partition, place = old.frostline_place, secret = old.frostline_secret
+         returning n1, n2, n3, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
+        if found then
+            return frostline_row;
+        end if;
+        if "frostline_write"."missed_7"(old) then
+            return null;
+        end if;
+        new.frostline_tier := 'missed';
+        return new;
+    end if;
+    if not "frostline_write"."may_write_cold_7"(old) then
+        return null;
+    end if;
+    update "frostline_write"."update cold 7" set n1 = new."id", n2 = new."ts", n3 = new."status", o1 = old."id", o2 = old."ts", o3 = old."status", secret = old.frostline_secret
+     returning n1, n2, n3, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
     if found then
         return frostline_row;
     end if;
-    -- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
-    if old.frostline_tier = 'heap' or exists (select from "public"."_events" as h where h."id" = old."id" and h."ts" = old."ts") then
-        raise serialization_failure using message = 'could not serialize access to events due to concurrent update', hint = 'Run the transaction again.';
+    if not "frostline_write"."claim_7"(old) then
+        return null;
     end if;
-    insert into "frostline_overlay"."events_7" ("id", "ts", frostline_live) values (old."id", old."ts", false) on conflict do nothing;
+    insert into "frostline_write"."insert 7" (n1, n2, n3, secret) values (new."id", new."ts", new."status", old.frostline_secret)
+     returning n1, n2, n3, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
     if not found then
-        raise serialization_failure using message = 'could not serialize access to events due to concurrent update', hint = 'Run the transaction again.';
+        perform "frostline_write"."unclaim_7"(old);
+        return null;
     end if;
-    -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
-    -- tells (40001). The lock is given back at once with the block's savepoint, so that nobody has to wait for it.
-    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
-        begin
-            perform from frostline.seam as s where s.table_id = 7 for share;
-            raise exception using errcode = 'FL000', message = 'the seam is current';
-        exception when sqlstate 'FL000' then
-            null;
-        end;
-    end if;
-    if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
-       is distinct from old.frostline_snapshot then
-        raise serialization_failure using message = 'could not serialize access to events due to concurrent update', hint = 'Run the transaction again.';
-    end if;
-    insert into "public"."_events" as h ("id", "ts", "status") values (new."id", new."ts", new."status")
-     returning h."id", h."ts", h."status", 'heap'::text, null::bigint into frostline_row;
     return frostline_row;
 end
 $body$;
 revoke execute on function "frostline_relation"."update_7"() from public;
 
-create trigger frostline_update instead of update on "frostline_relation"."events_7" for each row execute function "frostline_relation"."update_7"();
+create or replace trigger frostline_update instead of update on "frostline_relation"."events_7" for each row execute function "frostline_relation"."update_7"();
+create or replace trigger frostline_z_settle_update instead of update on "frostline_relation"."events_7"
+    for each row execute function frostline_write.settle_update();
 
-create function "frostline_relation"."delete_7"() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp
--- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
+-- As the one for UPDATE. A rule on UPDATE that deletes tells its number of rows inside WITH only.
+create or replace function "frostline_relation"."delete_7"() returns trigger
+language plpgsql
 set enable_seqscan = off set jit = off as $body$
 #variable_conflict use_column
+declare
+    frostline_gone boolean;
 begin
-    delete from "public"."_events" as h where h."id" = old."id" and h."ts" = old."ts" and row(h."status") is not distinct from row(old."status");
-    if found then
+    if old.frostline_tier operator(pg_catalog.=) 'heap' then
+        with gone as (update "frostline_write"."delete hot 7" set o1 = old."id", o2 = old."ts", partition = old.frostline_partition, place = old.frostline_place, secret = old.frostline_secret returning true)
+        select true into frostline_gone from gone;
+        if found then
+            return old;
+        end if;
+        if "frostline_write"."missed_7"(old) then
+            return null;
+        end if;
+        perform pg_catalog.set_config('frostline.missed', 'yes', true);
         return old;
     end if;
-    -- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
-    if old.frostline_tier = 'heap' or exists (select from "public"."_events" as h where h."id" = old."id" and h."ts" = old."ts") then
-        raise serialization_failure using message = 'could not serialize access to events due to concurrent update', hint = 'Run the transaction again.';
+    if not "frostline_write"."may_write_cold_7"(old) then
+        return null;
     end if;
-    insert into "frostline_overlay"."events_7" ("id", "ts", frostline_live) values (old."id", old."ts", false) on conflict do nothing;
-    if not found then
-        raise serialization_failure using message = 'could not serialize access to events due to concurrent update', hint = 'Run the transaction again.';
+    with gone as (update "frostline_write"."delete cold 7" set o1 = old."id", o2 = old."ts", o3 = old."status", secret = old.frostline_secret returning true)
+    select true into frostline_gone from gone;
+    if found or "frostline_write"."claim_7"(old) then
+        return old;
     end if;
-    -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
-    -- tells (40001). The lock is given back at once with the block's savepoint, so that nobody has to wait for it.
-    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
-        begin
-            perform from frostline.seam as s where s.table_id = 7 for share;
-            raise exception using errcode = 'FL000', message = 'the seam is current';
-        exception when sqlstate 'FL000' then
-            null;
-        end;
-    end if;
-    if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
-       is distinct from old.frostline_snapshot then
-        raise serialization_failure using message = 'could not serialize access to events due to concurrent update', hint = 'Run the transaction again.';
-    end if;
-    return old;
+    return null;
 end
 $body$;
 revoke execute on function "frostline_relation"."delete_7"() from public;
 
-create trigger frostline_delete instead of delete on "frostline_relation"."events_7" for each row execute function "frostline_relation"."delete_7"();
+create or replace trigger frostline_delete instead of delete on "frostline_relation"."events_7" for each row execute function "frostline_relation"."delete_7"();
+create or replace trigger frostline_z_settle_delete instead of delete on "frostline_relation"."events_7"
+    for each row execute function frostline_write.settle_delete();
 
 create or replace function "frostline_relation"."mark_7"() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
@@ -155,6 +316,7 @@ declare
     key_is_new boolean := true;
     must_look boolean := false;
     has_cold_rows boolean;
+    has_one_snapshot boolean := current_setting('transaction_isolation') in ('repeatable read', 'serializable');
 begin
     -- Silent for the statement of a fold itself, not for what a trigger of the user makes of it.
     if current_setting('frostline.folding', true) = 'on' and pg_trigger_depth() = 1
@@ -179,6 +341,10 @@ begin
         return null;
     end if;
     if tg_op = 'DELETE' or (tg_op = 'UPDATE' and row(old."id", old."ts") is distinct from row(new."id", new."ts")) then
+        -- 40001 if a job has taken away the mark that this transaction still sees: ours would stand beside it.
+        if has_one_snapshot then
+            perform from "frostline_overlay"."events_7" as m where m."id" = old."id" and m."ts" = old."ts" for update;
+        end if;
         -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
         -- statement may have come first. A partition that was detached keeps its triggers, and has no say any more.
         insert into "frostline_overlay"."events_7" ("id", "ts", "status", frostline_live)
@@ -204,11 +370,13 @@ begin
             detail = format('Rows before %s were removed for good.', (select s."retained_timestamptz" from frostline.seam as s where s.table_id = 7)), hint = 'How long rows are kept: frostline table set public.events --retention ...',
             schema = 'public', table = 'events';
     end if;
-    if key_is_new and new."ts" < (select s."line_timestamptz" from frostline.seam as s where s.table_id = 7)
-       and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off' then
-        -- A key that has a mark needs no look: what the lake has of it does not count. Locked, so that it stays until ours.
+    must_look := key_is_new and new."ts" < (select s."line_timestamptz" from frostline.seam as s where s.table_id = 7)
+        and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off';
+    if must_look or has_one_snapshot then
+        -- A key that has a mark needs no look: what the lake has of it does not count. Locked, so that it stays until ours;
+        -- and 40001, as above.
         perform from "frostline_overlay"."events_7" as m where m."id" = new."id" and m."ts" = new."ts" for update;
-        must_look := not found;
+        must_look := must_look and not found;
     end if;
     -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
         -- statement may have come first. A partition that was detached keeps its triggers, and has no say any more.

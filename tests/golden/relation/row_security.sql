@@ -27,63 +27,219 @@ create table "frostline_lake"."messages_7" (
 -- Always empty, at the very end of the range. Postgres prunes at run time only among two partitions or more.
 create table "frostline_lake"."messages_7 nothing" partition of "frostline_lake"."messages_7" for values from ('infinity') to (maxvalue);
 
+select frostline.follow_policies(7);
+
 -- The policy stands here, behind a barrier, and not in the outer view: an UPDATE would put the outer view's condition and
 -- the user's on this view together, and a function of the user could see a row before the policy does.
-create view "frostline_relation"."messages_7" with (security_barrier) as
-select "tenant", "day", "number", "body", frostline_tier, frostline_snapshot
+create or replace view "frostline_relation"."messages_7" with (security_barrier) as
+select "tenant", "day", "number", "body", frostline_tier, frostline_snapshot, frostline_secret, frostline_partition, frostline_place
   from (
-select h."tenant", h."day", h."number", h."body", 'heap'::text as frostline_tier, null::bigint as frostline_snapshot
+select h."tenant", h."day", h."number", h."body", 'heap'::text as frostline_tier, null::bigint as frostline_snapshot,
+       (select s.write_secret from frostline.seam as s where s.table_id = 7) as frostline_secret, h.tableoid as frostline_partition, h.ctid as frostline_place
   from "public"."_messages" as h
  where h."day" >= (select s."line_date" from frostline.seam as s where s.table_id = 7)
 union all
-select c."tenant"::name, c."day", c."number", c."body", 'lake'::text, c.frostline_snapshot
+select c."tenant"::name, c."day", c."number", c."body", 'lake'::text, c.frostline_snapshot, (select s.write_secret from frostline.seam as s where s.table_id = 7), null::oid, null::tid
   from "frostline_lake"."messages_7" as c
  where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
    and c."day" < (select s."line_date" from frostline.seam as s where s.table_id = 7)
    and not exists (select from "frostline_overlay"."messages_7" as m where m."tenant" = c."tenant"::name and m."day" = c."day" and m."number" = c."number")
 union all
-select o."tenant", o."day", o."number", o."body", 'heap'::text, null::bigint
+select o."tenant", o."day", o."number", o."body", 'overlay'::text, null::bigint, (select s.write_secret from frostline.seam as s where s.table_id = 7), null::oid, o.ctid
   from "frostline_overlay"."messages_7" as o
  where o.frostline_live and o."day" < (select s."line_date" from frostline.seam as s where s.table_id = 7)
 ) as "messages"
- where not pg_catalog.row_security_active('public._messages'::regclass) or ((((tenant = CURRENT_USER)) or ((pg_catalog.pg_has_role(current_user, 'pg_read_all_data', 'usage')) and (true))));
+ where not pg_catalog.row_security_active('public._messages'::regclass) or "frostline_write"."may_select_7"("tenant", "day", "number", "body");
 
 create view "public"."messages" as select "tenant", "day", "number", "body" from "frostline_relation"."messages_7" as "messages";
 
-create rule frostline_insert as on insert to "public"."messages" do instead
-    insert into "public"."_messages" ("tenant", "day", "number", "body")
-    select "tenant", "day", "number", "body" from (select new."tenant" as "tenant", new."day" as "day", new."number" as "number", new."body" as "body") as "messages"
-     where frostline.require(not pg_catalog.row_security_active('public._messages'::regclass) or ((((tenant = CURRENT_USER))) and not (true and ((body <> upper(body))) is not true)), 'messages')
-    returning "tenant", "day", "number", "body";
+-- RETURNING is evaluated only where it is asked for, and then the caller must be allowed to see the row.
+create or replace rule frostline_insert as on insert to "public"."messages" do instead
+    insert into "public"."_messages" as h ("tenant", "day", "number", "body")
+    select new."tenant", new."day", new."number", new."body"
+     where frostline.require(not pg_catalog.row_security_active('public._messages'::regclass) or "frostline_write"."may_insert_7"(new."tenant", new."day", new."number", new."body"), 'messages')
+    returning (case when frostline.require(not pg_catalog.row_security_active('public._messages'::regclass) or "frostline_write"."may_select_7"(h."tenant", h."day", h."number", h."body"), 'messages')
+               then h."tenant" end)::name, (case when frostline.require(not pg_catalog.row_security_active('public._messages'::regclass) or "frostline_write"."may_select_7"(h."tenant", h."day", h."number", h."body"), 'messages')
+               then h."day" end)::date, (case when frostline.require(not pg_catalog.row_security_active('public._messages'::regclass) or "frostline_write"."may_select_7"(h."tenant", h."day", h."number", h."body"), 'messages')
+               then h."number" end)::smallint, (case when frostline.require(not pg_catalog.row_security_active('public._messages'::regclass) or "frostline_write"."may_select_7"(h."tenant", h."day", h."number", h."body"), 'messages')
+               then h."body" end)::text;
 
-create function "frostline_relation"."policy_7"() returns trigger
-language plpgsql set search_path = pg_catalog, pg_temp as $body$
+create or replace function "frostline_relation"."policy_7"() returns trigger
+language plpgsql as $body$
 #variable_conflict use_column
-declare
-    allowed boolean;
 begin
-    if not row_security_active('public._messages'::regclass) then
-        return case when tg_op = 'DELETE' then old else new end;
+    if not pg_catalog.row_security_active('public._messages'::pg_catalog.regclass) then
+        return case when tg_op operator(pg_catalog.=) 'DELETE' then old else new end;
     end if;
-    if tg_op = 'DELETE' then
-        select (((tenant = CURRENT_USER))) into allowed from (select old."tenant" as "tenant", old."day" as "day", old."number" as "number", old."body" as "body") as "messages";
-        return case when allowed then old end;
+    if tg_op operator(pg_catalog.=) 'DELETE' then
+        return case when "frostline_write"."may_delete_7"(old."tenant", old."day", old."number", old."body") then old end;
     end if;
-    select (((tenant = CURRENT_USER))) into allowed from (select old."tenant" as "tenant", old."day" as "day", old."number" as "number", old."body" as "body") as "messages";
-    if allowed is not true then
+    if "frostline_write"."may_update_7"(old."tenant", old."day", old."number", old."body") is not true then
         return null;
     end if;
-    select (((tenant = CURRENT_USER))) and (((tenant = CURRENT_USER)) or ((pg_catalog.pg_has_role(current_user, 'pg_read_all_data', 'usage')) and (true))) into allowed from (select new."tenant" as "tenant", new."day" as "day", new."number" as "number", new."body" as "body") as "messages";
-    perform frostline.require(allowed, 'messages');
+    perform frostline.require("frostline_write"."may_become_7"(new."tenant", new."day", new."number", new."body"), 'messages');
     return new;
 end
 $body$;
 revoke execute on function "frostline_relation"."policy_7"() from public;
 
-create trigger frostline_a_policy instead of update or delete on "frostline_relation"."messages_7" for each row execute function "frostline_relation"."policy_7"();
+create or replace trigger frostline_a_policy instead of update or delete on "frostline_relation"."messages_7" for each row execute function "frostline_relation"."policy_7"();
 
-create function "frostline_relation"."update_7"() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp
+create or replace view "frostline_write"."update hot 7" as select null::name as n1, null::date as n2, null::smallint as n3, null::text as n4, null::name as o1, null::date as o2, null::smallint as o3, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
+grant select, update on "frostline_write"."update hot 7" to public;
+
+create or replace rule frostline_write as on update to "frostline_write"."update hot 7" do instead
+    update "public"."_messages" as h set "tenant" = new.n1, "day" = new.n2, "number" = new.n3, "body" = new.n4
+     where h."tenant" = new.o1 and h."day" = new.o2 and h."number" = new.o3 and h.tableoid = new.partition and h.ctid is not distinct from new.place
+       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+    returning h."tenant", h."day", h."number", h."body", null::name as o1, null::date as o2, null::smallint as o3, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
+
+create or replace view "frostline_write"."update cold 7" as select null::name as n1, null::date as n2, null::smallint as n3, null::text as n4, null::name as o1, null::date as o2, null::smallint as o3, null::text as o4, null::pg_catalog.uuid as secret;
+grant select, update on "frostline_write"."update cold 7" to public;
+
+create or replace rule frostline_write as on update to "frostline_write"."update cold 7" do instead
+    update "public"."_messages" as h set "tenant" = new.n1, "day" = new.n2, "number" = new.n3, "body" = new.n4
+     where h."tenant" = new.o1 and h."day" = new.o2 and h."number" = new.o3 and row(h."body") is not distinct from row(new.o4)
+       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+    returning h."tenant", h."day", h."number", h."body", null::name as o1, null::date as o2, null::smallint as o3, null::text as o4, null::pg_catalog.uuid as secret;
+
+create or replace view "frostline_write"."delete hot 7" as select null::name as o1, null::date as o2, null::smallint as o3, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
+grant select, update on "frostline_write"."delete hot 7" to public;
+
+create or replace rule frostline_write as on update to "frostline_write"."delete hot 7" do instead
+    delete from "public"."_messages" as h
+     where h."tenant" = new.o1 and h."day" = new.o2 and h."number" = new.o3 and h.tableoid = new.partition and h.ctid is not distinct from new.place
+       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+    returning null::name as o1, null::date as o2, null::smallint as o3, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
+
+create or replace view "frostline_write"."delete cold 7" as select null::name as o1, null::date as o2, null::smallint as o3, null::text as o4, null::pg_catalog.uuid as secret;
+grant select, update on "frostline_write"."delete cold 7" to public;
+
+create or replace rule frostline_write as on update to "frostline_write"."delete cold 7" do instead
+    delete from "public"."_messages" as h
+     where h."tenant" = new.o1 and h."day" = new.o2 and h."number" = new.o3 and row(h."body") is not distinct from row(new.o4)
+       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+    returning null::name as o1, null::date as o2, null::smallint as o3, null::text as o4, null::pg_catalog.uuid as secret;
+
+create or replace view "frostline_write"."insert 7" as select null::name as n1, null::date as n2, null::smallint as n3, null::text as n4, null::pg_catalog.uuid as secret;
+grant select, insert on "frostline_write"."insert 7" to public;
+
+create or replace rule frostline_write as on insert to "frostline_write"."insert 7" do instead
+    insert into "public"."_messages" as h ("tenant", "day", "number", "body")
+    select new.n1, new.n2, new.n3, new.n4
+     where (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+    returning h."tenant", h."day", h."number", h."body", null::pg_catalog.uuid as secret;
+
+-- A hot row was not written. True: leave it out, because this statement has written it already, or a trigger of the user
+-- has kept it as it is. False: it is gone, and who took it is for the last trigger to find out. 40001: somebody changed it.
+-- Runs with its owner's rights, and calls nothing of the user's: of the heap it reads keys and places.
+create or replace function "frostline_write"."missed_7"(frostline_old "frostline_relation"."messages_7") returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off
+set row_security = off as $body$
+#variable_conflict use_column
+declare
+    frostline_row record;
+begin
+    if frostline_old.frostline_secret
+       is distinct from (select s.write_secret from frostline.seam as s where s.table_id = 7) then
+        raise insufficient_privilege using message = 'only statements on public.messages call this function';
+    end if;
+    select h.tableoid as partition, h.ctid as place, frostline.is_own(h.xmin) as is_own into frostline_row
+      from "public"."_messages" as h where h."tenant" = frostline_old."tenant" and h."day" = frostline_old."day" and h."number" = frostline_old."number";
+    if found then
+        if frostline_row.is_own
+           or frostline_row.partition = frostline_old.frostline_partition and frostline_row.place = frostline_old.frostline_place then
+            return true;
+        end if;
+        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update', hint = 'Run the transaction again.';
+    end if;
+    -- With one snapshot for all statements Postgres itself tells (40001) when somebody else has removed the row.
+    return current_setting('transaction_isolation') in ('repeatable read', 'serializable');
+end
+$body$;
+
+-- Before a cold row is written. False: this statement has written it already. 40001: somebody changed it meanwhile.
+-- Runs with its owner's rights, and calls nothing of the user's.
+create or replace function "frostline_write"."may_write_cold_7"(frostline_old "frostline_relation"."messages_7") returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $body$
+#variable_conflict use_column
+declare
+    frostline_mark record;
+begin
+    if frostline_old.frostline_secret
+       is distinct from (select s.write_secret from frostline.seam as s where s.table_id = 7) then
+        raise insufficient_privilege using message = 'only statements on public.messages call this function';
+    end if;
+    select m.ctid as place, frostline.is_own(m.xmin) as is_own into frostline_mark
+      from "frostline_overlay"."messages_7" as m where m."tenant" = frostline_old."tenant" and m."day" = frostline_old."day" and m."number" = frostline_old."number";
+    if not found or frostline_old.frostline_tier = 'overlay' and frostline_mark.place = frostline_old.frostline_place then
+        return true;
+    end if;
+    if frostline_mark.is_own then
+        return false;
+    end if;
+    raise serialization_failure using message = 'could not serialize access to messages due to concurrent update', hint = 'Run the transaction again.';
+end
+$body$;
+
+-- The heap has no row as the statement saw it. A row that is only in the lake is locked by inserting its mark, and true says so.
+-- False: a trigger of the user has kept the row as it is. Runs with its owner's rights, and calls nothing of the user's.
+create or replace function "frostline_write"."claim_7"(frostline_old "frostline_relation"."messages_7") returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off
+set row_security = off as $body$
+#variable_conflict use_column
+declare
+    frostline_partition oid;
+begin
+    if not "frostline_write"."may_write_cold_7"(frostline_old) then
+        return false;
+    end if;
+    select h.tableoid into frostline_partition from "public"."_messages" as h where h."tenant" = frostline_old."tenant" and h."day" = frostline_old."day" and h."number" = frostline_old."number";
+    if found and exists (select from pg_trigger as t
+                          where t.tgrelid = frostline_partition and not t.tgisinternal and t.tgtype & 3 = 3) then
+        return false;
+    end if;
+    if found or frostline_old.frostline_tier = 'overlay' then
+        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update', hint = 'Run the transaction again.';
+    end if;
+    insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", frostline_live) values (frostline_old."tenant", frostline_old."day", frostline_old."number", false) on conflict do nothing;
+    if not found then
+        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update', hint = 'Run the transaction again.';
+    end if;
+    -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
+    -- tells (40001). The lock is given back at once with the block's savepoint, so that nobody has to wait for it.
+    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+        begin
+            perform from frostline.seam as s where s.table_id = 7 for share;
+            raise exception using errcode = 'FL000', message = 'the seam is current';
+        exception when sqlstate 'FL000' then
+            null;
+        end;
+    end if;
+    if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
+       is distinct from frostline_old.frostline_snapshot then
+        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update', hint = 'Run the transaction again.';
+    end if;
+    return true;
+end
+$body$;
+
+-- A trigger of the user has kept the new version of a cold row from being inserted: the row stays as it is.
+create or replace function "frostline_write"."unclaim_7"(frostline_old "frostline_relation"."messages_7") returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $body$
+#variable_conflict use_column
+begin
+    if frostline_old.frostline_secret
+       is distinct from (select s.write_secret from frostline.seam as s where s.table_id = 7) then
+        raise insufficient_privilege using message = 'only statements on public.messages call this function';
+    end if;
+    delete from "frostline_overlay"."messages_7" as m where m."tenant" = frostline_old."tenant" and m."day" = frostline_old."day" and m."number" = frostline_old."number" and not m.frostline_live and frostline.is_own(m.xmin);
+end
+$body$;
+
+-- No search_path of its own: what fires on the heap has the caller's. So every name and operator in here is qualified.
+create or replace function "frostline_relation"."update_7"() returns trigger
+language plpgsql
 -- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
 set enable_seqscan = off set jit = off as $body$
 #variable_conflict use_column
@@ -91,81 +247,80 @@ declare
     frostline_row record;
 begin
     
-    update "public"."_messages" as h set "tenant" = new."tenant", "day" = new."day", "number" = new."number", "body" = new."body"
-     where h."tenant" = old."tenant" and h."day" = old."day" and h."number" = old."number" and row(h."body") is not distinct from row(old."body")
-     returning h."tenant", h."day", h."number", h."body", 'heap'::text, null::bigint into frostline_row;
+    if old.frostline_tier operator(pg_catalog.=) 'heap' then
+        update "frostline_write"."update hot 7" set n1 = new."tenant", n2 = new."day", n3 = new."number", n4 = new."body", o1 = old."tenant", o2 = old."day", o3 = old."number", partition = old.frostline_partition, place = old.frostline_place, secret = old.frostline_secret
+         returning n1, n2, n3, n4, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
+        if found then
+            return frostline_row;
+        end if;
+        if "frostline_write"."missed_7"(old) then
+            return null;
+        end if;
+        new.frostline_tier := 'missed';
+        return new;
+    end if;
+    if not "frostline_write"."may_write_cold_7"(old) then
+        return null;
+    end if;
+    update "frostline_write"."update cold 7" set n1 = new."tenant", n2 = new."day", n3 = new."number", n4 = new."body", o1 = old."tenant", o2 = old."day", o3 = old."number", o4 = old."body", secret = old.frostline_secret
+     returning n1, n2, n3, n4, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
     if found then
         return frostline_row;
     end if;
-    -- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
-    if old.frostline_tier = 'heap' or exists (select from "public"."_messages" as h where h."tenant" = old."tenant" and h."day" = old."day" and h."number" = old."number") then
-        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update', hint = 'Run the transaction again.';
+    if not "frostline_write"."claim_7"(old) then
+        return null;
     end if;
-    insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", frostline_live) values (old."tenant", old."day", old."number", false) on conflict do nothing;
+    insert into "frostline_write"."insert 7" (n1, n2, n3, n4, secret) values (new."tenant", new."day", new."number", new."body", old.frostline_secret)
+     returning n1, n2, n3, n4, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
     if not found then
-        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update', hint = 'Run the transaction again.';
+        perform "frostline_write"."unclaim_7"(old);
+        return null;
     end if;
-    -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
-    -- tells (40001). The lock is given back at once with the block's savepoint, so that nobody has to wait for it.
-    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
-        begin
-            perform from frostline.seam as s where s.table_id = 7 for share;
-            raise exception using errcode = 'FL000', message = 'the seam is current';
-        exception when sqlstate 'FL000' then
-            null;
-        end;
-    end if;
-    if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
-       is distinct from old.frostline_snapshot then
-        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update', hint = 'Run the transaction again.';
-    end if;
-    insert into "public"."_messages" as h ("tenant", "day", "number", "body") values (new."tenant", new."day", new."number", new."body")
-     returning h."tenant", h."day", h."number", h."body", 'heap'::text, null::bigint into frostline_row;
     return frostline_row;
 end
 $body$;
 revoke execute on function "frostline_relation"."update_7"() from public;
 
-create trigger frostline_update instead of update on "frostline_relation"."messages_7" for each row execute function "frostline_relation"."update_7"();
+create or replace trigger frostline_update instead of update on "frostline_relation"."messages_7" for each row execute function "frostline_relation"."update_7"();
+create or replace trigger frostline_z_settle_update instead of update on "frostline_relation"."messages_7"
+    for each row execute function frostline_write.settle_update();
 
-create function "frostline_relation"."delete_7"() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp
--- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
+-- As the one for UPDATE. A rule on UPDATE that deletes tells its number of rows inside WITH only.
+create or replace function "frostline_relation"."delete_7"() returns trigger
+language plpgsql
 set enable_seqscan = off set jit = off as $body$
 #variable_conflict use_column
+declare
+    frostline_gone boolean;
 begin
-    delete from "public"."_messages" as h where h."tenant" = old."tenant" and h."day" = old."day" and h."number" = old."number" and row(h."body") is not distinct from row(old."body");
-    if found then
+    if old.frostline_tier operator(pg_catalog.=) 'heap' then
+        with gone as (update "frostline_write"."delete hot 7" set o1 = old."tenant", o2 = old."day", o3 = old."number", partition = old.frostline_partition, place = old.frostline_place, secret = old.frostline_secret returning true)
+        select true into frostline_gone from gone;
+        if found then
+            return old;
+        end if;
+        if "frostline_write"."missed_7"(old) then
+            return null;
+        end if;
+        perform pg_catalog.set_config('frostline.missed', 'yes', true);
         return old;
     end if;
-    -- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
-    if old.frostline_tier = 'heap' or exists (select from "public"."_messages" as h where h."tenant" = old."tenant" and h."day" = old."day" and h."number" = old."number") then
-        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update', hint = 'Run the transaction again.';
+    if not "frostline_write"."may_write_cold_7"(old) then
+        return null;
     end if;
-    insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", frostline_live) values (old."tenant", old."day", old."number", false) on conflict do nothing;
-    if not found then
-        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update', hint = 'Run the transaction again.';
+    with gone as (update "frostline_write"."delete cold 7" set o1 = old."tenant", o2 = old."day", o3 = old."number", o4 = old."body", secret = old.frostline_secret returning true)
+    select true into frostline_gone from gone;
+    if found or "frostline_write"."claim_7"(old) then
+        return old;
     end if;
-    -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
-    -- tells (40001). The lock is given back at once with the block's savepoint, so that nobody has to wait for it.
-    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
-        begin
-            perform from frostline.seam as s where s.table_id = 7 for share;
-            raise exception using errcode = 'FL000', message = 'the seam is current';
-        exception when sqlstate 'FL000' then
-            null;
-        end;
-    end if;
-    if (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
-       is distinct from old.frostline_snapshot then
-        raise serialization_failure using message = 'could not serialize access to messages due to concurrent update', hint = 'Run the transaction again.';
-    end if;
-    return old;
+    return null;
 end
 $body$;
 revoke execute on function "frostline_relation"."delete_7"() from public;
 
-create trigger frostline_delete instead of delete on "frostline_relation"."messages_7" for each row execute function "frostline_relation"."delete_7"();
+create or replace trigger frostline_delete instead of delete on "frostline_relation"."messages_7" for each row execute function "frostline_relation"."delete_7"();
+create or replace trigger frostline_z_settle_delete instead of delete on "frostline_relation"."messages_7"
+    for each row execute function frostline_write.settle_delete();
 
 create or replace function "frostline_relation"."mark_7"() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
@@ -178,6 +333,7 @@ declare
     key_is_new boolean := true;
     must_look boolean := false;
     has_cold_rows boolean;
+    has_one_snapshot boolean := current_setting('transaction_isolation') in ('repeatable read', 'serializable');
 begin
     -- Silent for the statement of a fold itself, not for what a trigger of the user makes of it.
     if current_setting('frostline.folding', true) = 'on' and pg_trigger_depth() = 1
@@ -202,6 +358,10 @@ begin
         return null;
     end if;
     if tg_op = 'DELETE' or (tg_op = 'UPDATE' and row(old."tenant", old."day", old."number") is distinct from row(new."tenant", new."day", new."number")) then
+        -- 40001 if a job has taken away the mark that this transaction still sees: ours would stand beside it.
+        if has_one_snapshot then
+            perform from "frostline_overlay"."messages_7" as m where m."tenant" = old."tenant" and m."day" = old."day" and m."number" = old."number" for update;
+        end if;
         -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
         -- statement may have come first. A partition that was detached keeps its triggers, and has no say any more.
         insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", "body", frostline_live)
@@ -227,11 +387,13 @@ begin
             detail = format('Rows before %s were removed for good.', (select s."retained_date" from frostline.seam as s where s.table_id = 7)), hint = 'How long rows are kept: frostline table set public.messages --retention ...',
             schema = 'public', table = 'messages';
     end if;
-    if key_is_new and new."day" < (select s."line_date" from frostline.seam as s where s.table_id = 7)
-       and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off' then
-        -- A key that has a mark needs no look: what the lake has of it does not count. Locked, so that it stays until ours.
+    must_look := key_is_new and new."day" < (select s."line_date" from frostline.seam as s where s.table_id = 7)
+        and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off';
+    if must_look or has_one_snapshot then
+        -- A key that has a mark needs no look: what the lake has of it does not count. Locked, so that it stays until ours;
+        -- and 40001, as above.
         perform from "frostline_overlay"."messages_7" as m where m."tenant" = new."tenant" and m."day" = new."day" and m."number" = new."number" for update;
-        must_look := not found;
+        must_look := must_look and not found;
     end if;
     -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
         -- statement may have come first. A partition that was detached keeps its triggers, and has no say any more.

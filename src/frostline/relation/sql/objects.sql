@@ -30,36 +30,40 @@ create table {lake} (
 create table {nothing} partition of {lake} for values from ({highest}) to (maxvalue);
 
 -- name: inner_view
-create view {inner} as
+create or replace view {inner} as
 {arms};
 
 -- name: inner_view_secured
 -- The policy stands here, behind a barrier, and not in the outer view: an UPDATE would put the outer view's condition and
 -- the user's on this view together, and a function of the user could see a row before the policy does.
-create view {inner} with (security_barrier) as
-select {columns}, frostline_tier, frostline_snapshot
+create or replace view {inner} with (security_barrier) as
+select {columns}, frostline_tier, frostline_snapshot, frostline_secret, frostline_partition, frostline_place
   from (
 {arms}
 ) as {alias}
- where not pg_catalog.row_security_active({heap_name}::regclass) or ({policy});
+ where not pg_catalog.row_security_active({heap_name}::regclass) or {may_select};
 
 -- name: arms
-select {heap_columns}, 'heap'::text as frostline_tier, null::bigint as frostline_snapshot
+select {heap_columns}, 'heap'::text as frostline_tier, null::bigint as frostline_snapshot,
+       {secret} as frostline_secret, h.tableoid as frostline_partition, h.ctid as frostline_place
   from {heap} as h
  where h.{tier_key} >= {line}
 union all
-select {lake_columns}, 'lake'::text, c.frostline_snapshot
+select {lake_columns}, 'lake'::text, c.frostline_snapshot, {secret}, null::oid, null::tid
   from {lake} as c
  where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = {table_id})
    and c.{tier_key} < {line}
    and not exists (select from {overlay} as m where {lake_key_is_marked})
 union all
-select {overlay_columns}, 'heap'::text, null::bigint
+select {overlay_columns}, 'overlay'::text, null::bigint, {secret}, null::oid, o.ctid
   from {overlay} as o
  where o.frostline_live and o.{tier_key} < {line}
 
 -- name: line
 (select s.{line_column}{line_cast} from frostline.seam as s where s.table_id = {table_id})
+
+-- name: secret
+(select s.write_secret from frostline.seam as s where s.table_id = {table_id})
 
 -- name: outer_view
 create view {relation} as select {columns} from {inner} as {alias};
@@ -68,85 +72,35 @@ create view {relation} as select {columns} from {inner} as {alias};
 alter view {relation} alter column {column} set default {default};
 
 -- name: insert_rule
-create rule frostline_insert as on insert to {relation} do instead
+create or replace rule frostline_insert as on insert to {relation} do instead
     insert into {heap} ({written}){overriding} values ({new_written}) returning {returned};
 
 -- name: insert_rule_checked
-create rule frostline_insert as on insert to {relation} do instead
-    insert into {heap} ({written}){overriding}
-    select {written} from (select {new_as_columns}) as {alias}
-     where frostline.require(not pg_catalog.row_security_active({heap_name}::regclass) or ({policy}), {relation_name})
+-- RETURNING is evaluated only where it is asked for, and then the caller must be allowed to see the row.
+create or replace rule frostline_insert as on insert to {relation} do instead
+    insert into {heap} as h ({written}){overriding}
+    select {new_written}
+     where {may_write}
     returning {returned};
 
--- name: copy_function
-create function {function}() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as {body}
-#variable_conflict use_column
-begin
-    insert into {heap} ({written}){overriding} values ({new_written});
-    return new;
-end
-{body};
-revoke execute on function {function}() from public;
+-- name: may_insert
+frostline.require(not pg_catalog.row_security_active({heap_name}::regclass) or {may_insert}, {relation_name})
 
--- name: copy_trigger
-create trigger frostline_copy instead of insert on {relation} for each row execute function {function}();
+-- name: no_generated
+frostline.require_default({is_null}, {column}, {relation_name})
 
--- name: update_function
-create function {function}() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp
--- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
-set enable_seqscan = off set jit = off as {body}
-#variable_conflict use_column
-declare
-    frostline_row record;
-begin
-    {refuse_identity_change}
-    update {heap} as h set {assignments}
-     where {heap_key_is_old} and {heap_rest_is_old}
-     returning {heap_columns}, 'heap'::text, null::bigint into frostline_row;
-    if found then
-        return frostline_row;
-    end if;
-    {claim}
-    insert into {heap} as h ({written}){overriding} values ({new_written})
-     returning {heap_columns}, 'heap'::text, null::bigint into frostline_row;
-    return frostline_row;
-end
-{body};
-revoke execute on function {function}() from public;
+-- name: returned_checked
+(case when frostline.require(not pg_catalog.row_security_active({heap_name}::regclass) or {may_select}, {relation_name})
+               then h.{column} end)::{type}
 
--- name: delete_function
-create function {function}() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp
--- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
-set enable_seqscan = off set jit = off as {body}
-#variable_conflict use_column
-begin
-    delete from {heap} as h where {heap_key_is_old} and {heap_rest_is_old};
-    if found then
-        return old;
-    end if;
-    {claim}
-    return old;
-end
-{body};
-revoke execute on function {function}() from public;
+-- name: forget_extras
+-- What a table has only with row security, or only without it.
+drop trigger if exists frostline_copy on {relation};
+drop trigger if exists frostline_a_policy on {inner};
+alter view {inner} reset (security_barrier);
 
--- name: claim
--- The row was not in the heap as the statement saw it. Inserting its mark is the lock on a lake row.
-    if old.frostline_tier = 'heap' or exists (select from {heap} as h where {heap_key_is_old}) then
-        raise serialization_failure using message = {concurrent}, hint = {run_again};
-    end if;
-    insert into {overlay} ({marked}, frostline_live) values ({old_marked}, false) on conflict do nothing;
-    if not found then
-        raise serialization_failure using message = {concurrent}, hint = {run_again};
-    end if;
-    {seam_is_current}
-    if (select s.snapshot_id from frostline.seam as s where s.table_id = {table_id})
-       is distinct from old.frostline_snapshot then
-        raise serialization_failure using message = {concurrent}, hint = {run_again};
-    end if;
+-- name: follow_policies
+select frostline.follow_policies({table_id});
 
 -- name: seam_is_current
 -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
@@ -160,44 +114,28 @@ revoke execute on function {function}() from public;
         end;
     end if;
 
--- name: identity_guard
-if {changed} then
-        raise generated_always using message = {message}, hint = {hint};
-    end if;
-
 -- name: policy_function
-create function {function}() returns trigger
-language plpgsql set search_path = pg_catalog, pg_temp as {body}
+create or replace function {function}() returns trigger
+language plpgsql as {body}
 #variable_conflict use_column
-declare
-    allowed boolean;
 begin
-    if not row_security_active({heap_name}::regclass) then
-        return case when tg_op = 'DELETE' then old else new end;
+    if not pg_catalog.row_security_active({heap_name}::pg_catalog.regclass) then
+        return case when tg_op operator(pg_catalog.=) 'DELETE' then old else new end;
     end if;
-    if tg_op = 'DELETE' then
-        select {delete_using} into allowed from (select {old_as_columns}) as {alias};
-        return case when allowed then old end;
+    if tg_op operator(pg_catalog.=) 'DELETE' then
+        return case when {may_delete} then old end;
     end if;
-    select {update_using} into allowed from (select {old_as_columns}) as {alias};
-    if allowed is not true then
+    if {may_update} is not true then
         return null;
     end if;
-    select {update_check} into allowed from (select {new_as_columns}) as {alias};
-    perform frostline.require(allowed, {relation_name});
+    perform frostline.require({may_become}, {relation_name});
     return new;
 end
 {body};
 revoke execute on function {function}() from public;
 
 -- name: policy_trigger
-create trigger frostline_a_policy instead of update or delete on {inner} for each row execute function {function}();
-
--- name: update_trigger
-create trigger frostline_update instead of update on {inner} for each row execute function {function}();
-
--- name: delete_trigger
-create trigger frostline_delete instead of delete on {inner} for each row execute function {function}();
+create or replace trigger frostline_a_policy instead of update or delete on {inner} for each row execute function {function}();
 
 -- name: mark_function
 create or replace function {function}() returns trigger
@@ -211,6 +149,7 @@ declare
     key_is_new boolean := true;
     must_look boolean := false;
     has_cold_rows boolean;
+    has_one_snapshot boolean := current_setting('transaction_isolation') in ('repeatable read', 'serializable');
 begin
     -- Silent for the statement of a fold itself, not for what a trigger of the user makes of it.
     if current_setting('frostline.folding', true) = 'on' and pg_trigger_depth() = 1
@@ -222,6 +161,10 @@ begin
         return null;
     end if;
     if tg_op = 'DELETE' or (tg_op = 'UPDATE' and row({old_key}) is distinct from row({new_key})) then
+        -- 40001 if a job has taken away the mark that this transaction still sees: ours would stand beside it.
+        if has_one_snapshot then
+            perform from {overlay} as m where {mark_is_old} for update;
+        end if;
         {mark_old}
     end if;
     if tg_op = 'DELETE' then
@@ -236,11 +179,13 @@ begin
             detail = format('Rows before %s were removed for good.', {retained}), hint = {retention},
             schema = {schema_name}, table = {table_name};
     end if;
-    if key_is_new and new.{tier_key} < {line}
-       and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off' then
-        -- A key that has a mark needs no look: what the lake has of it does not count. Locked, so that it stays until ours.
+    must_look := key_is_new and new.{tier_key} < {line}
+        and coalesce(current_setting('frostline.check_cold_keys', true), '') <> 'off';
+    if must_look or has_one_snapshot then
+        -- A key that has a mark needs no look: what the lake has of it does not count. Locked, so that it stays until ours;
+        -- and 40001, as above.
         perform from {overlay} as m where {mark_is_new} for update;
-        must_look := not found;
+        must_look := must_look and not found;
     end if;
     {mark_new}
     -- The mark comes first. Whoever brings rows into the lake holds marks of their keys until the lake has them: so either he
@@ -338,8 +283,14 @@ alter table {heap} rename to {table};
 -- name: drop_all
 -- Somebody may have dropped one of them by hand; that must not keep the rest.
 drop view if exists {aside};
-drop view if exists {inner};
+drop view if exists {inner} cascade;
 drop function if exists {copy}(), {update}(), {delete}(), {policy}();
 drop function if exists {mark}() cascade;
 drop table if exists {overlay};
 drop table if exists {lake};
+
+-- name: forget_policies
+select frostline.forget_policies({table_id});
+
+-- name: drop_doors
+drop view if exists {doors};

@@ -86,6 +86,20 @@ update frostline.managed_table set held_from = null where table_id = %(table_id)
 select case when lowered_xid < pg_snapshot_xmax(pg_current_snapshot()) then lowered_xid::text end
   from frostline.managed_table where table_id = %(table_id)s
 
+-- name: objects_digest
+select objects_digest from frostline.managed_table where table_id = %(table_id)s
+
+-- name: set_objects_digest
+update frostline.managed_table set objects_digest = %(digest)s where table_id = %(table_id)s
+
+-- name: strayed_row_security
+select t.schema_name, t.table_name, s.problem
+  from frostline.strayed_row_security() s join frostline.managed_table t using (table_id)
+ order by 1, 2
+
+-- name: has_row_security
+select h.relrowsecurity from pg_class h where h.oid = frostline.heap_of(%(table_id)s)
+
 -- name: heap_oid
 select c.oid from pg_class c join pg_namespace n on n.oid = c.relnamespace
  where n.nspname = %(schema)s and c.relname = %(table)s

@@ -1,3 +1,0 @@
--- name: source
--- Locks nothing.
-select p.prosrc from pg_proc p where p.oid = to_regprocedure({function})

@@ -1,0 +1,244 @@
+"""Writes the SQL by which a relation's rows are written as the caller. Pure: values in, statements out.
+
+docs/design/writing-as-the-caller.md says why it is done by doors.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from psycopg import sql
+
+from frostline import sqlfiles
+from frostline.model.registration import HeapFacts
+from frostline.model.tables import Column, Table
+from frostline.relation import names
+from frostline.relation.clauses import AND, COMMA, identifiers, overriding, prefixed
+
+DOORS = ("update hot", "update cold", "delete hot", "delete cold", "insert")
+HELPERS = ("missed", "may_write_cold", "claim", "unclaim")
+_NONE = sql.SQL("null::{}")
+_PLACE = (("partition", "oid"), ("place", "tid"), ("secret", "uuid"))
+_SECRET = (("secret", "uuid"),)
+
+
+def _template(name: str) -> sql.SQL:
+    return sql.SQL(sqlfiles.load(__package__ or "", "writes")[name])
+
+
+class Writes:
+    """The statements for one table, in the order they must run. Harmless to repeat."""
+
+    def __init__(self, table: Table, facts: HeapFacts, body: sql.SQL) -> None:
+        self.table = table
+        self.body = body
+        self.heap = names.identifier(table.heap)
+        self.inner = names.inner(table)
+        self.relation = names.identifier(table.name)
+        self.numbers = {column.name: number for number, column in enumerate(table.columns, start=1)}
+        self.written = [column.name for column in table.columns if not column.generated]
+        self.always = sorted(column.name for column in facts.columns if column.identity == "a")
+        self.generated = [column for column in table.columns if column.generated]
+        self.overriding = overriding(facts)
+        self.has_row_security = facts.row_security
+        message = f"could not serialize access to {table.name.table} due to concurrent update"
+        self.refusal = {"concurrent": sql.Literal(message), "run_again": sql.Literal("Run the transaction again.")}
+
+    def statements(self) -> Iterator[sql.Composed]:
+        """Doors, functions and triggers. The inner view and the overlay must be there."""
+        yield from self._doors()
+        yield from self._helpers()
+        if not self.has_row_security:
+            # Postgres refuses COPY FROM on a table with row security; without this trigger it refuses it here too.
+            yield self._copy_function()
+            yield self._trigger("copy_trigger", "copy")
+        yield self._update_function()
+        yield self._trigger("update_trigger", "update")
+        yield self._delete_function()
+        yield self._trigger("delete_trigger", "delete")
+
+    def _doors(self) -> Iterator[sql.Composed]:
+        columns, key = list(self.numbers), list(self.table.key)
+        yield from self._door("update hot", "update_rule", columns, key, _PLACE)
+        yield from self._door("update cold", "update_rule", columns, columns, _SECRET)
+        yield from self._door("delete hot", "delete_rule", (), key, _PLACE)
+        yield from self._door("delete cold", "delete_rule", (), columns, _SECRET)
+        yield from self._door("insert", "insert_rule", columns, (), _SECRET)
+
+    def _door(
+        self, verb: str, rule: str, new: Sequence[str], old: Sequence[str], more: Sequence[tuple[str, str]]
+    ) -> Iterator[sql.Composed]:
+        door = names.door(self.table, verb)
+        rest = [*(self._typed("o", name) for name in old), *map(_more, more)]
+        nothing = COMMA.join([*(self._typed("n", name) for name in new), *rest])
+        right = sql.SQL("insert" if verb == "insert" else "update")
+        yield _template("door").format(door=door, right=right, nothing=nothing)
+        assigned = [name for name in self.written if name not in self.always]
+        pairs = ((sql.Identifier(name), self._number("new.n", name)) for name in assigned)
+        yield _template(rule).format(
+            door=door,
+            heap=self.heap,
+            assignments=COMMA.join(sql.SQL("{} = {}").format(name, value) for name, value in pairs),
+            row_is_meant=self._is_at_place() if more is _PLACE else self._is_same(),
+            written=identifiers(self.written),
+            overriding=self.overriding,
+            new_written=COMMA.join(self._number("new.n", name) for name in self.written),
+            table_id=sql.Literal(self.table.id),
+            returned=COMMA.join([*prefixed("h", new), *rest]),
+        )
+
+    def _typed(self, prefix: str, name: str) -> sql.Composed:
+        kind = names.trusted(self.table.column(name).pg_type.formatted)
+        return sql.SQL("{} as {}").format(_NONE.format(kind), self._number(prefix, name))
+
+    def _number(self, prefix: str, name: str) -> sql.SQL:
+        return names.trusted(f"{prefix}{self.numbers[name]}")
+
+    def _key_is_new_old(self) -> list[sql.Composed]:
+        pairs = zip(prefixed("h", self.table.key), self.table.key, strict=True)
+        return [sql.SQL("{} = {}").format(left, self._number("new.o", name)) for left, name in pairs]
+
+    def _is_at_place(self) -> sql.Composed:
+        # IS NOT DISTINCT FROM, so that Postgres looks by the key and tests the place: a scan by place is not
+        # tested again when somebody has changed the row meanwhile.
+        place = sql.SQL("h.tableoid = new.partition and h.ctid is not distinct from new.place")
+        return AND.join([*self._key_is_new_old(), place])
+
+    def _is_same(self) -> sql.Composed:
+        rest = [column for column in self.table.columns if column.name not in self.table.key]
+        if not rest:
+            return AND.join(self._key_is_new_old())
+        left = COMMA.join(_comparable(prefixed("h", [column.name])[0], column) for column in rest)
+        right = COMMA.join(_comparable(self._number("new.o", column.name), column) for column in rest)
+        same = sql.SQL("row({}) is not distinct from row({})").format(left, right)
+        return AND.join([*self._key_is_new_old(), same])
+
+    def _helpers(self) -> Iterator[sql.Composed]:
+        parts = {
+            "inner": self.inner,
+            "heap": self.heap,
+            "overlay": names.overlay(self.table),
+            "body": self.body,
+            "table_id": sql.Literal(self.table.id),
+            "require_secret": self._require_secret(),
+            "heap_key_is_old": self._key_is_old("h"),
+            "mark_key_is_old": self._key_is_old("m"),
+            "marked": identifiers(names.marked(self.table)),
+            "old_marked": COMMA.join(prefixed("frostline_old", names.marked(self.table))),
+            "seam_is_current": seam_is_current(self.table),
+            "may_write_cold": names.helper(self.table, "may_write_cold"),
+            **self.refusal,
+        }
+        for verb in HELPERS:
+            yield _template(f"{verb}_function").format(function=names.helper(self.table, verb), **parts)
+
+    def _require_secret(self) -> sql.Composed:
+        message = f"only statements on {self.table.name} call this function"
+        return _template("require_secret").format(
+            table_id=sql.Literal(self.table.id), only_relation=sql.Literal(message)
+        )
+
+    def _key_is_old(self, row: str) -> sql.Composed:
+        pairs = zip(prefixed(row, self.table.key), prefixed("frostline_old", self.table.key), strict=True)
+        return AND.join(sql.SQL("{} = {}").format(left, right) for left, right in pairs)
+
+    def _trigger(self, name: str, verb: str) -> sql.Composed:
+        return _template(name).format(
+            relation=self.relation, inner=self.inner, function=names.function(self.table, verb)
+        )
+
+    def _copy_function(self) -> sql.Composed:
+        return _template("copy_function").format(
+            function=names.function(self.table, "copy"),
+            body=self.body,
+            relation=self.relation,
+            relation_name=sql.Literal(self.relation.as_string()),
+            written=identifiers(self.written),
+            written_names=sql.SQL("array[{}]::pg_catalog.text[]").format(COMMA.join(map(sql.Literal, self.written))),
+            new_written=COMMA.join(prefixed("new", self.written)),
+        )
+
+    def _update_function(self) -> sql.Composed:
+        columns = list(self.numbers)
+        returned = [
+            *(self._number("n", name) for name in columns),
+            sql.SQL(
+                "'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, "
+                "null::pg_catalog.tid"
+            ),
+        ]
+        return _template("update_function").format(
+            function=names.function(self.table, "update"),
+            guards=self._guards(),
+            hot_door=names.door(self.table, "update hot"),
+            cold_door=names.door(self.table, "update cold"),
+            insert_door=names.door(self.table, "insert"),
+            new_values=self._assigned("n", "new", columns),
+            numbers=COMMA.join(self._number("n", name) for name in columns),
+            new_row=COMMA.join(prefixed("new", columns)),
+            returned=COMMA.join(returned),
+            **self._common(),
+        )
+
+    def _delete_function(self) -> sql.Composed:
+        return _template("delete_function").format(
+            function=names.function(self.table, "delete"),
+            hot_door=names.door(self.table, "delete hot"),
+            cold_door=names.door(self.table, "delete cold"),
+            **self._common(),
+        )
+
+    def _common(self) -> dict[str, sql.Composable]:
+        place = "partition = old.frostline_partition, place = old.frostline_place, secret = old.frostline_secret"
+        return {
+            "body": self.body,
+            "old_key": self._assigned("o", "old", self.table.key),
+            "old_values": self._assigned("o", "old", list(self.numbers)),
+            "old_place": names.trusted(place),
+            **{verb: names.helper(self.table, verb) for verb in HELPERS},
+        }
+
+    def _assigned(self, prefix: str, row: str, columns: Sequence[str]) -> sql.Composed:
+        pairs = zip(columns, prefixed(row, columns), strict=True)
+        return COMMA.join(sql.SQL("{} = {}").format(self._number(prefix, name), value) for name, value in pairs)
+
+    def _guards(self) -> sql.Composable:
+        """What a plain table refuses: new values for columns that Postgres alone computes."""
+        name, parts = self.table.name.table, list[sql.Composed]()
+        for column in self.generated:
+            message, hint = (
+                f"column {column.name} of {name} can only be updated to DEFAULT",
+                "It is a generated column.",
+            )
+            parts.append(self._guard([column], message, hint))
+        if self.always:
+            message = f"column {', '.join(self.always)} of {name} can only be updated to DEFAULT"
+            columns = [self.table.column(one) for one in self.always]
+            parts.append(self._guard(columns, message, "It is GENERATED ALWAYS: leave it out of the UPDATE."))
+        return sql.SQL("\n    ").join(parts)
+
+    def _guard(self, columns: Sequence[Column], message: str, hint: str) -> sql.Composed:
+        changed = sql.SQL(" or ").join(_changed(column) for column in columns)
+        return _template("identity_guard").format(changed=changed, message=sql.Literal(message), hint=sql.Literal(hint))
+
+
+def _more(column: tuple[str, str]) -> sql.SQL:
+    name, kind = column
+    return names.trusted(f"null::pg_catalog.{kind} as {name}")
+
+
+def _changed(column: Column) -> sql.Composed:
+    """By their text, with an operator that no search_path replaces. DEFAULT for a generated column arrives as NULL."""
+    new, old = prefixed("new", [column.name])[0], prefixed("old", [column.name])[0]
+    same = sql.SQL("coalesce({}::pg_catalog.text operator(pg_catalog.=) {}::pg_catalog.text, false)").format(new, old)
+    return sql.SQL("({} is not null and not {})").format(new, same)
+
+
+def _comparable(value: sql.Composable, column: Column) -> sql.Composable:
+    """Text-carried types compare by their text: some have no equality, and some call different values equal."""
+    return sql.SQL("{}::text").format(value) if column.carriage.as_text else value
+
+
+def seam_is_current(table: Table) -> sql.Composed:
+    """40001 where a transaction with one snapshot for all its statements cannot see that the seam has moved."""
+    return sql.SQL(sqlfiles.load(__package__ or "", "objects")["seam_is_current"]).format(
+        table_id=sql.Literal(table.id)
+    )
