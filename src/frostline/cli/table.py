@@ -23,7 +23,7 @@ _MODES = click.Choice([one.value for one in Mode])
 
 @click.group()
 def table() -> None:
-    """Manage tables: add, list, show, set, remove, convert, export, import."""
+    """Manage tables: add, list, show, set, remove, convert, row-security, export, import."""
 
 
 for _command in (convert, policyfile.export, policyfile.import_):
@@ -97,6 +97,19 @@ def set_(invocation: Invocation, name: Name, release: bool, **said: Any) -> None
         before = tables.get(connection, name)
         after = change(connection, before, release=release, **policy.given(said))
     invocation.output.record(_described(after) | {"changed": before != after})
+
+
+@table.command(name="row-security")
+@click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
+@click.argument("state", type=click.Choice(["on", "off"]))
+@click.pass_obj
+def row_security(invocation: Invocation, name: Name, state: str) -> None:
+    """Switch row security of a table on or off, for both tiers. Its policies go on the heap and are followed."""
+    from frostline.relation import rowsecurity  # noqa: PLC0415
+
+    with invocation.catalog() as connection:
+        changed = rowsecurity.switch(connection, tables.with_lake(connection, name), on=state == "on")
+    invocation.output.record({"table": str(name), "row_security": state, "changed": changed})
 
 
 @table.command()

@@ -10,7 +10,7 @@ from frostline.catalog.connect import Connection, connect
 from frostline.embedded.postgres import new_password
 from frostline.errors import UsageError
 from frostline.lake import objectstore
-from frostline.relation import foreign_server, guard, renewal
+from frostline.relation import foreign_server, guard, renewal, rowsecurity
 from frostline.settings import FILE_NAME, Settings, write_file
 
 
@@ -27,7 +27,7 @@ def install(settings: Settings) -> dict[str, Any]:
             passfile=settings.lake_passfile,
         )
         guarded = guard.ensure(connection)
-        renewed = renewal.renew(connection)
+        renewed = [*renewal.renew(connection), *rowsecurity.follow(connection)]
     return {
         "changed": bool(applied) or changed or bool(renewed),
         "migrations": ", ".join(applied) or None,

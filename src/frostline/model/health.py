@@ -26,11 +26,13 @@ class Signs:
     """Why no partition can be made ahead."""
     blockers: tuple[str, ...] = ()
     """Whose old transactions keep archived partitions from being cleaned."""
+    row_security: str | None = None
+    """How the relation differs from the heap in row security."""
 
 
 def problems(state: TableState, signs: Signs) -> list[Problem]:
     """The gravest first."""
-    return [*_failures(state), *_partitions(state, signs), *_waiting(state, signs)]
+    return [*_rights(state, signs), *_failures(state), *_partitions(state, signs), *_waiting(state, signs)]
 
 
 def of_all(states: Sequence[TableState], due: int, leader: str | None) -> list[Problem]:
@@ -39,6 +41,11 @@ def of_all(states: Sequence[TableState], due: int, leader: str | None) -> list[P
         actions = "1 action is" if due == 1 else f"{due} actions are"
         return [Problem(f"no worker runs, and {actions} due", "frostline run")]
     return []
+
+
+def _rights(state: TableState, signs: Signs) -> Iterator[Problem]:
+    if signs.row_security:
+        yield Problem(f"on {state.name.heap} {signs.row_security}", "frostline init")
 
 
 def _failures(state: TableState) -> Iterator[Problem]:

@@ -14,7 +14,7 @@ from frostline.model.tables import Table
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, to_text
 from frostline.model.work import Kind, TableState
 from frostline.pipeline import survey
-from frostline.relation import heap, premake
+from frostline.relation import heap, premake, rowsecurity
 
 
 @dataclass(frozen=True)
@@ -150,6 +150,7 @@ def _signs(connection: Connection, table: Table, state: TableState, lake: LakeSt
         stray_rows=premake.stray(connection, table).rows,
         grid_problem=state.grid_problem,
         blockers=tuple(jobs.older_snapshots(connection, over[0].published_xid)) if over else (),
+        row_security=rowsecurity.strayed(connection).get(table.name),
     )
 
 

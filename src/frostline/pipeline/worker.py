@@ -22,6 +22,7 @@ from frostline.model.tables import Table
 from frostline.model.work import Action, Failures, Kind, decide
 from frostline.pipeline import archive, clean, command, compact, expire, fold, premake, retain, survey, sweep
 from frostline.pipeline.tasks import Progress
+from frostline.relation import rowsecurity
 from frostline.settings import Settings
 
 _RECONNECT_S = (1, 2, 5, 10, 30, 60)
@@ -144,6 +145,7 @@ class Worker:
 
     def round(self, still_leads: Callable[[], bool] = lambda: True) -> list[Action]:
         """Do what is due now; returns what was tried."""
+        rowsecurity.follow(self.tools.connection)
         states = survey.every(self.tools.connection)
         actions = decide(states, self.tries)
         for position, action in enumerate(actions):

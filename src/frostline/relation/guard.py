@@ -1,4 +1,4 @@
-"""Refuses partitions that somebody makes below the frost line, where their rows would not be seen."""
+"""Event triggers on DDL of the heap: no partition below the frost line, and row security that the relation follows."""
 
 import psycopg
 from psycopg import sql
@@ -6,23 +6,27 @@ from psycopg import sql
 from frostline import sqlfiles
 from frostline.catalog.connect import Connection
 
+TRIGGERS = {"frostline_partitions": "trigger", "frostline_row_security": "follow_trigger"}
+
 
 def _statement(name: str) -> sql.SQL:
     return sql.SQL(sqlfiles.load(__package__ or "", "guard")[name])
 
 
 def ensure(connection: Connection) -> bool:
-    """Install the guard where the role may: event triggers need a superuser, or what a managed Postgres has for one.
+    """Install the guards where the role may: event triggers need a superuser, or what a managed Postgres has for one.
 
-    Says whether it is there. Without it, archive still finds and adopts such partitions.
+    Says whether they are there. Without them archive still finds and adopts such partitions, and the worker, `init` and
+    `up` follow row security.
     """
-    (present,) = connection.execute(_statement("exists")).fetchone() or (False,)
-    if present:
-        return True
     try:
         with connection.transaction():
             connection.execute(_statement("function"))
-            connection.execute(_statement("trigger"))
+            connection.execute(_statement("follow_function"))
+            (present,) = connection.execute(_statement("exists")).fetchone() or ([],)
+            for name, statement in TRIGGERS.items():
+                if name not in present:
+                    connection.execute(_statement(statement))
     except psycopg.errors.InsufficientPrivilege:
         return False
     return True

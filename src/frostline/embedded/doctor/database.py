@@ -12,6 +12,7 @@ from frostline.catalog import migrations
 from frostline.embedded.doctor.finding import Verdict, fault, ok, warning
 from frostline.embedded.doctor.patient import Patient
 from frostline.errors import UnavailableError, UsageError
+from frostline.relation import rowsecurity
 
 OLDEST_POSTGRES = 15
 OLD = "1 hour"
@@ -85,6 +86,14 @@ def owners(patient: Patient) -> Verdict:
         me, owner = patient.quoted(patient.row("role")[0]), patient.quoted(found[0][1])
         detail = f"{found[0][0]} belongs to {owner}, for whom {me} may not act"
         return fault(detail, f"as an administrator: psql -c {shlex.quote(f'grant {owner} to {me}')}")
+    return ok(f"of {len(patient.tables)} managed tables")
+
+
+def row_security(patient: Patient) -> Verdict:
+    """Whether each relation applies the row security of its heap."""
+    found = rowsecurity.strayed(patient.postgres)
+    for name, problem in found.items():
+        return fault(_and_more(f"on {name.heap} {problem}", len(found)), patient.command("init"))
     return ok(f"of {len(patient.tables)} managed tables")
 
 

@@ -53,6 +53,7 @@ CHECKS = (
     Check("catalog", database.catalog),
     Check("privileges", database.role),
     Check("table owners", database.owners),
+    Check("row security", database.row_security),
     Check("postgres_fdw", lakeside.wrapper),
     Check("foreign server", lakeside.server),
     Check("lake server, from here", lakeside.from_here),

@@ -39,9 +39,44 @@ end
 $body$;
 revoke execute on function frostline.refuse_partition_below_frost_line() from public
 
+-- name: follow_function
+-- What is said of row security on the heap holds for the relation from then on. Switching it changes the relation's own objects,
+-- which a command does, so it is refused by hand. Runs with its owner's rights: it reads policies, and makes functions of them.
+create or replace function frostline.follow_row_security() returns event_trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+declare
+    strayed record;
+begin
+    if current_setting('frostline.renewing', true) = 'on' and pg_has_role(session_user, current_user, 'member') then
+        return;
+    end if;
+    for strayed in
+        select s.table_id, t.schema_name, t.table_name, h.relrowsecurity,
+               exists (select from frostline.followed_policy f where f.table_id = s.table_id) as is_followed
+          from frostline.strayed_row_security() s
+          join frostline.managed_table t on t.table_id = s.table_id
+          join pg_class h on h.oid = frostline.heap_of(s.table_id)
+    loop
+        if strayed.relrowsecurity <> strayed.is_followed then
+            raise object_not_in_prerequisite_state using
+                message = format('row security of %I._%s cannot be switched by hand', strayed.schema_name, strayed.table_name),
+                hint = format('frostline table row-security %I.%I %s', strayed.schema_name, strayed.table_name,
+                              case when strayed.relrowsecurity then 'on' else 'off' end);
+        end if;
+        perform frostline.follow_policies(strayed.table_id);
+    end loop;
+end
+$body$;
+revoke execute on function frostline.follow_row_security() from public
+
 -- name: exists
-select exists (select from pg_event_trigger where evtname = 'frostline_partitions')
+select array(select evtname::text from pg_event_trigger where evtname like 'frostline\_%%')
 
 -- name: trigger
 create event trigger frostline_partitions on ddl_command_end when tag in ('CREATE TABLE', 'ALTER TABLE')
     execute function frostline.refuse_partition_below_frost_line()
+
+-- name: follow_trigger
+create event trigger frostline_row_security on ddl_command_end
+    when tag in ('CREATE POLICY', 'ALTER POLICY', 'DROP POLICY', 'ALTER TABLE')
+    execute function frostline.follow_row_security()
