@@ -9,6 +9,8 @@ from frostline.model.tiers import TierKind
 from frostline.model.types import Collation, PgType
 
 RESERVED_PREFIX = "frostline_"
+MOST_SECURED_COLUMNS = 100
+"""Policies are asked by functions with an argument for each column, and Postgres allows so many."""
 _EXACT_KEYS = frozenset(
     (
         *("bool", "int2", "int4", "int8", "oid", "date", "timestamp", "timestamptz", "time", "timetz", "uuid", "bytea"),
@@ -119,6 +121,12 @@ class HeapFacts:
     default_name_taken: bool = False
     """Something else has the name that our DEFAULT partition would get."""
     key_types: tuple[KeyType, ...] = ()
+    checked_views: tuple[str, ...] = ()
+    """Views on it WITH CHECK OPTION."""
+    grouping_views: tuple[str, ...] = ()
+    """Views that rely on its primary key: GROUP BY id, and columns that it does not name."""
+    other_policies: tuple[str, ...] = ()
+    """Policies of other tables that read it."""
 
     @property
     def tier_column(self) -> HeapColumn | None:
@@ -252,10 +260,34 @@ def _surroundings(facts: HeapFacts) -> list[Refusal]:
         *(Refusal(f"materialized view {one} reads it", of_views) for one in views),
         *(Refusal(f"{one} uses its row type", "change it to named columns") for one in users),
     ]
+    found.extend(_readers(facts))
     if facts.heap_name_taken:
         found.append(Refusal(f"the name {facts.name.heap} is already taken", "rename that one"))
     if len(facts.name.heap.table.encode()) > MAX_BYTES:
         found.append(Refusal("its name is too long to put _ before it", f"use at most {MAX_BYTES - 1} bytes"))
+    return found
+
+
+def _readers(facts: HeapFacts) -> list[Refusal]:
+    """What names the table and could not go on as it is when a view takes its place."""
+    anew = "drop it, register, and create it again"
+    found = [
+        *(Refusal(f"policy {one} reads it", anew) for one in facts.other_policies),
+        *(
+            Refusal(
+                f"view {one} has WITH CHECK OPTION, which does nothing above it",
+                f"alter view {one} reset (check_option)",
+            )
+            for one in facts.checked_views
+        ),
+        *(
+            Refusal(f"view {one} groups by its primary key alone", "name every column of the view in its GROUP BY")
+            for one in facts.grouping_views
+        ),
+    ]
+    if facts.row_security and len(facts.columns) > MOST_SECURED_COLUMNS:
+        reason = f"it has row security and more than {MOST_SECURED_COLUMNS} columns"
+        found.append(Refusal(reason, "let roles read it through views with conditions of their own"))
     return found
 
 

@@ -120,6 +120,35 @@ select distinct c.oid, c.relkind::text, n.nspname, c.relname, pg_get_viewdef(c.o
    and c.oid <> %(oid)s and c.relkind in ('v', 'm') and w.rulename = '_RETURN'
  order by 1
 
+-- name: checked_views
+-- Views that check what is written through them. Above a relation with rules Postgres does not.
+with recursive above as (
+    select %(oid)s::oid as oid
+     union
+    select w.ev_class from above a
+      join pg_depend d on d.refclassid = 'pg_class'::regclass and d.refobjid = a.oid and d.classid = 'pg_rewrite'::regclass
+      join pg_rewrite w on w.oid = d.objid
+)
+select c.oid::regclass::text from above a join pg_class c on c.oid = a.oid
+ where c.relkind = 'v' and exists (select from unnest(c.reloptions) o where o like 'check_option=%%')
+ order by 1
+
+-- name: grouping_views
+-- Their rule depends on the primary key itself.
+select distinct w.ev_class::regclass::text
+  from pg_depend d
+  join pg_rewrite w on w.oid = d.objid and d.classid = 'pg_rewrite'::regclass
+  join pg_constraint k on k.oid = d.refobjid and d.refclassid = 'pg_constraint'::regclass
+ where k.conrelid = %(oid)s and k.contype = 'p'
+ order by 1
+
+-- name: other_policies
+select format('%%I on %%s', p.polname, p.polrelid::regclass)
+  from pg_depend d join pg_policy p on p.oid = d.objid and d.classid = 'pg_policy'::regclass
+ where d.refclassid = 'pg_class'::regclass and d.refobjid = %(oid)s and p.polrelid <> %(oid)s
+ group by p.polname, p.polrelid
+ order by 1
+
 -- name: dependent_functions
 -- Functions with a BEGIN ATOMIC body hold the relation by its oid.
 select distinct p.oid, p.oid::regprocedure::text, pg_get_functiondef(p.oid)
