@@ -12,6 +12,8 @@ from tests.fixtures.lake import Lake
 from tests.fixtures.roles import role
 from tests.fixtures.statements import rows, run, value
 
+from frostline.errors import UsageError
+
 pytestmark = pytest.mark.spark
 
 ALICE, BOB = "frostline_alice", "frostline_bob"
@@ -269,3 +271,17 @@ def test_nobody_reads_the_secret(alice: str) -> None:
                 run(connection, query)
         columns = "select column_name from information_schema.columns where column_name like 'frostline%'"
         assert rows(connection, columns) == []
+
+
+def test_a_key_of_another_roles_domain_is_refused(lake: Lake) -> None:
+    """Its checks would run as the installer whenever a late row's key is looked up in the lake."""
+    with role(lake.dsn, BOB):
+        run(lake.catalog, f"create domain public.code as int; alter domain public.code owner to {BOB}")
+        run(
+            lake.catalog,
+            "create table public.coded (id public.code, k int, primary key (id, k)) partition by range (k)",
+        )
+        with pytest.raises(UsageError, match="another role's domain"):
+            lake.add("coded", hot="99")
+        run(lake.catalog, "alter domain public.code owner to postgres")
+        lake.add("coded", hot="99")

@@ -54,6 +54,8 @@ class KeyType:
     builtin: bool
     is_enum: bool
     has_modifier: bool
+    has_strange_domain: bool = False
+    """A role that is neither ours nor a superuser can give it a check, which would run when we look a key up."""
 
     @property
     def is_exact(self) -> bool:
@@ -224,6 +226,14 @@ def _keys(facts: HeapFacts) -> list[Refusal]:
         for one in facts.key_types
         if not one.is_exact
     ]
+    found.extend(
+        Refusal(
+            f"its key column {one.column} is of another role's domain {one.formatted}, whose checks would run as ours",
+            "use the type that the domain is made of, or let a superuser own the domain",
+        )
+        for one in facts.key_types
+        if one.has_strange_domain
+    )
     for column in facts.columns:
         if column.name in facts.primary_key and column.collation is Collation.NONDETERMINISTIC:
             reason = f"its key column {column.name} has the nondeterministic collation {column.collation_name}"

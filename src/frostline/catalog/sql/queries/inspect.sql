@@ -66,7 +66,9 @@ with recursive inside as (
      where t.typtype = 'd' or e.oid is not null
 )
 select distinct on (f.position) f.name, f.formatted, t.typname::text,
-       t.oid < 16384 and t.typnamespace = 'pg_catalog'::regnamespace, t.typtype = 'e', f.modifier >= 0
+       t.oid < 16384 and t.typnamespace = 'pg_catalog'::regnamespace, t.typtype = 'e', f.modifier >= 0,
+       exists (select from inside g join pg_type d on d.oid = g.type join pg_roles r on r.oid = d.typowner
+                where g.position = f.position and d.typtype = 'd' and not r.rolsuper and r.rolname <> current_user)
   from inside f
   join pg_type t on t.oid = f.type
  order by f.position, f.depth desc
