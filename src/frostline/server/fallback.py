@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pyarrow as pa
+from postgast import pg_query_pb2 as pb
 from psycopg import sql
 
 from frostline.errors import FrostlineError, UnavailableError
@@ -33,7 +34,7 @@ _SETTINGS = (
     "-c bytea_output=hex -c search_path=pg_catalog -c client_min_messages=error "
     "-c standard_conforming_strings=on -c array_nulls=on -c transform_null_equals=off"
 )
-_COMMENTS = ("C_COMMENT", "SQL_COMMENT")
+_COMMENTS = (pb.C_COMMENT, pb.SQL_COMMENT)
 _VOLATILE = """
 select f.name from unnest($1::text[]) as f(name)
  where not exists (select from pg_catalog.pg_proc p where p.proname = f.name
@@ -183,15 +184,15 @@ def _trusted(text: str) -> sql.SQL:
 
 def with_temporary_tables(plan: PostgresPlan) -> str:
     """The query with the names of its lake tables replaced, every other character kept."""
-    text, tokens = plan.sql, [token for token in parsing.scan(plan.sql) if token.name not in _COMMENTS]
+    tokens = [token for token in parsing.scan(plan.sql) if token.token not in _COMMENTS]
+    text = plan.sql.encode()
     for position, scan in sorted(enumerate(plan.scans), key=lambda item: -item[1].source.location):
         first = next(index for index, token in enumerate(tokens) if token.start == scan.source.location)
-        end = tokens[first + 2].end + 1
         name = f"pg_temp.frostline_{position}"
         if not scan.source.aliased:
             name += f' as "{scan.source.alias.replace(chr(34), chr(34) * 2)}"'
-        text = text[: scan.source.location] + name + text[end:]
-    return text
+        text = text[: scan.source.location] + name.encode() + text[tokens[first + 2].end :]
+    return text.decode()
 
 
 def _content(lines: pa.RecordBatch) -> memoryview:
