@@ -2,7 +2,7 @@
 
 import re
 
-from frostline.server.translate import tree
+from frostline.server.translate import duck, tree
 from frostline.server.translate.operands import Const, Untranslatable, constant, type_name
 
 _SPACE = " \t\n\r\v\f"
@@ -52,6 +52,8 @@ def split(text: str) -> list[str | None]:
         raise Untranslatable("not plain array text")
     inside, position = text[1:-1], 0
     items: list[str | None] = []
+    if inside.count(",") >= duck.MOST_ELEMENTS:
+        raise Untranslatable("too many elements")
     while inside.strip(_SPACE):
         found = _ELEMENT.match(inside, position)
         if not found:

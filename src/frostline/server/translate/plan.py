@@ -94,13 +94,24 @@ def _duck_plan(node: tree.SelectStmt, found: tuple[Source, ...], params: tuple[s
     sample, wanted = sampling.split(node, _unpinned(node, scope))
     if len(wanted) > duck.MOST_PARTS:
         raise Untranslatable("too many conditions")
-    known = {condition(part, scope): certain_bounds(part, scope) for part in wanted}
+    known = dict(_known(wanted, scope))
     certain = {text: bounds for text, bounds in known.items() if bounds is not None}
     if sample is not None and is_grouped(node):
         raise Untranslatable("groups of a sample")
     shown, tail = grouped(node, scope) if is_grouped(node) else _plain(node, scope)
     scan = Scan(found[0], _needed(node, scope, shown), tier_bounds(wanted, scope), tuple(known), certain, sample)
     return DuckPlan(scan, shown.result, shown.outputs, tail)
+
+
+def _known(wanted: Sequence[tree.Node], scope: Scope) -> Iterator[tuple[str, Bounds | None]]:
+    """Each condition for DuckDB, and where it is certain; raises Untranslatable when they are too much text."""
+    left = duck.MOST_TEXT
+    for part in wanted:
+        text = condition(part, scope)
+        left -= len(text)
+        if left < 0:
+            raise Untranslatable("too much text")
+        yield text, certain_bounds(part, scope)
 
 
 def _plain(node: tree.SelectStmt, scope: Scope) -> tuple[Projection, str]:
@@ -138,11 +149,17 @@ def _candidates(node: tree.SelectStmt, scope: Scope, names: frozenset[str], *, a
 
 
 def _translatable(nodes: Sequence[tree.Node], scope: Scope) -> Iterator[str]:
+    """The conditions that DuckDB can apply, as long as they are not too much text."""
+    left = duck.MOST_TEXT
     for node in nodes:
         try:
-            yield condition(node, scope)
+            text = condition(node, scope)
         except (Untranslatable, UnknownName, RecursionError):
             continue
+        left -= len(text)
+        if left < 0:
+            return
+        yield text
 
 
 def nothing(scan: Scan) -> str:

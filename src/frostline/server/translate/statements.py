@@ -7,6 +7,7 @@ from postgast import pg_query_pb2 as pb
 from frostline.errors import FrostlineError
 from frostline.server.translate import parsing, tree
 from frostline.server.translate.depth import MAX_DEPTH, depth
+from frostline.server.translate.size import TooComplex, check_text, check_tokens
 
 _ALL = 2**63 - 1
 """How the parser writes FETCH ALL."""
@@ -16,12 +17,6 @@ class SyntaxRefused(FrostlineError):
     """The text is not SQL."""
 
     sqlstate = "42601"
-
-
-class TooComplex(FrostlineError):
-    """The SQL is deeper than the parser can take."""
-
-    sqlstate = "54001"
 
 
 class NotServed(FrostlineError):
@@ -153,7 +148,7 @@ def parse(sql: str) -> list[Statement]:
     One of several is parsed again by itself, so that the locations in its tree are locations in its text.
     """
     try:
-        _check_depth(sql)
+        _check_size(sql)
         raw = parsing.parse_sql(sql)
     except parsing.ParseError as error:
         raise SyntaxRefused(f"syntax error: {error.message}") from None
@@ -165,9 +160,13 @@ def parse(sql: str) -> list[Statement]:
     return [parsed for one in raw for parsed in parse(text[one.start : one.end].decode())]
 
 
-def _check_depth(sql: str) -> None:
-    # A short text cannot be deep, and most are short.
-    if len(sql) > MAX_DEPTH and depth(parsing.scan(sql)) > MAX_DEPTH:
+def _check_size(sql: str) -> None:
+    if len(sql) <= MAX_DEPTH:
+        return  # it is neither deep nor large, as most are
+    check_text(sql)
+    tokens = parsing.scan(sql)
+    check_tokens(len(tokens))
+    if depth(tokens) > MAX_DEPTH:
         raise TooComplex("the query is nested too deeply")
 
 
