@@ -3,8 +3,9 @@
 from typing import Any, cast
 
 from google.protobuf.message import Message
+from postgast import pg_query_pb2 as pb
 
-from frostline.server.translate.tree import KINDS, A_Const, Node, Other, names
+from frostline.server.translate.tree import KINDS, Node, Other, String, names
 
 _VALUES = ("ival", "fval", "boolval", "sval", "bsval")
 """The parser has a field of its own for each type of constant."""
@@ -35,11 +36,15 @@ def _made(message: Message, waiting: list[_Place]) -> Node | None:
         if which is None:
             return None
         message = getattr(message, which)
+        if isinstance(message, pb.String):
+            return String(message.sval)  # every name is made of them
         kind = message.DESCRIPTOR.name
     made = KINDS[kind]() if kind in KINDS else Other(kind=kind)
     known = () if isinstance(made, Other) else names(type(made))
     for descriptor, value in message.ListFields():
-        name = "val" if isinstance(made, A_Const) and descriptor.name in _VALUES else descriptor.name
+        name = "val" if kind == "A_Const" and descriptor.name in _VALUES else descriptor.name
+        if name == "location" and name not in known:
+            continue
         _fill(made, name if name in known else None, value, waiting)
     return made
 

@@ -4,7 +4,7 @@ The names are those of Postgres' own structs, in lower case. Nothing of the pars
 class here does not have is in `rest`, so that whoever walks the tree sees every node of it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 
@@ -16,14 +16,16 @@ class Node:
     rest: "Sequence[Node | None]" = ()
     """What is below this node in fields that its class does not have."""
 
-    def children(self) -> "Iterator[Node]":
+    def children(self) -> "list[Node]":
         """The nodes right below this one, in the order of the parser's fields."""
-        for name in (*names(type(self)), "rest"):
-            value: Node | Sequence[Node | None] | str | int | None = getattr(self, name)
+        found: list[Node] = []
+        for name in branches(type(self)):
+            value: Node | Sequence[Node | None] | None = getattr(self, name)
             if isinstance(value, Node):
-                yield value
-            elif isinstance(value, (list, tuple)):
-                yield from (item for item in value if item is not None)
+                found.append(value)
+            elif value:
+                found += [item for item in value if item is not None]
+        return found
 
 
 Nodes = Sequence[Node]
@@ -353,6 +355,12 @@ def kind_name(node: object) -> str:
 def names(kind: type[Node]) -> tuple[str, ...]:
     """The fields of such a node, `rest` excepted."""
     return tuple(one.name for one in fields(kind) if one.name != "rest")
+
+
+@cache
+def branches(kind: type[Node]) -> tuple[str, ...]:
+    """The fields of such a node that may hold other nodes."""
+    return (*(one.name for one in fields(kind) if one.name != "rest" and one.type not in (str, int, bool)), "rest")
 
 
 KINDS = {name: kind for name, kind in globals().items() if isinstance(kind, type) and issubclass(kind, Node)}

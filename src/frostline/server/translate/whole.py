@@ -13,7 +13,7 @@ def walk(node: tree.Node) -> Iterator[tree.Node]:
     while waiting:
         item = waiting.pop()
         yield item
-        waiting += reversed(list(item.children()))
+        waiting += reversed(item.children())
 
 
 _IN_FROM = ("RangeFunction", "RangeTableFunc", "JsonTable")
