@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import duckdb
 import psycopg
 import pytest
-from psycopg import errors, sql
+from psycopg import conninfo, errors, sql
 from tests.fixtures import lakeserver
 from tests.fixtures.lakeserver import StoredTables, column
 from tests.fixtures.waiting import until
@@ -147,7 +147,7 @@ def test_a_role_that_may_make_no_temporary_table_is_told_apart_from_the_clients(
     postgres.execute("create role small login password 'small'")
     try:
         postgres.execute(sql.SQL("revoke temporary on database {} from public").format(name))
-        dsn = psycopg.conninfo.make_conninfo(empty_database, user="small", password="small")
+        dsn = conninfo.make_conninfo(empty_database, user="small", password="small")
         object.__setattr__(lake_server.backend, "postgres_dsn", dsn)
         with pytest.raises(errors.SystemError, match="which the lake server's role may not make"):
             client.execute(BY_POSTGRES.encode())

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def stored(tmp_path: Path) -> StoredTables:
 
 
 @contextmanager
-def running(stored: StoredTables, **options: float) -> Iterator[LakeServer]:
+def running(stored: StoredTables, **options: float) -> Generator[LakeServer]:
     server = LakeServer("127.0.0.1", 0, stored, lakeserver.USER, lakeserver.PASSWORD, None, **options)  # pyright: ignore[reportArgumentType]
     server.start()
     try:
@@ -67,7 +67,7 @@ def works(server: LakeServer) -> bool:
 
 
 @contextmanager
-def crowd(server: LakeServer, count: int, said: bytes = b"") -> Iterator[list[socket.socket]]:
+def crowd(server: LakeServer, count: int, said: bytes = b"") -> Generator[list[socket.socket]]:
     """So many connections that say this and no more."""
     with ExitStack() as held:
         strangers = list[socket.socket]()
