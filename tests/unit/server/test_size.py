@@ -46,7 +46,7 @@ def test_there_are_never_more_tokens_than_were_counted(text: str) -> None:
 
 def test_too_many_tokens_are_refused_with_a_way_out() -> None:
     with pytest.raises(TooComplex, match=re.escape(f"and {MAX_TOKENS} are accepted")) as refused:
-        parse(QUERY + "id in (1" + ",1" * MAX_TOKENS + ")")
+        parse(QUERY + "id in (1" + ",1" * (MAX_TOKENS // 2) + ")")
     assert refused.value.sqlstate == "54001"
     assert "any ($1)" in (refused.value.hint or "")
 

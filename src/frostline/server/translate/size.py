@@ -10,8 +10,8 @@ from frostline.errors import FrostlineError
 
 MAX_CODE_CHARS = 500_000
 """Of a text, without its strings. Scanning so much takes a fraction of a second, whatever it is."""
-MAX_TOKENS = 100_000
-"""Some 12,000 conditions such as `(id = 1) OR`. The tree of as many tokens takes a second or two, and 50 MB."""
+MAX_TOKENS = 250_000
+"""A list of 125,000 numbers, or 40,000 conditions such as `(id = 1) OR`. The tree takes seconds and 100 MB at most."""
 HINT = "pass a long list as one array: id = any ($1), or id = any ('{1,2,3}')"
 
 _QUIET = r"""
