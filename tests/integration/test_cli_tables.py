@@ -131,7 +131,7 @@ def test_add_as_a_dry_run_prints_the_sql_and_changes_nothing(events: Lake, comma
 
 
 def test_the_printed_sql_is_sql(events: Lake, command: Command) -> None:
-    from pglast import parse_sql
+    from frostline.server.translate.parsing import parse_sql
 
     said = command("table", "add", "events", "--hot", "1 month", "--dry-run")
     assert len(parse_sql(said.stdout)) > 10

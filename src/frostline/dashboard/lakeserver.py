@@ -21,7 +21,15 @@ def families(server: LakeServer) -> list[Family]:
         counter(
             "frostline_lake_files_total", "Files of the snapshots that queries read, by what became of them.", *files
         ),
-        gauge("frostline_lake_sessions", "Clients that are connected now.", Sample(server.session_count)),
+        gauge("frostline_lake_sessions", "Clients that are logged in now.", Sample(server.session_count)),
+        gauge(
+            "frostline_lake_strangers", "Clients that are connected and not logged in.", Sample(server.stranger_count)
+        ),
+        counter(
+            "frostline_lake_turned_out_total",
+            "Clients hung up on because they had not logged in and others came.",
+            Sample(server.turned_out_count),
+        ),
         gauge(
             "frostline_lake_memory_bytes",
             "What the engine holds in memory, caches included.",

@@ -1,5 +1,6 @@
 """Runs the lake server as the settings say."""
 
+import resource
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from threading import Event
@@ -14,6 +15,8 @@ from frostline.errors import UsageError
 from frostline.server import tls
 from frostline.settings import Settings
 
+_FILES = 8_192
+
 if TYPE_CHECKING:
     from frostline.server.listen import LakeServer
 
@@ -23,6 +26,7 @@ def start(settings: Settings) -> "LakeServer":
     from frostline.server.listen import LakeServer  # noqa: PLC0415  (a refusal needs no engine)
     from frostline.server.provider import CatalogTables  # noqa: PLC0415
 
+    _allow_files()
     encryption = tls.context(settings.lake_tls_certificate, settings.lake_tls_key)
     with connect(settings.dsn, purpose="serve") as connection:
         migrations.require(connection)
@@ -51,9 +55,17 @@ def start(settings: Settings) -> "LakeServer":
     return server
 
 
+def _allow_files() -> None:
+    """As many open files as the system lets us have: sessions, strangers and data files share them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def serve_until(settings: Settings, *, announce: Callable[[str], None], stop: Event) -> None:
     """Run the lake server until `stop` is set."""
-    with running(settings), watchdog.guarded(settings.lake_listen, settings.lake_port, settings.lake_watchdog_s):
+    with running(settings) as server, watchdog.guarded(server.answers, settings.lake_watchdog_s):
         announce(f"ready lake={settings.lake_listen}:{settings.lake_port}")
         stop.wait()
 

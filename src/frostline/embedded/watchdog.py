@@ -2,8 +2,10 @@
 
 Postgres waits for a lake server that took its connection and says nothing; a time limit for that is the session's own
 affair. A process that hangs keeps its connections open, one that is gone does not. So a second, tiny process waits for
-a sign of life, which is sent only after the lake server answered on its own port. When there is none for too long it
+a sign of life, which is sent only after the lake server answered a new client. When there is none for too long it
 kills the first: every waiting query fails at once, and whoever runs the service starts it again.
+
+That client does not come by the port, where a crowd of strangers may stand, but from inside the process.
 """
 
 import logging
@@ -15,7 +17,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import IO
 
@@ -23,13 +25,15 @@ from frostline import logs
 
 _SSL_REQUEST = struct.pack("!ii", 8, 80877103)
 _SIGNS_A_LIMIT = 5
-_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104
 _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def guarded(host: str, port: int, limit_s: float) -> Generator[None]:
-    """Have this process killed if the server on that port does not answer for so long; 0 is never."""
+def guarded(asked: Callable[[float], bool], limit_s: float) -> Generator[None]:
+    """Have this process killed if the server does not answer for so long; 0 is never.
+
+    `asked` is given a number of seconds, and says whether the server answered within them.
+    """
     if not limit_s:
         yield
         return
@@ -37,8 +41,7 @@ def guarded(host: str, port: int, limit_s: float) -> Generator[None]:
     stop = threading.Event()
     with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as watcher:
         assert watcher.stdin is not None
-        address = (_ANYWHERE.get(host, host), port)
-        beat = threading.Thread(target=_send_signs, args=(address, limit_s, watcher.stdin, stop), daemon=True)
+        beat = threading.Thread(target=_send_signs, args=(asked, limit_s, watcher.stdin, stop), daemon=True)
         beat.start()
         try:
             yield
@@ -47,10 +50,10 @@ def guarded(host: str, port: int, limit_s: float) -> Generator[None]:
             beat.join()
 
 
-def _send_signs(address: tuple[str, int], limit_s: float, to: IO[bytes], stop: threading.Event) -> None:
+def _send_signs(asked: Callable[[float], bool], limit_s: float, to: IO[bytes], stop: threading.Event) -> None:
     pause_s = limit_s / _SIGNS_A_LIMIT
     while not stop.is_set():
-        if answers(address, pause_s):
+        if asked(pause_s):
             with suppress(BrokenPipeError):
                 os.write(to.fileno(), b".")
         else:
@@ -59,7 +62,7 @@ def _send_signs(address: tuple[str, int], limit_s: float, to: IO[bytes], stop: t
 
 
 def answers(address: tuple[str, int], limit_s: float) -> bool:
-    """Whether the server says anything to the question that Postgres asks first."""
+    """Whether the server at that address says anything to the question that Postgres asks first."""
     try:
         with socket.create_connection(address, timeout=limit_s) as probe:
             probe.sendall(_SSL_REQUEST)

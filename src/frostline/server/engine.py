@@ -23,6 +23,8 @@ BATCH_ROWS = 10_240
 _AHEAD_BYTES = 4 << 20
 VERIFY_HINT = "frostline verify TABLE checks every file of a table"
 
+_INTERRUPTED = "INTERRUPT Error: Interrupted!"
+"""How pyarrow hands it on. The word alone may be in the name of a file."""
 _PATH = re.compile(r"[\"']?((?:/|[a-z0-9]+://)[^\"'\n]+?\.parquet)")
 
 
@@ -221,7 +223,7 @@ class _translated_errors:  # noqa: N801
 def explained(error: BaseException) -> FrostlineError:
     """What went wrong in DuckDB, in our words. Never repeats DuckDB's text where it could hold a row's value."""
     text = str(error)
-    if isinstance(error, duckdb.InterruptException) or "INTERRUPT" in text.upper():
+    if isinstance(error, duckdb.InterruptException) or _INTERRUPTED in text:
         return Cancelled("the query was cancelled")
     if isinstance(error, duckdb.OutOfMemoryException) or "Out of Memory" in text:
         return OutOfMemory("the query needs more memory than the lake server may use", hint="raise its memory limit")

@@ -6,16 +6,20 @@ no function that could see or change anything but its arguments, in a transactio
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 
 import psycopg
 import pyarrow as pa
+from postgast import pg_query_pb2 as pb
 from psycopg import sql
 
-from frostline.errors import FrostlineError, UnavailableError
+from frostline.catalog.connect import first_line
+from frostline.errors import UnavailableError
 from frostline.server.engine import Engine, Rows
 from frostline.server.lake_tables import LakeTables
 from frostline.server.meter import Meter
+from frostline.server.own_session import OwnSessionFailed, explained
 from frostline.server.protocol.backend import ResultColumn
 from frostline.server.protocol.rows import batch, content
 from frostline.server.reading import copy_lines
@@ -31,9 +35,14 @@ _CONNECT_TIMEOUT_S = 5
 _SETTINGS = (
     "-c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=3 "
     "-c bytea_output=hex -c search_path=pg_catalog -c client_min_messages=error "
-    "-c standard_conforming_strings=on -c array_nulls=on -c transform_null_equals=off"
+    "-c standard_conforming_strings=on -c array_nulls=on -c transform_null_equals=off "
+    # Its defaults for transactions and its time limits are meant for others: the client has its own, and cancels.
+    "-c default_transaction_isolation=read\\ committed -c default_transaction_read_only=off "
+    "-c default_transaction_deferrable=off -c statement_timeout=0 -c lock_timeout=0 "
+    "-c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0"
 )
-_COMMENTS = ("C_COMMENT", "SQL_COMMENT")
+_HAS_TRANSACTION_TIMEOUT = 170_000
+_COMMENTS = (pb.C_COMMENT, pb.SQL_COMMENT)
 _VOLATILE = """
 select f.name from unnest($1::text[]) as f(name)
  where not exists (select from pg_catalog.pg_proc p where p.proname = f.name
@@ -44,14 +53,6 @@ select f.name from unnest($1::text[]) as f(name)
 """Which of these names are not those of immutable functions (some have a stable variant for time zones)."""
 
 
-class PostgresRefused(FrostlineError):
-    """Postgres raised an error for the query itself; its own SQLSTATE is passed on."""
-
-    def __init__(self, error: psycopg.Error) -> None:
-        super().__init__(error.diag.message_primary or "Postgres could not answer", hint=error.diag.message_hint)
-        self.sqlstate = error.sqlstate or "XX000"  # pyright: ignore[reportAttributeAccessIssue]
-
-
 class PostgresAnswer:
     """The result of a query that Postgres finishes. Connected from creation to `close`."""
 
@@ -59,12 +60,13 @@ class PostgresAnswer:
         self._connection = _connect(dsn)
         self._engine, self._tables, self._meter = engine, tables, meter
         self._loading: Rows | None = None
+        self._interrupted = False
         self.columns: tuple[ResultColumn, ...] = ()
 
     def open(self, plan: PostgresPlan) -> None:
         """Load the candidate rows and start the query; afterwards `columns` is known."""
         try:
-            with _explained():
+            with self._explained():
                 self.columns = self._open(plan)
         except BaseException:
             self.close()
@@ -72,6 +74,8 @@ class PostgresAnswer:
 
     def _open(self, plan: PostgresPlan) -> tuple[ResultColumn, ...]:
         cursor = psycopg.RawCursor(self._connection)
+        if self._connection.info.server_version >= _HAS_TRANSACTION_TIMEOUT:
+            cursor.execute("set local transaction_timeout = 0")
         self._refuse_volatile(cursor, plan)
         for position, scan in enumerate(plan.scans):
             self._load(cursor, _temporary(position), scan)
@@ -95,6 +99,11 @@ class PostgresAnswer:
                 "this query needs a temporary table, and the lake server's own Postgres is a standby",
                 hint="let FROSTLINE_DSN of frostline serve name the primary",
             ) from error
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise OwnSessionFailed(
+                f"this query needs a temporary table, which the lake server's role may not make: {first_line(error)}",
+                hint="grant temporary on the database to the role of FROSTLINE_DSN of frostline serve",
+            ) from error
         self._loading = self._engine.run(copy_lines(scan, self._tables, self._meter))
         try:
             with cursor.copy(sql.SQL("copy {} from stdin").format(name)) as copy:
@@ -115,7 +124,7 @@ class PostgresAnswer:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         while True:
-            with _explained():
+            with self._explained():
                 fetched = self._fetch(_FETCH_ROWS)
             if fetched.num_rows == 0:
                 return
@@ -123,11 +132,19 @@ class PostgresAnswer:
 
     def interrupt(self) -> None:
         """Make the running read fail; may be called from another thread."""
+        self._interrupted = True
         loading = self._loading
         if loading is not None:
             loading.interrupt()
         with contextlib.suppress(psycopg.Error):
             self._connection.cancel_safe(timeout=_CONNECT_TIMEOUT_S)
+
+    @contextmanager
+    def _explained(self) -> Generator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise explained(error, self._connection, was_cancelled=self._interrupted) from error
 
     def close(self) -> None:
         """Roll back, which takes the temporary tables away."""
@@ -146,18 +163,9 @@ def _connect(dsn: str | None) -> psycopg.Connection:
             application_name="frostline lake server",
         )
     except psycopg.OperationalError as error:
-        raise UnavailableError("the lake server cannot reach Postgres", hint="frostline status") from error
-
-
-class _explained:  # noqa: N801
-    """Turns errors of Postgres into ours."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, psycopg.Error):
-            raise PostgresRefused(error) from error
+        raise UnavailableError(
+            f"the lake server cannot reach Postgres: {first_line(error)}", hint="frostline status"
+        ) from error
 
 
 def _temporary(position: int) -> sql.Identifier:
@@ -183,15 +191,15 @@ def _trusted(text: str) -> sql.SQL:
 
 def with_temporary_tables(plan: PostgresPlan) -> str:
     """The query with the names of its lake tables replaced, every other character kept."""
-    text, tokens = plan.sql, [token for token in parsing.scan(plan.sql) if token.name not in _COMMENTS]
+    tokens = [token for token in parsing.scan(plan.sql) if token.token not in _COMMENTS]
+    text = plan.sql.encode()
     for position, scan in sorted(enumerate(plan.scans), key=lambda item: -item[1].source.location):
         first = next(index for index, token in enumerate(tokens) if token.start == scan.source.location)
-        end = tokens[first + 2].end + 1
         name = f"pg_temp.frostline_{position}"
         if not scan.source.aliased:
             name += f' as "{scan.source.alias.replace(chr(34), chr(34) * 2)}"'
-        text = text[: scan.source.location] + name + text[end:]
-    return text
+        text = text[: scan.source.location] + name.encode() + text[tokens[first + 2].end :]
+    return text.decode()
 
 
 def _content(lines: pa.RecordBatch) -> memoryview:

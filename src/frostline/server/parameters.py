@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import psycopg
+from postgast import pg_query_pb2 as pb
 from psycopg import sql
 
 from frostline.errors import FrostlineError
@@ -34,12 +35,15 @@ def decoded(value: bytes | None) -> str | None:
 def with_types(text: str, oids: Sequence[int]) -> str:
     """The SQL with every parameter cast to the type that was declared for it."""
     casts = {number: cast for number, oid in enumerate(oids, 1) if (cast := _cast(oid))}
-    tokens = [token for token in parsing.scan(text) if token.name == "PARAM"] if casts else []
-    for token in reversed(tokens):
-        number = int(text[token.start + 1 : token.end + 1])
+    tokens = [token for token in parsing.scan(text) if token.token == pb.PARAM] if casts else []
+    raw = text.encode()
+    parts, done = list[bytes](), 0
+    for token in tokens:
+        number = int(raw[token.start + 1 : token.end])
         if number in casts:
-            text = f"{text[: token.start]}(${number}::{casts[number]}){text[token.end + 1 :]}"
-    return text
+            parts += [raw[done : token.start], f"(${number}::{casts[number]})".encode()]
+            done = token.end
+    return b"".join((*parts, raw[done:])).decode()
 
 
 def _cast(oid: int) -> str | None:

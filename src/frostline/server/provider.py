@@ -4,11 +4,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+import psycopg
+
 from frostline.catalog import seams, tables
 from frostline.catalog.connect import Connection, connect
 from frostline.errors import UnavailableError
 from frostline.lake import snapshots
 from frostline.model.tables import LakeFile, Table
+from frostline.server.own_session import explained
 
 TABLE_CACHED_S = 30.0
 """How long a table's description may be old. Its columns are matched by field id, so a late rename does no harm."""
@@ -68,4 +71,7 @@ class CatalogTables:
     def _ask(self, question: Callable[[Connection], Answer]) -> Answer:
         """Ask the catalog. Rare enough for a connection of its own, which then cannot be a stale one."""
         with connect(self._dsn, purpose="lake server") as connection:
-            return question(connection)
+            try:
+                return question(connection)
+            except psycopg.Error as error:
+                raise explained(error, connection, was_cancelled=False) from error

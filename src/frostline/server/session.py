@@ -9,6 +9,7 @@ from frostline.errors import FrostlineError
 from frostline.server import answers
 from frostline.server.parameters import decoded, with_types
 from frostline.server.portals import Interruptible, Portal
+from frostline.server.prepared import MAX_NAMED, NoSuchThing, Prepared
 from frostline.server.protocol import backend, rows
 from frostline.server.protocol.frontend import (
     Bind,
@@ -31,14 +32,6 @@ from frostline.server.translate.statements import NotServed, Statement
 _log = logging.getLogger(__name__)
 
 Bytes = bytes | memoryview
-MAX_NAMED = 1_000
-"""Prepared statements or cursors one session may have."""
-
-
-class NoSuchThing(FrostlineError):
-    """A cursor, portal or prepared statement that is not there."""
-
-    sqlstate = "34000"
 
 
 class FailedTransaction(FrostlineError):
@@ -55,7 +48,7 @@ class Session:
         self._status = "I"
         self._cursors: dict[str, Portal] = {}
         self._savepoints = Savepoints()
-        self._prepared: dict[str, list[Statement]] = {"": []}
+        self._prepared = Prepared()
         self._bound: dict[str, _Bound] = {}
         self._skipping = False
         self._lock = threading.Lock()
@@ -123,19 +116,17 @@ class Session:
             parsed = self._parsed(with_types(message.sql, message.types))
         if len(parsed) > 1:
             raise statements.SyntaxRefused("cannot insert multiple commands into a prepared statement")
-        if len(self._prepared) >= MAX_NAMED:
-            raise NotServed(f"more than {MAX_NAMED} prepared statements in one session")
-        self._prepared[message.name] = parsed
+        self._prepared.keep(message.name, message.sql, parsed)
         return backend.PARSE_COMPLETE
 
     def _bind(self, message: Bind) -> bytes:
         if any(message.parameter_formats) or any(message.result_formats):
             raise NotServed("the lake server speaks text format only", hint="ask for text parameters and results")
-        if message.statement not in self._prepared:
-            raise NoSuchThing(f"prepared statement {message.statement!r} does not exist")
+        parsed = self._prepared.get(message.statement)
         params = tuple(map(decoded, message.values))
         self._forget(message.portal)
-        parsed = self._prepared[message.statement]
+        if len(self._bound) >= MAX_NAMED:
+            raise NotServed(f"more than {MAX_NAMED} portals in one session")
         if parsed:
             self._bound[message.portal] = _Bound(self, parsed[0], params)
         return backend.BIND_COMPLETE
@@ -149,9 +140,7 @@ class Session:
         if message.kind == "P":
             yield self._portal_description(message.name)
             return
-        if message.name not in self._prepared:
-            raise NoSuchThing(f"prepared statement {message.name!r} does not exist")
-        parsed = self._prepared[message.name]
+        parsed = self._prepared.get(message.name)
         count = max((statements.parameter_count(statement) for statement in parsed), default=0)
         yield backend.parameter_description(count)
         yield self._described(parsed, count)
@@ -182,7 +171,7 @@ class Session:
 
     def _close(self, message: Close) -> bytes:
         if message.kind == "S":
-            self._prepared.pop(message.name, None)
+            self._prepared.close(message.name)
         else:
             self._forget(message.name)
         return backend.CLOSE_COMPLETE
@@ -240,7 +229,7 @@ class Session:
             case statements.CloseCursor():
                 return self._close_cursors(statement.cursor)
             case statements.Deallocate():
-                self._deallocate(statement.name)
+                self._prepared.deallocate(statement.name)
                 return "DEALLOCATE ALL" if statement.name is None else "DEALLOCATE"
             case _:
                 self.close()
@@ -276,12 +265,6 @@ class Session:
         if portal is not None:
             portal.close()
 
-    def _deallocate(self, name: str | None) -> None:
-        if name is None:
-            self._prepared = {"": []}
-        elif self._prepared.pop(name, None) is None:
-            raise NoSuchThing(f"prepared statement {name!r} does not exist")
-
     def sent(self, portal: Portal, count: int | None) -> Iterator[tuple[int, memoryview]]:
         """The next rows of a portal as (rows, bytes to send); a cancel request reaches it meanwhile."""
         self._run(portal)
@@ -308,7 +291,7 @@ class Session:
         for portal in list(self._bound):
             self._forget(portal)
         self._close_cursors(None)
-        self._prepared = {"": []}
+        self._prepared.deallocate(None)
 
 
 class _Bound:

@@ -2,8 +2,7 @@
 
 import re
 
-from pglast import ast
-
+from frostline.server.translate import duck, tree
 from frostline.server.translate.operands import Const, Untranslatable, constant, type_name
 
 _SPACE = " \t\n\r\v\f"
@@ -13,10 +12,10 @@ _ELEMENT = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",{}\\]+(?:\s+[^\s",{}\\]
 
 def elements(node: object, params: tuple[str | None, ...]) -> list[Const] | None:
     """The elements of a one-dimensional array constant, None for a NULL array; raises Untranslatable for others."""
-    if isinstance(node, ast.A_ArrayExpr):
+    if isinstance(node, tree.A_ArrayExpr):
         return _typed(_listed(node, params))
-    if isinstance(node, ast.TypeCast) and isinstance(node.arg, ast.A_ArrayExpr):
-        return _retyped(_listed(node.arg, params), type_name(node.typeName))
+    if isinstance(node, tree.TypeCast) and isinstance(node.arg, tree.A_ArrayExpr):
+        return _retyped(_listed(node.arg, params), type_name(node.type_name))
     const = constant(node, params)
     if const is None or const.type is None or not const.type.endswith("[]"):
         raise Untranslatable("not an array constant")
@@ -32,7 +31,7 @@ def _typed(items: list[Const]) -> list[Const]:
     return items
 
 
-def _listed(node: ast.A_ArrayExpr, params: tuple[str | None, ...]) -> list[Const]:
+def _listed(node: tree.A_ArrayExpr, params: tuple[str | None, ...]) -> list[Const]:
     items = [constant(item, params) for item in node.elements or ()]
     if any(item is None for item in items):
         raise Untranslatable("an array of expressions")
@@ -53,6 +52,8 @@ def split(text: str) -> list[str | None]:
         raise Untranslatable("not plain array text")
     inside, position = text[1:-1], 0
     items: list[str | None] = []
+    if inside.count(",") >= duck.MOST_ELEMENTS:
+        raise Untranslatable("too many elements")
     while inside.strip(_SPACE):
         found = _ELEMENT.match(inside, position)
         if not found:

@@ -14,7 +14,7 @@ from frostline.lake import ducksql, ducktext
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, civil, days_of, from_text
 from frostline.model.types import Collation
 from frostline.server.translate import duck
-from frostline.server.translate.operands import INTEGERS, Const, Untranslatable, Value
+from frostline.server.translate.operands import INTEGERS, Const, Untranslatable, Value, whole_number
 
 OPERATORS = ("=", "<>", "<", "<=", ">", ">=")
 FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -98,6 +98,9 @@ def _beyond(operator: str, value: Value, sign: int) -> str:
 
 def _exact(operator: str, value: Value, const: Const) -> str:
     text = _text(const).lower()
+    whole = whole_number(text) if const.type in INTEGERS and value.type in INTEGERS else None
+    if whole is not None and abs(whole) < min(INTEGERS[const.type or ""], INTEGERS[value.type]):
+        return f"({value.sql} {operator} {_exact_literal(value, whole)})"  # long lists are mostly of such
     if const.type == "numeric" and text in _NAN:
         return _beyond(operator, value, 1)
     if const.type == "numeric" and text in _INFINITIES:

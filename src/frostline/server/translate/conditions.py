@@ -6,10 +6,9 @@ whole condition. There is no rule that is almost right.
 
 from collections.abc import Callable
 
-from pglast import ast
-from pglast.enums import BoolExprType, BoolTestType
+from postgast import pg_query_pb2 as pb
 
-from frostline.server.translate import duck
+from frostline.server.translate import duck, tree
 from frostline.server.translate.operands import Untranslatable
 from frostline.server.translate.rules.booleans import boolean_column, boolean_constant
 from frostline.server.translate.rules.comparison import comparison
@@ -18,33 +17,33 @@ from frostline.server.translate.rules.lists import array, between, in_list
 from frostline.server.translate.rules.nulls import distinct, null_test
 from frostline.server.translate.scope import Scope
 
-Rule = Callable[[ast.Node, Scope], str | None]
+Rule = Callable[[tree.Node, Scope], str | None]
 
-_TESTS = {
-    BoolTestType.IS_TRUE: "coalesce({}, false)",
-    BoolTestType.IS_NOT_TRUE: "(not coalesce({}, false))",
-    BoolTestType.IS_FALSE: "(not coalesce({}, true))",
-    BoolTestType.IS_NOT_FALSE: "coalesce({}, true)",
-    BoolTestType.IS_UNKNOWN: "({} is null)",
-    BoolTestType.IS_NOT_UNKNOWN: "({} is not null)",
+_TESTS: dict[int, str] = {
+    pb.IS_TRUE: "coalesce({}, false)",
+    pb.IS_NOT_TRUE: "(not coalesce({}, false))",
+    pb.IS_FALSE: "(not coalesce({}, true))",
+    pb.IS_NOT_FALSE: "coalesce({}, true)",
+    pb.IS_UNKNOWN: "({} is null)",
+    pb.IS_NOT_UNKNOWN: "({} is not null)",
 }
 
 
-def connective(node: ast.Node, scope: Scope) -> str | None:
+def connective(node: tree.Node, scope: Scope) -> str | None:
     """The rule for AND, OR and NOT. Three-valued logic is the same on both sides."""
-    if not isinstance(node, ast.BoolExpr):
+    if not isinstance(node, tree.BoolExpr):
         return None
     parts = [condition(part, scope) for part in node.args or ()]
-    if node.boolop == BoolExprType.NOT_EXPR:
+    if node.boolop == pb.NOT_EXPR:
         return f"(not {parts[0]})"
-    return duck.joined(parts, " and " if node.boolop == BoolExprType.AND_EXPR else " or ")
+    return duck.joined(parts, " and " if node.boolop == pb.AND_EXPR else " or ")
 
 
-def boolean_test(node: ast.Node, scope: Scope) -> str | None:
+def boolean_test(node: tree.Node, scope: Scope) -> str | None:
     """The rule for IS [NOT] TRUE, FALSE and UNKNOWN."""
-    if not isinstance(node, ast.BooleanTest) or node.arg is None:
+    if not isinstance(node, tree.BooleanTest) or node.arg is None:
         return None
-    return _TESTS[BoolTestType(node.booltesttype)].replace("{}", condition(node.arg, scope))
+    return _TESTS[node.booltesttype].replace("{}", condition(node.arg, scope))
 
 
 RULES: tuple[Rule, ...] = (
@@ -62,10 +61,10 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def condition(node: ast.Node, scope: Scope) -> str:
+def condition(node: tree.Node, scope: Scope) -> str:
     """The condition in DuckDB; raises Untranslatable when no rule knows it."""
     for rule in RULES:
         found = rule(node, scope)
         if found is not None:
             return found
-    raise Untranslatable(f"no rule for {type(node).__name__}")
+    raise Untranslatable(f"no rule for {tree.kind_name(node)}")

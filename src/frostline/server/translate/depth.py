@@ -4,12 +4,13 @@ import threading
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+
+from postgast import pg_query_pb2 as pb
 
 MAX_DEPTH = 5_000
 """Links of one chain. The parser itself refuses some 10 000 things inside each other, but not `1 + 1 + 1 + ...`."""
-STACK_BYTES = 32 << 20
-"""What a thread needs that parses: twice the measured need of both limits together."""
+STACK_BYTES = 8 << 20
+"""Four times what a thread needs that parses a chain of that length, as measured."""
 
 
 @contextmanager
@@ -22,21 +23,12 @@ def deep_stack() -> Generator[None]:
         threading.stack_size(before)
 
 
-_OPENS = {"ASCII_40", "ASCII_91"}
-_CLOSES = {"ASCII_41", "ASCII_93"}
-_SEPARATES = {"AND", "OR", "ASCII_44", "ASCII_59"}
+_OPENS: set[int] = {pb.ASCII_40, pb.ASCII_91}
+_CLOSES: set[int] = {pb.ASCII_41, pb.ASCII_93}
+_SEPARATES: set[int] = {pb.AND, pb.OR, pb.ASCII_44, pb.ASCII_59}
 """AND, OR, comma and semicolon put things beside each other."""
-_CHAINS = {"UNION", "INTERSECT", "EXCEPT", "JOIN"}
+_CHAINS: set[int] = {pb.UNION, pb.INTERSECT, pb.EXCEPT, pb.JOIN}
 """They make the tree deeper with each link, whatever separates things between two of them."""
-
-
-class Token(Protocol):
-    """A token, as the parser's scanner describes it."""
-
-    @property
-    def name(self) -> str:
-        """What it is."""
-        ...
 
 
 @dataclass
@@ -47,29 +39,30 @@ class _Level:
     operand: int = 0
     betweens: int = 0
 
-    def count(self, name: str) -> None:
+    def count(self, token: int) -> None:
         self.operand += 1
-        if name in _CHAINS:
+        if token in _CHAINS:
             self.chained += 1
-        elif name == "BETWEEN":
+        elif token == pb.BETWEEN:
             self.betweens += 1
-        elif name == "AND" and self.betweens:
+        elif token == pb.AND and self.betweens:
             self.betweens -= 1
-        elif name in _SEPARATES:
+        elif token in _SEPARATES:
             self.operand = self.betweens = 0
 
 
-def depth(tokens: Iterable[Token]) -> int:
+def depth(tokens: Iterable[pb.ScanToken]) -> int:
     """At least the length of the longest chain in the tree that the parser makes of the tokens, without making it."""
     outer: list[_Level] = []
     level, below, deepest = _Level(), 0, 0
     for token in tokens:
-        if token.name in _OPENS:
+        kind = token.token
+        if kind in _OPENS:
             outer.append(level)
             below, level = below + level.chained + level.operand, _Level()
-        elif token.name in _CLOSES and outer:
+        elif kind in _CLOSES and outer:
             level = outer.pop()
             below -= level.chained + level.operand
-        level.count(token.name)
+        level.count(kind)
         deepest = max(deepest, below + level.chained + level.operand)
     return deepest

@@ -10,6 +10,11 @@ NULL = "cast(null as boolean)"
 MOST_PARTS = 2_000
 """Conditions side by side. DuckDB's planning time grows with their square, and then it is deaf to a cancel request."""
 
+MOST_ELEMENTS = 200_000
+"""Members of one list. DuckDB needs some 300 bytes and 5 microseconds for each, and is deaf to a cancel request."""
+MOST_TEXT = 4_000_000
+"""Characters of all conditions on a table together, for the same reason."""
+
 
 def local(path: str) -> str:
     """A `file://` URI as the path it stands for (nothing in it is encoded); anything else as it is."""

@@ -7,13 +7,12 @@ division (avg).
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pglast import ast
-from pglast.enums import SortByDir
+from postgast import pg_query_pb2 as pb
 
 from frostline.lake.ducktext import printed_value
 from frostline.model.tables import Column
 from frostline.server.protocol.backend import ResultColumn
-from frostline.server.translate import duck
+from frostline.server.translate import duck, tree
 from frostline.server.translate.compare import check_order
 from frostline.server.translate.operands import INTEGERS, Untranslatable, builtin_name
 from frostline.server.translate.output import TYPE_OIDS, printed
@@ -40,15 +39,15 @@ class _Item:
     column: Column | None = None
 
 
-def is_grouped(node: ast.SelectStmt) -> bool:
+def is_grouped(node: tree.SelectStmt) -> bool:
     """Whether the query may be one of groups. A function that is no aggregate is refused later."""
-    return bool(node.groupClause) or any(isinstance(target.val, ast.FuncCall) for target in node.targetList or ())
+    return bool(node.group_clause) or any(isinstance(target.val, tree.FuncCall) for target in node.target_list or ())
 
 
-def grouped(node: ast.SelectStmt, scope: Scope) -> tuple[Projection, str]:
+def grouped(node: tree.SelectStmt, scope: Scope) -> tuple[Projection, str]:
     """The select list and what follows the relation; raises Untranslatable for what could differ."""
-    targets = node.targetList or ()
-    keys = list(dict.fromkeys(_key(item, targets, scope) for item in node.groupClause or ()))
+    targets = node.target_list or ()
+    keys = list(dict.fromkeys(_key(item, targets, scope) for item in node.group_clause or ()))
     items = [_item(target, keys, scope) for target in targets]
     shown = Projection(
         tuple(ResultColumn(item.name, TYPE_OIDS[item.type]) for item in items),
@@ -56,11 +55,11 @@ def grouped(node: ast.SelectStmt, scope: Scope) -> tuple[Projection, str]:
         tuple(item.column for item in items if item.column is not None),
     )
     by = f" group by {duck.listed(duck.column(key) for key in keys)}" if keys else ""
-    order = duck.listed(_sort_key(item, items, keys, scope) for item in node.sortClause or ())
+    order = duck.listed(_sort_key(item, items, keys, scope) for item in node.sort_clause or ())
     return shown, by + (order and f" order by {order}") + limit_clause(node, scope)
 
 
-def _key(node: ast.Node, targets: Sequence[ast.ResTarget], scope: Scope) -> Column:
+def _key(node: tree.Node, targets: Sequence[tree.ResTarget], scope: Scope) -> Column:
     """The column that one item of GROUP BY names. An input column comes before an output of the same name."""
     position = _position(node, len(targets))
     column = _column(node if position is None else targets[position].val, scope)
@@ -70,25 +69,25 @@ def _key(node: ast.Node, targets: Sequence[ast.ResTarget], scope: Scope) -> Colu
     return column
 
 
-def _position(node: ast.Node | None, count: int) -> int | None:
+def _position(node: tree.Node | None, count: int) -> int | None:
     """Which output `2` in GROUP BY or ORDER BY stands for, counted from 0; None for what is no constant."""
-    if not isinstance(node, ast.A_Const):
+    if not isinstance(node, tree.A_Const):
         return None
-    number = int(node.val.ival or 0) if isinstance(node.val, ast.Integer) else 0
+    number = int(node.val.ival or 0) if isinstance(node.val, tree.Integer) else 0
     if not 1 <= number <= count:
         raise Untranslatable("a constant that is no position")
     return number - 1
 
 
-def _column(node: ast.Node | None, scope: Scope) -> Column | None:
+def _column(node: tree.Node | None, scope: Scope) -> Column | None:
     try:
         return scope.column(node)
     except UnknownColumn:
         raise Untranslatable("a name that may be an output's") from None
 
 
-def _item(target: ast.ResTarget, keys: Sequence[Column], scope: Scope) -> _Item:
-    if isinstance(target.val, ast.FuncCall):
+def _item(target: tree.ResTarget, keys: Sequence[Column], scope: Scope) -> _Item:
+    if isinstance(target.val, tree.FuncCall):
         return _aggregate(target.val, target.name, scope)
     return _group(_column(target.val, scope), target.name, keys)
 
@@ -99,7 +98,7 @@ def _group(column: Column | None, name: str | None, keys: Sequence[Column]) -> _
     return _Item(name or column.name, column.pg_type.name, duck.column(column), printed(column), column)
 
 
-def _aggregate(call: ast.FuncCall, name: str | None, scope: Scope) -> _Item:
+def _aggregate(call: tree.FuncCall, name: str | None, scope: Scope) -> _Item:
     function = builtin_name(call.funcname) or ""
     if call.agg_filter or call.agg_order or call.agg_within_group or call.over or call.func_variadic:
         raise Untranslatable("an aggregate with clauses of its own")
@@ -112,7 +111,7 @@ def _aggregate(call: ast.FuncCall, name: str | None, scope: Scope) -> _Item:
     raise Untranslatable(f"function {function}")
 
 
-def _argument(call: ast.FuncCall, scope: Scope) -> Column:
+def _argument(call: tree.FuncCall, scope: Scope) -> Column:
     arguments = call.args or ()
     column = _column(arguments[0], scope) if len(arguments) == 1 else None
     if column is None:
@@ -120,7 +119,7 @@ def _argument(call: ast.FuncCall, scope: Scope) -> Column:
     return column
 
 
-def _count(call: ast.FuncCall, name: str, scope: Scope) -> _Item:
+def _count(call: tree.FuncCall, name: str, scope: Scope) -> _Item:
     if call.agg_star:
         return _number(name, "int8", "count(*)")
     column = _argument(call, scope)
@@ -154,21 +153,21 @@ def _number(name: str, pg_type: str, value: str) -> _Item:
     return _Item(name, pg_type, value, duck.cast(value, "varchar"))
 
 
-def _sort_key(sort: ast.SortBy, items: Sequence[_Item], keys: Sequence[Column], scope: Scope) -> str:
+def _sort_key(sort: tree.SortBy, items: Sequence[_Item], keys: Sequence[Column], scope: Scope) -> str:
     item = _sorted(sort.node, items, keys, scope)
-    if sort.sortby_dir == SortByDir.SORTBY_USING:
+    if sort.sortby_dir == pb.SORTBY_USING:
         raise Untranslatable("order by an operator")
     if item.column is not None:
         check_order("<", scope.source.value(item.column))
     return f"{item.value} {direction(sort)}"
 
 
-def _sorted(node: ast.Node | None, items: Sequence[_Item], keys: Sequence[Column], scope: Scope) -> _Item:
+def _sorted(node: tree.Node | None, items: Sequence[_Item], keys: Sequence[Column], scope: Scope) -> _Item:
     """What an item of ORDER BY stands for. An output comes before an input column of the same name."""
     position = _position(node, len(items))
     if position is not None:
         return items[position]
-    if isinstance(node, ast.FuncCall):
+    if isinstance(node, tree.FuncCall):
         return _aggregate(node, None, scope)
     found = [item for item in items if item.name == _plain_name(node)]
     if len(found) == 1:
@@ -178,7 +177,7 @@ def _sorted(node: ast.Node | None, items: Sequence[_Item], keys: Sequence[Column
     return _group(_column(node, scope), None, keys)
 
 
-def _plain_name(node: ast.Node | None) -> str | None:
+def _plain_name(node: tree.Node | None) -> str | None:
     """The name that this node is, without a qualifier."""
-    fields = node.fields or () if isinstance(node, ast.ColumnRef) else ()
-    return str(fields[0].sval) if len(fields) == 1 and isinstance(fields[0], ast.String) else None
+    fields = node.fields or () if isinstance(node, tree.ColumnRef) else ()
+    return str(fields[0].sval) if len(fields) == 1 and isinstance(fields[0], tree.String) else None

@@ -3,10 +3,9 @@
 import re
 from dataclasses import dataclass
 
-from pglast import ast
-
 from frostline.errors import FrostlineError
 from frostline.model.types import Collation
+from frostline.server.translate import tree
 
 INTEGERS = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
 """Integer types, with the first magnitude that does not fit."""
@@ -47,35 +46,35 @@ class Value:
 def constant(node: object, params: tuple[str | None, ...]) -> Const | None:
     """The constant that this node is, or None when it is something else."""
     match node:
-        case ast.A_Const():
+        case tree.A_Const():
             return _literal(node)
-        case ast.ParamRef():
+        case tree.ParamRef():
             return Const(None, params[_position(node, params)])
-        case ast.TypeCast():
+        case tree.TypeCast():
             inner = constant(node.arg, params)
-            return None if inner is None else _cast(inner, node.typeName)
+            return None if inner is None else _cast(inner, node.type_name)
         case _:
             return None
 
 
-def _position(node: ast.ParamRef, params: tuple[str | None, ...]) -> int:
+def _position(node: tree.ParamRef, params: tuple[str | None, ...]) -> int:
     number = int(node.number or 0)
     if not 1 <= number <= len(params):
         raise UnboundParameter(f"there is no parameter ${number}")
     return number - 1
 
 
-def _literal(node: ast.A_Const) -> Const | None:
+def _literal(node: tree.A_Const) -> Const | None:
     if node.isnull:
         return Const(None, None)
     match node.val:
-        case ast.Integer():
+        case tree.Integer():
             return Const("int4", str(node.val.ival))
-        case ast.Float():
+        case tree.Float():
             return _number(str(node.val.fval))
-        case ast.Boolean():
+        case tree.Boolean():
             return Const("bool", "t" if node.val.boolval else "f")
-        case ast.String():
+        case tree.String():
             return Const(None, str(node.val.sval))
         case _:
             return None
@@ -92,27 +91,23 @@ def whole_number(text: str) -> int | None:
     return number if number is not None and -(2**63) <= number < 2**63 else None
 
 
-def builtin_name(parts: object) -> str | None:
+def builtin_name(parts: tree.Nodes) -> str | None:
     """The name of something of Postgres' own, from the parser's list of name parts; None when it lies elsewhere."""
-    names = [str(part.sval) for part in _tuple(parts) if isinstance(part, ast.String)]
+    names = [part.sval for part in parts if isinstance(part, tree.String)]
     if len(names) == 2 and names[0] == "pg_catalog":
         return names[1]
     return names[0] if len(names) == 1 else None
 
 
-def _tuple(parts: object) -> tuple[object, ...]:
-    return parts if isinstance(parts, tuple) else ()  # pyright: ignore[reportUnknownVariableType]
-
-
-def type_name(node: ast.TypeName | None) -> str | None:
+def type_name(node: tree.TypeName | None) -> str | None:
     """The built-in type of a cast, `name` or `name[]`; None for any other and for one with a modifier."""
     if node is None or node.typmods or node.setof or node.pct_type:
         return None
     name = builtin_name(node.names)
-    return None if name is None else name + ("[]" if node.arrayBounds else "")
+    return None if name is None else name + ("[]" if node.array_bounds else "")
 
 
-def _cast(inner: Const, node: ast.TypeName | None) -> Const | None:
+def _cast(inner: Const, node: tree.TypeName | None) -> Const | None:
     target = type_name(node)
     if target is None:
         return None

@@ -4,13 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from pglast import ast
-
 from frostline.lake import ducksql
 from frostline.model.tables import Column
 from frostline.server.lake_tables import LakeTables
 from frostline.server.protocol.backend import ResultColumn
-from frostline.server.translate import duck, sampling
+from frostline.server.translate import duck, sampling, tree
 from frostline.server.translate.conditions import condition
 from frostline.server.translate.grouping import grouped, is_grouped
 from frostline.server.translate.operands import Untranslatable
@@ -75,7 +73,7 @@ def plan(select: Select, params: tuple[str | None, ...], tables: LakeTables) -> 
         return _postgres_plan(select, found, params, str(reason))
 
 
-def _refuse_unknown(node: ast.SelectStmt, found: Sequence[Source]) -> None:
+def _refuse_unknown(node: tree.SelectStmt, found: Sequence[Source]) -> None:
     """Raise UnknownColumn where `table.name` is no column: in Postgres it could call a function of that name."""
     known = {(source.alias, column.name) for source in found for column in source.table.columns}
     known |= {(source.alias, SNAPSHOT_COLUMN) for source in found}
@@ -85,18 +83,18 @@ def _refuse_unknown(node: ast.SelectStmt, found: Sequence[Source]) -> None:
             raise UnknownColumn(f"column {alias}.{name} does not exist")
 
 
-def _duck_plan(node: ast.SelectStmt, found: tuple[Source, ...], params: tuple[str | None, ...]) -> DuckPlan:
-    if len(found) != 1 or len(node.fromClause or ()) != 1:
+def _duck_plan(node: tree.SelectStmt, found: tuple[Source, ...], params: tuple[str | None, ...]) -> DuckPlan:
+    if len(found) != 1 or len(node.from_clause or ()) != 1:
         raise Untranslatable("several tables")
-    if not isinstance((node.fromClause or (None,))[0], (ast.RangeVar, ast.RangeTableSample)):
+    if not isinstance((node.from_clause or (None,))[0], (tree.RangeVar, tree.RangeTableSample)):
         raise Untranslatable("not just the table itself")
-    if node.havingClause or node.distinctClause or node.windowClause or node.valuesLists:
+    if node.having_clause or node.distinct_clause or node.window_clause or node.values_lists:
         raise Untranslatable("having, distinct or a window")
     scope = Scope(found[0], params)
     sample, wanted = sampling.split(node, _unpinned(node, scope))
     if len(wanted) > duck.MOST_PARTS:
         raise Untranslatable("too many conditions")
-    known = {condition(part, scope): certain_bounds(part, scope) for part in wanted}
+    known = dict(_known(wanted, scope))
     certain = {text: bounds for text, bounds in known.items() if bounds is not None}
     if sample is not None and is_grouped(node):
         raise Untranslatable("groups of a sample")
@@ -105,18 +103,29 @@ def _duck_plan(node: ast.SelectStmt, found: tuple[Source, ...], params: tuple[st
     return DuckPlan(scan, shown.result, shown.outputs, tail)
 
 
-def _plain(node: ast.SelectStmt, scope: Scope) -> tuple[Projection, str]:
-    return projection(node.targetList or (), scope), order_clause(node, scope) + limit_clause(node, scope)
+def _known(wanted: Sequence[tree.Node], scope: Scope) -> Iterator[tuple[str, Bounds | None]]:
+    """Each condition for DuckDB, and where it is certain; raises Untranslatable when they are too much text."""
+    left = duck.MOST_TEXT
+    for part in wanted:
+        text = condition(part, scope)
+        left -= len(text)
+        if left < 0:
+            raise Untranslatable("too much text")
+        yield text, certain_bounds(part, scope)
 
 
-def _needed(node: ast.SelectStmt, scope: Scope, shown: Projection) -> tuple[Column, ...]:
+def _plain(node: tree.SelectStmt, scope: Scope) -> tuple[Projection, str]:
+    return projection(node.target_list or (), scope), order_clause(node, scope) + limit_clause(node, scope)
+
+
+def _needed(node: tree.SelectStmt, scope: Scope, shown: Projection) -> tuple[Column, ...]:
     names = columns_named(node) | {column.name for column in shown.columns}
     return tuple(column for column in scope.source.table.columns if column.name in names)
 
 
-def _unpinned(node: ast.SelectStmt, scope: Scope) -> list[ast.Node]:
+def _unpinned(node: tree.SelectStmt, scope: Scope) -> list[tree.Node]:
     """The conditions without the pin, which the choice of files already answers."""
-    return [part for part in conjuncts(node.whereClause) if pinned_snapshot(part, scope) is None]
+    return [part for part in conjuncts(node.where_clause) if pinned_snapshot(part, scope) is None]
 
 
 def _postgres_plan(
@@ -125,12 +134,12 @@ def _postgres_plan(
     if sampling.is_sampled(select.node):
         raise NotServed("a sample is served of a plain scan only")
     names = columns_named(select.node)
-    alone = len(found) == 1 and isinstance((select.node.fromClause or (None,))[0], ast.RangeVar)
+    alone = len(found) == 1 and isinstance((select.node.from_clause or (None,))[0], tree.RangeVar)
     scans = tuple(_candidates(select.node, Scope(source, params), names, alone=alone) for source in found)
     return PostgresPlan(select.sql, params, scans, functions_named(select.node), reason)
 
 
-def _candidates(node: ast.SelectStmt, scope: Scope, names: frozenset[str], *, alone: bool) -> Scan:
+def _candidates(node: tree.SelectStmt, scope: Scope, names: frozenset[str], *, alone: bool) -> Scan:
     """Every column that the query could mean, and for a query on one table the conditions that are safe to apply."""
     table = scope.source.table
     columns = tuple(column for column in table.columns if "*" in names or column.name in names)
@@ -139,12 +148,18 @@ def _candidates(node: ast.SelectStmt, scope: Scope, names: frozenset[str], *, al
     return Scan(scope.source, columns, tier_bounds(wanted, scope), applied)
 
 
-def _translatable(nodes: Sequence[ast.Node], scope: Scope) -> Iterator[str]:
+def _translatable(nodes: Sequence[tree.Node], scope: Scope) -> Iterator[str]:
+    """The conditions that DuckDB can apply, as long as they are not too much text."""
+    left = duck.MOST_TEXT
     for node in nodes:
         try:
-            yield condition(node, scope)
+            text = condition(node, scope)
         except (Untranslatable, UnknownName, RecursionError):
             continue
+        left -= len(text)
+        if left < 0:
+            return
+        yield text
 
 
 def nothing(scan: Scan) -> str:

@@ -3,12 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pglast import ast
-
 from frostline.lake import ducksql
 from frostline.model.tables import Column
 from frostline.server.protocol.backend import TEXT_OID, ResultColumn
-from frostline.server.translate import duck
+from frostline.server.translate import duck, tree
 from frostline.server.translate.operands import Untranslatable, constant
 from frostline.server.translate.output import TYPE_OIDS, printed
 from frostline.server.translate.scope import SNAPSHOT_COLUMN, Scope
@@ -23,7 +21,7 @@ class Projection:
     columns: tuple[Column, ...]
 
 
-def projection(targets: Sequence[ast.ResTarget], scope: Scope) -> Projection:
+def projection(targets: Sequence[tree.ResTarget], scope: Scope) -> Projection:
     """The select list; raises Untranslatable for expressions."""
     items = [item for target in targets for item in _target(target, scope)]
     columns = tuple(column for _, _, column in items if column is not None)
@@ -33,9 +31,9 @@ def projection(targets: Sequence[ast.ResTarget], scope: Scope) -> Projection:
 _Item = tuple[ResultColumn, str, Column | None]
 
 
-def _target(target: ast.ResTarget, scope: Scope) -> Iterator[_Item]:
+def _target(target: tree.ResTarget, scope: Scope) -> Iterator[_Item]:
     node = target.val
-    if isinstance(node, ast.ColumnRef) and any(isinstance(part, ast.A_Star) for part in node.fields or ()):
+    if isinstance(node, tree.ColumnRef) and any(isinstance(part, tree.A_Star) for part in node.fields or ()):
         yield from (_column(column, column.name) for column in scope.source.table.columns)
         yield _snapshot(scope, SNAPSHOT_COLUMN)
         return

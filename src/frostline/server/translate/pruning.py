@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from pglast import ast
-from pglast.enums import A_Expr_Kind
+from postgast import pg_query_pb2 as pb
 
 from frostline.model.tables import LakeFile
 from frostline.model.tiers import TierKind
+from frostline.server.translate import tree
 from frostline.server.translate.arrays import elements
 from frostline.server.translate.compare import FLIPPED, axis, fraction
 from frostline.server.translate.operands import INTEGERS, Const, Untranslatable, constant
@@ -19,7 +19,7 @@ Bounds = tuple[int, int]
 _TIME_TYPES = {TierKind.DATE: "date", TierKind.TIMESTAMP: "timestamp", TierKind.TIMESTAMPTZ: "timestamptz"}
 
 
-def tier_bounds(conditions: Iterable[ast.Node], scope: Scope) -> Bounds:
+def tier_bounds(conditions: Iterable[tree.Node], scope: Scope) -> Bounds:
     """The bounds that the foreign table and these conditions set; too wide is safe, too narrow never happens."""
     kind, remote = scope.source.table.tier_kind, scope.source.remote
     low = kind.lowest if remote.lower is None else remote.lower
@@ -33,12 +33,12 @@ def tier_bounds(conditions: Iterable[ast.Node], scope: Scope) -> Bounds:
     return low, high
 
 
-def certain_bounds(node: ast.Node, scope: Scope) -> Bounds | None:
+def certain_bounds(node: tree.Node, scope: Scope) -> Bounds | None:
     """Every row whose tier key lies within these bounds fulfils the condition; None where that is not known.
 
     The tier key is a part of the primary key, so it is never NULL.
     """
-    if not isinstance(node, ast.A_Expr) or node.kind != A_Expr_Kind.AEXPR_OP:
+    if not isinstance(node, tree.A_Expr) or node.kind != pb.AEXPR_OP:
         return None
     try:
         return _of_comparison(node, scope)
@@ -56,17 +56,17 @@ def inside(files: Iterable[LakeFile], bounds: Bounds) -> bool:
     return all(bounds[0] <= file.lower and file.upper <= bounds[1] for file in files)
 
 
-def _of_condition(node: ast.Node, scope: Scope) -> Bounds:
-    if not isinstance(node, ast.A_Expr):
+def _of_condition(node: tree.Node, scope: Scope) -> Bounds:
+    if not isinstance(node, tree.A_Expr):
         raise Untranslatable("not a comparison")
-    if node.kind == A_Expr_Kind.AEXPR_OP_ANY and _is_tier_key(node.lexpr, scope) and operator_name(node) == "=":
+    if node.kind == pb.AEXPR_OP_ANY and _is_tier_key(node.lexpr, scope) and operator_name(node) == "=":
         return _hull(elements(node.rexpr, scope.params) or (), scope.source.table.tier_kind)
-    if node.kind == A_Expr_Kind.AEXPR_OP:
+    if node.kind == pb.AEXPR_OP:
         return _of_comparison(node, scope)
     raise Untranslatable("not a comparison")
 
 
-def _of_comparison(node: ast.A_Expr, scope: Scope) -> Bounds:
+def _of_comparison(node: tree.A_Expr, scope: Scope) -> Bounds:
     """Exactly the tier values that fulfil it."""
     operator, kind = operator_name(node) or "", scope.source.table.tier_kind
     if _is_tier_key(node.lexpr, scope):

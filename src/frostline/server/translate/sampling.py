@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pglast import ast
-from pglast.enums import A_Expr_Kind
+from postgast import pg_query_pb2 as pb
 
 from frostline.model.tables import LakeFile
+from frostline.server.translate import tree
 from frostline.server.translate.operands import Const, Untranslatable, builtin_name, constant
 from frostline.server.translate.values import operator_name
 
@@ -28,10 +28,10 @@ class Sample:
     """TABLESAMPLE SYSTEM: not every file need be looked at, as with the pages of a heap."""
 
 
-def split(node: ast.SelectStmt, conditions: list[ast.Node]) -> tuple[Sample | None, list[ast.Node]]:
+def split(node: tree.SelectStmt, conditions: list[tree.Node]) -> tuple[Sample | None, list[tree.Node]]:
     """The wanted sample of the rows, if it is one, and the conditions that are left."""
-    item = (node.fromClause or (None,))[0]
-    if isinstance(item, ast.RangeTableSample):
+    item = (node.from_clause or (None,))[0]
+    if isinstance(item, tree.RangeTableSample):
         return Sample(_percent(item) / 100, builtin_name(item.method) == "system"), conditions
     for position, part in enumerate(conditions):
         fraction = _below_random(part)
@@ -64,12 +64,12 @@ def _condition(fraction: float) -> tuple[str, ...]:
     return (f"random() < {fraction:.17f}",)
 
 
-def is_sampled(node: ast.SelectStmt) -> bool:
+def is_sampled(node: tree.SelectStmt) -> bool:
     """Whether FROM has a TABLESAMPLE."""
-    return any(isinstance(item, ast.RangeTableSample) for item in node.fromClause or ())
+    return any(isinstance(item, tree.RangeTableSample) for item in node.from_clause or ())
 
 
-def _percent(item: ast.RangeTableSample) -> float:
+def _percent(item: tree.RangeTableSample) -> float:
     method = builtin_name(item.method)
     arguments = item.args or ()
     const = constant(arguments[0], ()) if len(arguments) == 1 else None
@@ -86,10 +86,10 @@ def _number(const: Const | None) -> float | None:
     return float(text) if text is not None and _FRACTION.fullmatch(text) else None
 
 
-def _below_random(node: ast.Node) -> float | None:
-    if not isinstance(node, ast.A_Expr) or node.kind != A_Expr_Kind.AEXPR_OP or operator_name(node) != "<":
+def _below_random(node: tree.Node) -> float | None:
+    if not isinstance(node, tree.A_Expr) or node.kind != pb.AEXPR_OP or operator_name(node) != "<":
         return None
     call = node.lexpr
-    if not isinstance(call, ast.FuncCall) or builtin_name(call.funcname) != "random" or call.args:
+    if not isinstance(call, tree.FuncCall) or builtin_name(call.funcname) != "random" or call.args:
         return None
     return _number(constant(node.rexpr, ()))

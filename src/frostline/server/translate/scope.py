@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pglast import ast
-from pglast.enums import BoolExprType
+from postgast import pg_query_pb2 as pb
 
 from frostline.errors import FrostlineError
 from frostline.model.names import BadName, RemoteName
 from frostline.model.tables import Column, Table
 from frostline.server.lake_tables import LakeTables
-from frostline.server.translate import duck
+from frostline.server.translate import duck, tree
 from frostline.server.translate.operands import Untranslatable, Value
 
 SNAPSHOT_COLUMN = "frostline_snapshot"
@@ -55,7 +54,7 @@ class Source:
         )
 
 
-def remote_table(node: ast.RangeVar, tables: LakeTables) -> tuple[Table, RemoteName]:
+def remote_table(node: tree.RangeVar, tables: LakeTables) -> tuple[Table, RemoteName]:
     """What a name in FROM stands for."""
     try:
         remote = RemoteName.parse(str(node.relname))
@@ -85,9 +84,9 @@ class Scope:
 
     def name(self, node: object) -> str | None:
         """The name of the column that this node refers to, None when it is no column of this table."""
-        if not isinstance(node, ast.ColumnRef):
+        if not isinstance(node, tree.ColumnRef):
             return None
-        parts = [str(part.sval) for part in node.fields or () if isinstance(part, ast.String)]
+        parts = [str(part.sval) for part in node.fields or () if isinstance(part, tree.String)]
         if len(parts) != len(node.fields or ()) or len(parts) > 2:
             return None
         if len(parts) == 2 and parts[0] != self.source.alias:
@@ -95,12 +94,12 @@ class Scope:
         return parts[-1]
 
 
-def conjuncts(node: ast.Node | None) -> Iterator[ast.Node]:
+def conjuncts(node: tree.Node | None) -> Iterator[tree.Node]:
     """The conditions that all have to hold, in order. No recursion: they may be deeper than Python's stack."""
     waiting = [node]
     while waiting:
         part = waiting.pop()
-        if isinstance(part, ast.BoolExpr) and part.boolop == BoolExprType.AND_EXPR:
+        if isinstance(part, tree.BoolExpr) and part.boolop == pb.AND_EXPR:
             waiting += reversed(part.args or ())
         elif part is not None:
             yield part

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from pglast import ast
-from pglast.enums import DiscardMode, FetchDirection, TransactionStmtKind, VariableSetKind
+from postgast import pg_query_pb2 as pb
 
 from frostline.errors import FrostlineError
-from frostline.server.translate import parsing
+from frostline.server.translate import parsing, tree
 from frostline.server.translate.depth import MAX_DEPTH, depth
+from frostline.server.translate.size import TooComplex, check_text, check_tokens
 
 _ALL = 2**63 - 1
 """How the parser writes FETCH ALL."""
@@ -17,12 +17,6 @@ class SyntaxRefused(FrostlineError):
     """The text is not SQL."""
 
     sqlstate = "42601"
-
-
-class TooComplex(FrostlineError):
-    """The SQL is deeper than the parser can take."""
-
-    sqlstate = "54001"
 
 
 class NotServed(FrostlineError):
@@ -78,7 +72,7 @@ class Select:
     """A query, with its own text."""
 
     sql: str
-    node: ast.SelectStmt
+    node: tree.SelectStmt
 
 
 @dataclass(frozen=True)
@@ -143,8 +137,9 @@ Statement = (
 def parameter_count(statement: Statement) -> int:
     """The highest parameter number that the statement mentions."""
     sql = statement.query.sql if isinstance(statement, Declare) else getattr(statement, "sql", "")
-    tokens = [token for token in parsing.scan(sql) if token.name == "PARAM"]
-    return max((int(sql[token.start + 1 : token.end + 1]) for token in tokens), default=0)
+    text = sql.encode()
+    tokens = [token for token in parsing.scan(sql) if token.token == pb.PARAM]
+    return max((int(text[token.start + 1 : token.end]) for token in tokens), default=0)
 
 
 def parse(sql: str) -> list[Statement]:
@@ -153,114 +148,115 @@ def parse(sql: str) -> list[Statement]:
     One of several is parsed again by itself, so that the locations in its tree are locations in its text.
     """
     try:
-        _check_depth(sql)
+        _check_size(sql)
         raw = parsing.parse_sql(sql)
     except parsing.ParseError as error:
-        raise SyntaxRefused(f"syntax error: {error.args[0]}") from None
+        raise SyntaxRefused(f"syntax error: {error.message}") from None
+    except parsing.TooDeep:
+        raise TooComplex("the query is nested too deeply") from None
+    text = sql.encode()
     if len(raw) == 1:
-        return [_statement(raw[0].stmt, sql[: _end(raw[0])])]
-    return [parsed for statement in raw for parsed in parse(sql[statement.stmt_location or 0 : _end(statement)])]
+        return [_statement(raw[0].node, text[: raw[0].end].decode())]
+    return [parsed for one in raw for parsed in parse(text[one.start : one.end].decode())]
 
 
-def _check_depth(sql: str) -> None:
-    # A short text cannot be deep, and most are short.
-    if len(sql) > MAX_DEPTH and depth(parsing.scan(sql)) > MAX_DEPTH:
+def _check_size(sql: str) -> None:
+    if len(sql) <= MAX_DEPTH:
+        return  # it is neither deep nor large, as most are
+    check_text(sql)
+    tokens = parsing.scan(sql)
+    check_tokens(len(tokens))
+    if depth(tokens) > MAX_DEPTH:
         raise TooComplex("the query is nested too deeply")
 
 
-def _end(statement: ast.RawStmt) -> int | None:
-    """Where the statement's text ends; the last one's may go on to the end."""
-    return (statement.stmt_location or 0) + statement.stmt_len if statement.stmt_len else None
-
-
-def _statement(node: ast.Node | None, sql: str) -> Statement:
+def _statement(node: tree.Node | None, sql: str) -> Statement:
     match node:
-        case ast.SelectStmt():
+        case tree.SelectStmt():
             return Select(sql, node)
-        case ast.DeclareCursorStmt():
+        case tree.DeclareCursorStmt():
             return _declare(node, sql)
-        case ast.FetchStmt():
+        case tree.FetchStmt():
             return _fetch(node)
-        case ast.TransactionStmt():
+        case tree.TransactionStmt():
             return _transaction(node)
         case _:
             return _session_statement(node)
 
 
-def _session_statement(node: ast.Node | None) -> Statement:
+def _session_statement(node: tree.Node | None) -> Statement:
     match node:
-        case ast.ClosePortalStmt():
-            return CloseCursor(node.portalname)
-        case ast.DeallocateStmt():
-            return Deallocate(node.name)
-        case ast.DiscardStmt() if node.target == DiscardMode.DISCARD_ALL:
+        case tree.ClosePortalStmt():
+            return CloseCursor(node.portalname or None)
+        case tree.DeallocateStmt():
+            return Deallocate(node.name or None)
+        case tree.DiscardStmt() if node.target == pb.DISCARD_ALL:
             return Discard()
-        case ast.VariableShowStmt():
+        case tree.VariableShowStmt():
             return Show(str(node.name).lower())
-        case ast.VariableSetStmt():
+        case tree.VariableSetStmt():
             return _set(node)
         case _:
             raise NotServed(f"the lake server does not do {_words(node)}", hint="only SELECT on lake tables is served")
 
 
-def _words(node: ast.Node | None) -> str:
-    return type(node).__name__.removesuffix("Stmt").lower()
+def _words(node: tree.Node | None) -> str:
+    return tree.kind_name(node).removesuffix("Stmt").lower()
 
 
-def _declare(node: ast.DeclareCursorStmt, sql: str) -> Declare:
-    if not isinstance(node.query, ast.SelectStmt):
+def _declare(node: tree.DeclareCursorStmt, sql: str) -> Declare:
+    if not isinstance(node.query, tree.SelectStmt):
         raise NotServed("a cursor is served for SELECT only")
     tokens = parsing.scan(sql)
-    keyword = next(token for token in tokens if token.name == "FOR")
+    start = next(token for token in tokens if token.token == pb.FOR).end
     # Blanks keep the locations in the tree right.
-    start = keyword.end + 1
-    return Declare(str(node.portalname), Select(" " * start + sql[start:], node.query))
+    return Declare(node.portalname, Select(" " * start + sql.encode()[start:].decode(), node.query))
 
 
-def _fetch(node: ast.FetchStmt) -> Fetch | Rewind:
-    cursor, count = str(node.portalname), int(node.howMany or 0)
-    if node.direction == FetchDirection.FETCH_FORWARD and count > 0:
+def _fetch(node: tree.FetchStmt) -> Fetch | Rewind:
+    cursor, count = str(node.portalname), int(node.how_many or 0)
+    if node.direction == pb.FETCH_FORWARD and count > 0:
         return Fetch(cursor, None if count == _ALL else count, bool(node.ismove))
-    if node.direction == FetchDirection.FETCH_BACKWARD and count == _ALL and node.ismove:
+    if node.direction == pb.FETCH_BACKWARD and count == _ALL and node.ismove:
         return Rewind(cursor)
     raise NotServed("cursors move forward only", hint="MOVE BACKWARD ALL starts again")
 
 
-_TRANSACTION: dict[TransactionStmtKind, Statement] = {
-    TransactionStmtKind.TRANS_STMT_BEGIN: Begin("BEGIN"),
-    TransactionStmtKind.TRANS_STMT_START: Begin("START TRANSACTION"),
-    TransactionStmtKind.TRANS_STMT_COMMIT: End("COMMIT"),
-    TransactionStmtKind.TRANS_STMT_ROLLBACK: End("ROLLBACK"),
+_TRANSACTION: dict[int, Statement] = {
+    pb.TRANS_STMT_BEGIN: Begin("BEGIN"),
+    pb.TRANS_STMT_START: Begin("START TRANSACTION"),
+    pb.TRANS_STMT_COMMIT: End("COMMIT"),
+    pb.TRANS_STMT_ROLLBACK: End("ROLLBACK"),
 }
-_SAVEPOINTS = {
-    TransactionStmtKind.TRANS_STMT_SAVEPOINT: "SAVEPOINT",
-    TransactionStmtKind.TRANS_STMT_RELEASE: "RELEASE",
-    TransactionStmtKind.TRANS_STMT_ROLLBACK_TO: "ROLLBACK",
+_SAVEPOINTS: dict[int, str] = {
+    pb.TRANS_STMT_SAVEPOINT: "SAVEPOINT",
+    pb.TRANS_STMT_RELEASE: "RELEASE",
+    pb.TRANS_STMT_ROLLBACK_TO: "ROLLBACK",
 }
 
 
-def _transaction(node: ast.TransactionStmt) -> Statement:
-    if node.kind is not None and node.kind in _SAVEPOINTS:
+def _transaction(node: tree.TransactionStmt) -> Statement:
+    if node.kind in _SAVEPOINTS:
         return Savepoint(_SAVEPOINTS[node.kind], str(node.savepoint_name))
-    statement = _TRANSACTION.get(node.kind) if node.kind is not None else None
+    statement = _TRANSACTION.get(node.kind)
     if statement is None:
         raise NotServed("the lake server has no two-phase commit: it never holds a change")
     return statement
 
 
-def _set(node: ast.VariableSetStmt) -> SetVariable:
+def _set(node: tree.VariableSetStmt) -> SetVariable:
     name = str(node.name or "all").lower()
-    if node.kind != VariableSetKind.VAR_SET_VALUE or not node.args:
+    if node.kind != pb.VAR_SET_VALUE or not node.args:
         return SetVariable(name, None)
     return SetVariable(name, ",".join(_setting(argument) for argument in node.args))
 
 
-def _setting(node: ast.Node) -> str:
-    value = node.val if isinstance(node, ast.A_Const) else None
+def _setting(node: tree.Node) -> str:
+    value = node.val if isinstance(node, tree.A_Const) else None
     match value:
-        case ast.String():
+        case tree.String():
             return str(value.sval)
-        case ast.Integer():
+        case tree.Integer():
             return str(value.ival)
         case _:
             raise NotServed("the setting's value is not a plain constant")

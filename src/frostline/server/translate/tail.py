@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from pglast import ast
-from pglast.enums import LimitOption, SortByDir, SortByNulls
+from postgast import pg_query_pb2 as pb
 
-from frostline.server.translate import duck
+from frostline.server.translate import duck, tree
 from frostline.server.translate.compare import check_order
 from frostline.server.translate.operands import Untranslatable, constant, whole_number
 from frostline.server.translate.scope import Scope
@@ -13,16 +12,16 @@ from frostline.server.translate.scope import Scope
 _FLOATS = ("float4", "float8")
 
 
-def order_clause(node: ast.SelectStmt, scope: Scope) -> str:
+def order_clause(node: tree.SelectStmt, scope: Scope) -> str:
     """ORDER BY over columns whose order is the same in DuckDB; raises Untranslatable for others."""
-    renamed = {target.name for target in node.targetList or () if target.name}
-    keys = [key for item in node.sortClause or () for key in _sort_keys(item, scope, renamed)]
+    renamed = {target.name for target in node.target_list or () if target.name}
+    keys = [key for item in node.sort_clause or () for key in _sort_keys(item, scope, renamed)]
     return f" order by {duck.listed(keys)}" if keys else ""
 
 
-def _sort_keys(item: ast.SortBy, scope: Scope, renamed: set[str]) -> Iterator[str]:
+def _sort_keys(item: tree.SortBy, scope: Scope, renamed: set[str]) -> Iterator[str]:
     column = scope.column(item.node)
-    if column is None or item.sortby_dir == SortByDir.SORTBY_USING:
+    if column is None or item.sortby_dir == pb.SORTBY_USING:
         raise Untranslatable("order by an expression")
     if column.name in renamed:
         raise Untranslatable("order by a name that may be an output's")
@@ -35,23 +34,23 @@ def _sort_keys(item: ast.SortBy, scope: Scope, renamed: set[str]) -> Iterator[st
     yield f"{value.sql} {suffix}"
 
 
-def direction(item: ast.SortBy) -> str:
+def direction(item: tree.SortBy) -> str:
     """Up or down, and where the nulls go, in words that leave nothing to DuckDB."""
-    downward = item.sortby_dir == SortByDir.SORTBY_DESC
-    nulls_first = item.sortby_nulls == SortByNulls.SORTBY_NULLS_FIRST or (
-        downward and item.sortby_nulls == SortByNulls.SORTBY_NULLS_DEFAULT
+    downward = item.sortby_dir == pb.SORTBY_DESC
+    nulls_first = item.sortby_nulls == pb.SORTBY_NULLS_FIRST or (
+        downward and item.sortby_nulls == pb.SORTBY_NULLS_DEFAULT
     )
     return f"{'desc' if downward else 'asc'} nulls {'first' if nulls_first else 'last'}"
 
 
-def limit_clause(node: ast.SelectStmt, scope: Scope) -> str:
+def limit_clause(node: tree.SelectStmt, scope: Scope) -> str:
     """LIMIT and OFFSET with constants."""
-    if node.limitOption == LimitOption.LIMIT_OPTION_WITH_TIES:
+    if node.limit_option == pb.LIMIT_OPTION_WITH_TIES:
         raise Untranslatable("with ties")
-    return _count(" limit ", node.limitCount, scope) + _count(" offset ", node.limitOffset, scope)
+    return _count(" limit ", node.limit_count, scope) + _count(" offset ", node.limit_offset, scope)
 
 
-def _count(word: str, node: ast.Node | None, scope: Scope) -> str:
+def _count(word: str, node: tree.Node | None, scope: Scope) -> str:
     if node is None:
         return ""
     const = constant(node, scope.params)

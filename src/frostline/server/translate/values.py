@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from pglast import ast
-from pglast.enums import A_Expr_Kind
+from postgast import pg_query_pb2 as pb
 
+from frostline.server.translate import tree
 from frostline.server.translate.operands import (
     INTEGERS,
     Untranslatable,
@@ -17,7 +17,7 @@ from frostline.server.translate.operands import (
 from frostline.server.translate.scope import Scope
 
 
-def operator_name(node: ast.A_Expr) -> str | None:
+def operator_name(node: tree.A_Expr) -> str | None:
     """The operator, if it is one of Postgres' own."""
     return builtin_name(node.name)
 
@@ -28,12 +28,12 @@ def value(node: object, scope: Scope) -> Value:
     if column is not None:
         return scope.source.value(column)
     match node:
-        case ast.TypeCast():
-            return _widened(value(node.arg, scope), type_name(node.typeName))
-        case ast.A_Expr() if node.kind == A_Expr_Kind.AEXPR_OP:
+        case tree.TypeCast():
+            return _widened(value(node.arg, scope), type_name(node.type_name))
+        case tree.A_Expr() if node.kind == pb.AEXPR_OP:
             return _division(node, scope)
         case _:
-            raise Untranslatable(f"{type(node).__name__}")
+            raise Untranslatable(tree.kind_name(node))
 
 
 def _widened(inner: Value, target: str | None) -> Value:
@@ -48,7 +48,7 @@ _DIVISIONS = {"%": "%", "/": "//"}
 """DuckDB's `/` is not integer division. Both engines cut towards zero."""
 
 
-def _division(node: ast.A_Expr, scope: Scope) -> Value:
+def _division(node: tree.A_Expr, scope: Scope) -> Value:
     operator = operator_name(node)
     divisor = constant(node.rexpr, scope.params)
     if operator not in _DIVISIONS or divisor is None or divisor.text is None:

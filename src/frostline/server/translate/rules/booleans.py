@@ -1,13 +1,11 @@
 """A boolean column by itself, and boolean constants."""
 
-from pglast import ast
-
-from frostline.server.translate import duck
+from frostline.server.translate import duck, tree
 from frostline.server.translate.operands import Untranslatable, constant
 from frostline.server.translate.scope import Scope
 
 
-def boolean_column(node: ast.Node, scope: Scope) -> str | None:
+def boolean_column(node: tree.Node, scope: Scope) -> str | None:
     """The rule for a boolean column as a condition."""
     column = scope.column(node)
     if column is None:
@@ -17,7 +15,7 @@ def boolean_column(node: ast.Node, scope: Scope) -> str | None:
     return scope.source.value(column).sql
 
 
-def boolean_constant(node: ast.Node, scope: Scope) -> str | None:
+def boolean_constant(node: tree.Node, scope: Scope) -> str | None:
     """The rule for `true`, `false` and NULL."""
     const = constant(node, scope.params)
     if const is None:

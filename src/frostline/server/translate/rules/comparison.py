@@ -1,9 +1,9 @@
 """column op constant, constant op column, column op column."""
 
-from pglast import ast
-from pglast.enums import A_Expr_Kind
+from postgast import pg_query_pb2 as pb
 
 from frostline.model.types import Collation
+from frostline.server.translate import tree
 from frostline.server.translate.compare import FLIPPED, OPERATORS, check_order, compare
 from frostline.server.translate.operands import INTEGERS, Untranslatable, Value, constant
 from frostline.server.translate.scope import Scope
@@ -13,9 +13,9 @@ _TEXTS = ("text", "varchar")
 _SAME = {"bool", "date", "timestamp", "timestamptz", "bytea", "uuid"}
 
 
-def comparison(node: ast.Node, scope: Scope) -> str | None:
+def comparison(node: tree.Node, scope: Scope) -> str | None:
     """The rule for `=`, `<>`, `<`, `<=`, `>` and `>=`."""
-    if not isinstance(node, ast.A_Expr) or node.kind != A_Expr_Kind.AEXPR_OP:
+    if not isinstance(node, tree.A_Expr) or node.kind != pb.AEXPR_OP:
         return None
     operator = operator_name(node)
     if operator not in OPERATORS or node.lexpr is None:

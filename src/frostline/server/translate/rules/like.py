@@ -1,11 +1,10 @@
 """[NOT] LIKE, with Postgres' backslash as the escape character."""
 
-from pglast import ast
-from pglast.enums import A_Expr_Kind
+from postgast import pg_query_pb2 as pb
 
 from frostline.lake import ducksql
 from frostline.model.types import Collation
-from frostline.server.translate import duck
+from frostline.server.translate import duck, tree
 from frostline.server.translate.operands import Untranslatable, constant
 from frostline.server.translate.scope import Scope
 from frostline.server.translate.values import operator_name, value
@@ -13,9 +12,9 @@ from frostline.server.translate.values import operator_name, value
 _WORDS = {"~~": "like", "!~~": "not like"}
 
 
-def like(node: ast.Node, scope: Scope) -> str | None:
+def like(node: tree.Node, scope: Scope) -> str | None:
     """The rule for `column ~~ pattern` and `column !~~ pattern`, which is what LIKE is called inside."""
-    if not isinstance(node, ast.A_Expr) or node.kind not in (A_Expr_Kind.AEXPR_OP, A_Expr_Kind.AEXPR_LIKE):
+    if not isinstance(node, tree.A_Expr) or node.kind not in (pb.AEXPR_OP, pb.AEXPR_LIKE):
         return None
     word, pattern = _WORDS.get(operator_name(node) or ""), constant(node.rexpr, scope.params)
     if word is None:

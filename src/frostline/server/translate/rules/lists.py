@@ -2,45 +2,51 @@
 
 from collections.abc import Sequence
 
-from pglast import ast
-from pglast.enums import A_Expr_Kind
+from postgast import pg_query_pb2 as pb
 
-from frostline.server.translate import duck
+from frostline.server.translate import duck, tree
 from frostline.server.translate.arrays import elements
 from frostline.server.translate.compare import OPERATORS, compare, member
 from frostline.server.translate.operands import Const, Untranslatable, Value, constant
 from frostline.server.translate.scope import Scope
 from frostline.server.translate.values import operator_name, value
 
-_ARRAYS = {A_Expr_Kind.AEXPR_OP_ANY: " or ", A_Expr_Kind.AEXPR_OP_ALL: " and "}
+_ARRAYS: dict[int, str] = {pb.AEXPR_OP_ANY: " or ", pb.AEXPR_OP_ALL: " and "}
 _EMPTY = {" or ": "false", " and ": "true"}
 _MEMBERSHIP = {("=", " or "): "{}", ("<>", " and "): "(not {})"}
-_BETWEEN = {A_Expr_Kind.AEXPR_BETWEEN: (">=", "<=", " and "), A_Expr_Kind.AEXPR_NOT_BETWEEN: ("<", ">", " or ")}
+_BETWEEN: dict[int, tuple[str, str, str]] = {
+    pb.AEXPR_BETWEEN: (">=", "<=", " and "),
+    pb.AEXPR_NOT_BETWEEN: ("<", ">", " or "),
+}
 
 
-def array(node: ast.Node, scope: Scope) -> str | None:
+def array(node: tree.Node, scope: Scope) -> str | None:
     """The rule for `column op ANY(array)` and `column op ALL(array)`."""
-    if not isinstance(node, ast.A_Expr) or node.kind not in _ARRAYS:
+    if not isinstance(node, tree.A_Expr) or node.kind not in _ARRAYS:
         return None
     operator = operator_name(node)
     if operator not in OPERATORS:
         raise Untranslatable(f"operator {operator} with an array")
     items = elements(node.rexpr, scope.params)
-    joint = _ARRAYS[A_Expr_Kind(node.kind)]
+    joint = _ARRAYS[node.kind]
     # NULL instead of an array is NULL; an empty array decides even for NULL.
     return duck.NULL if items is None else _each(operator, value(node.lexpr, scope), items, joint)
 
 
-def in_list(node: ast.Node, scope: Scope) -> str | None:
+def in_list(node: tree.Node, scope: Scope) -> str | None:
     """The rule for `column [NOT] IN (constants)`."""
-    if not isinstance(node, ast.A_Expr) or node.kind != A_Expr_Kind.AEXPR_IN:
+    if not isinstance(node, tree.A_Expr) or node.kind != pb.AEXPR_IN:
         return None
-    items = [constant(item, scope.params) for item in node.rexpr or ()]
+    items = [constant(item, scope.params) for item in _listed(node.rexpr)]
     if any(item is None for item in items):
         raise Untranslatable("a list of expressions")
     operator = operator_name(node) or ""
     consts = [item for item in items if item is not None]
     return _each(operator, value(node.lexpr, scope), consts, " or " if operator == "=" else " and ")
+
+
+def _listed(node: tree.Node | None) -> Sequence[tree.Node]:
+    return node.items if isinstance(node, tree.List) else ()
 
 
 def _each(operator: str, left: Value, items: Sequence[Const], joint: str) -> str:
@@ -54,12 +60,12 @@ def _each(operator: str, left: Value, items: Sequence[Const], joint: str) -> str
     return duck.joined(list(dict.fromkeys(compare(operator, left, item) for item in items)), joint)
 
 
-def between(node: ast.Node, scope: Scope) -> str | None:
+def between(node: tree.Node, scope: Scope) -> str | None:
     """The rule for `column [NOT] BETWEEN constant AND constant`."""
-    if not isinstance(node, ast.A_Expr) or node.kind not in _BETWEEN:
+    if not isinstance(node, tree.A_Expr) or node.kind not in _BETWEEN:
         return None
-    low, high, joint = _BETWEEN[A_Expr_Kind(node.kind)]
-    bounds = [constant(item, scope.params) for item in node.rexpr or ()]
+    low, high, joint = _BETWEEN[node.kind]
+    bounds = [constant(item, scope.params) for item in _listed(node.rexpr)]
     if len(bounds) != 2 or bounds[0] is None or bounds[1] is None:
         raise Untranslatable("between expressions")
     left = value(node.lexpr, scope)

@@ -1,38 +1,37 @@
 """IS NULL, IS NOT NULL, IS [NOT] DISTINCT FROM."""
 
-from pglast import ast
-from pglast.enums import A_Expr_Kind, NullTestType
+from postgast import pg_query_pb2 as pb
 
-from frostline.server.translate import duck
+from frostline.server.translate import duck, tree
 from frostline.server.translate.compare import compare
 from frostline.server.translate.operands import Const, Untranslatable, constant
 from frostline.server.translate.scope import Scope
 from frostline.server.translate.values import value
 
 
-def null_test(node: ast.Node, scope: Scope) -> str | None:
+def null_test(node: tree.Node, scope: Scope) -> str | None:
     """The rule for `column IS [NOT] NULL`, whatever the column's type, unless it could be a row of NULLs."""
-    if not isinstance(node, ast.NullTest):
+    if not isinstance(node, tree.NullTest):
         return None
     column = scope.column(node.arg)
     if column is None:
         raise Untranslatable("null test of an expression")
     if not column.pg_type.builtin:
         raise Untranslatable("null test of what may be a row")
-    word = "is null" if node.nulltesttype == NullTestType.IS_NULL else "is not null"
+    word = "is null" if node.nulltesttype == pb.IS_NULL else "is not null"
     return f"({duck.column(column)} {word})"
 
 
-def distinct(node: ast.Node, scope: Scope) -> str | None:
+def distinct(node: tree.Node, scope: Scope) -> str | None:
     """The rule for `column IS [NOT] DISTINCT FROM constant`."""
-    kinds = (A_Expr_Kind.AEXPR_DISTINCT, A_Expr_Kind.AEXPR_NOT_DISTINCT)
-    if not isinstance(node, ast.A_Expr) or node.kind not in kinds:
+    kinds = (pb.AEXPR_DISTINCT, pb.AEXPR_NOT_DISTINCT)
+    if not isinstance(node, tree.A_Expr) or node.kind not in kinds:
         return None
     const = constant(node.rexpr, scope.params)
     if const is None:
         raise Untranslatable("distinct from an expression")
     same = _same(node.lexpr, const, scope)
-    return f"(not {same})" if node.kind == A_Expr_Kind.AEXPR_DISTINCT else same
+    return f"(not {same})" if node.kind == pb.AEXPR_DISTINCT else same
 
 
 def _same(node: object, const: Const, scope: Scope) -> str:
