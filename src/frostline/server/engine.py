@@ -7,12 +7,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from itertools import islice
 from pathlib import Path
+from typing import TypeAlias
 
 import duckdb
 import pyarrow as pa
 
 from frostline.errors import FrostlineError
-from frostline.lake import duck, objectstore, paths, store
+from frostline.lake import damage, duck, objectstore, paths, store
+from frostline.lake.damage import UnreadableFile
 from frostline.server import crowd
 from frostline.server.crowd import Crowd
 from frostline.server.translate.duck import local
@@ -21,15 +23,11 @@ BATCH_ROWS = 10_240
 """Rows of a batch: enough to be fast, few enough to have many sessions, each of which holds one or two."""
 
 _AHEAD_BYTES = 4 << 20
-VERIFY_HINT = "frostline verify TABLE checks every file of a table"
 
 _PATH = re.compile(r"[\"']?((?:/|[a-z0-9]+://)[^\"'\n]+?\.parquet)")
 
-
-class UnreadableFile(FrostlineError):
-    """A data file is missing, damaged, or its store does not answer."""
-
-    sqlstate = "58030"
+Check: TypeAlias = Callable[[Callable[[], None]], None]
+"""Looks at files before they are read, for as long as the function that it is given does not raise."""
 
 
 class Cancelled(FrostlineError):
@@ -62,13 +60,17 @@ class Rows:
     The query starts with the first read: a sort is done before the first row, and `interrupt` must reach it.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, sql: str, batch_rows: int, crowd: Crowd) -> None:
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, sql: str, batch_rows: int, crowd: Crowd, first: Check
+    ) -> None:
         self._connection, self._sql, self._batch_rows, self._crowd = connection, sql, batch_rows, crowd
+        self._first = first
         self._stopped = False
         self._file: Path | None = None
         self._coming: Future[pa.RecordBatch | None] | None = None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        self._first(self._give_up)
         with _translated_errors():
             is_dense = self._crowd.is_dense(self._connection)
         batches = self._produced()
@@ -192,9 +194,9 @@ class Engine:
         self._root.execute("set lock_configuration = true")
         self.crowd = Crowd(self._root, temp_directory)
 
-    def run(self, sql: str, batch_rows: int = BATCH_ROWS) -> Rows:
-        """A query, which runs as its rows are read."""
-        return Rows(self._root.cursor(), sql, batch_rows, self.crowd)
+    def run(self, sql: str, batch_rows: int = BATCH_ROWS, first: Check = lambda _: None) -> Rows:
+        """A query, which runs as its rows are read. `first` is called before it, and its error is the query's."""
+        return Rows(self._root.cursor(), sql, batch_rows, self.crowd, first)
 
     def memory_bytes(self) -> int:
         """What DuckDB holds in memory now, its caches included."""
@@ -233,5 +235,5 @@ def explained(error: BaseException) -> FrostlineError:
         trouble = store.trouble(error)
         if trouble:
             return UnreadableFile(f"cannot read {name}: {trouble.reason}", hint=trouble.hint)
-        return UnreadableFile(f"cannot read {name}", hint=VERIFY_HINT)
+        return UnreadableFile(f"cannot read {name}", hint=damage.hint())
     return EngineFailure(f"the lake server could not answer: {type(error).__name__}")

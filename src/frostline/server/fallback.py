@@ -6,19 +6,16 @@ no function that could see or change anything but its arguments, in a transactio
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pyarrow as pa
 from psycopg import sql
 
 from frostline.errors import FrostlineError, UnavailableError
-from frostline.server.engine import Engine, Rows
-from frostline.server.lake_tables import LakeTables
-from frostline.server.meter import Meter
+from frostline.server.engine import Rows
 from frostline.server.protocol.backend import ResultColumn
 from frostline.server.protocol.rows import batch, content
-from frostline.server.reading import copy_lines
 from frostline.server.translate import parsing
 from frostline.server.translate.plan import PostgresPlan, Scan
 from frostline.server.translate.scope import SNAPSHOT_COLUMN
@@ -55,9 +52,10 @@ class PostgresRefused(FrostlineError):
 class PostgresAnswer:
     """The result of a query that Postgres finishes. Connected from creation to `close`."""
 
-    def __init__(self, engine: Engine, tables: LakeTables, dsn: str | None, meter: Meter) -> None:
+    def __init__(self, candidates: Callable[[Scan], Rows], dsn: str | None) -> None:
+        """`candidates` gives the rows of a scan as lines of COPY."""
         self._connection = _connect(dsn)
-        self._engine, self._tables, self._meter = engine, tables, meter
+        self._candidates = candidates
         self._loading: Rows | None = None
         self.columns: tuple[ResultColumn, ...] = ()
 
@@ -95,7 +93,7 @@ class PostgresAnswer:
                 "this query needs a temporary table, and the lake server's own Postgres is a standby",
                 hint="let FROSTLINE_DSN of frostline serve name the primary",
             ) from error
-        self._loading = self._engine.run(copy_lines(scan, self._tables, self._meter))
+        self._loading = self._candidates(scan)
         try:
             with cursor.copy(sql.SQL("copy {} from stdin").format(name)) as copy:
                 for lines in self._loading:

@@ -1,0 +1,152 @@
+"""Data files are compared before they are read: their size each time, their checksum the first time.
+
+What was compared is remembered by path, size and time of the last change, so a file that is changed later is compared
+again. One that rots without a trace in the file system is found by the next process that reads it, or by
+`frostline verify`. docs/design/damaged-files.md has the reasons and what it costs.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, TypeAlias
+
+from frostline.lake import checksums, crew, damage, objectstore, paths, store
+from frostline.lake.crew import GiveUp
+from frostline.settings import Settings
+
+MOST_REMEMBERED = 200_000
+_UNKNOWN_S = 600.0
+"""A file without a recorded checksum is asked for again after this time: a `frostline verify` may have added it."""
+_STORE_S = 60.0
+"""How long an object store is not asked again about a file. Nothing is changed in place there."""
+_POLL_S = 0.05
+
+Recorded: TypeAlias = Callable[[Collection[str]], Mapping[str, bytes]]
+"""Gives the recorded checksums of those of the files that have one."""
+
+
+class Checks(StrEnum):
+    """What is compared."""
+
+    FIRST_READ = "first_read"
+    """The size each time, and the checksum of the whole file when it is read first."""
+    SIZE = "size"
+    OFF = "off"
+
+
+class File(Protocol):
+    """A data file as a snapshot of the lake describes it."""
+
+    @property
+    def path(self) -> str:
+        """Its location."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """How large it must be."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A file as it was when it was compared, and until when that is good."""
+
+    size_bytes: int
+    changed_ns: int
+    looked_at: float
+    until: float
+
+
+def chosen(settings: Settings) -> Checks:
+    """What the settings say. In a directory everything is compared unless they do.
+
+    An object store keeps checksums of its own, and a file there is far away.
+    """
+    if settings.lake_checksums is not None:
+        return Checks(settings.lake_checksums)
+    return Checks.SIZE if objectstore.names(settings.warehouse) else Checks.FIRST_READ
+
+
+class FileCheck:
+    """Compares files, and remembers which were what they must be. For many threads at once."""
+
+    def __init__(self, checks: Checks, threads: int = 2) -> None:
+        self.checks = checks
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._seen: OrderedDict[str, _Seen] = OrderedDict()
+        self._turns = [threading.Lock() for _ in range(64)]
+        """Several who want the same file wait for the one who reads it."""
+
+    def compare(self, files: Sequence[File], recorded: Recorded, give_up: GiveUp = lambda: None) -> int:
+        """CorruptionError for a file that is not what was written; UnreadableFile for one that is not there.
+
+        `give_up` is called all the time, and may raise. Gives back how many bytes had to be read.
+        """
+        if self.checks is Checks.OFF:
+            return 0
+        unseen = [file for file in files if self._is_new(file)]
+        if self.checks is Checks.SIZE or not unseen:
+            return 0
+        known = recorded([file.path for file in unseen])
+        for file in unseen:
+            if file.path not in known:
+                self._remember(file, time.monotonic() + _UNKNOWN_S)
+        wanted = [file for file in unseen if file.path in known]
+        crew.each(wanted, lambda file, stop: self._read(file, known[file.path], stop), self._threads, give_up)
+        return sum(file.size_bytes for file in wanted)
+
+    def _is_new(self, file: File) -> bool:
+        """Whether the file has to be compared; CorruptionError when its size is wrong already."""
+        with self._lock:
+            seen, now = self._seen.get(file.path), time.monotonic()
+        if seen and objectstore.holds(file.path) and now < min(seen.looked_at + _STORE_S, seen.until):
+            return False
+        size, changed_ns = _looked_at(file)
+        if seen is None or (seen.size_bytes, seen.changed_ns) != (size, changed_ns) or now >= seen.until:
+            return True
+        with self._lock:
+            self._seen[file.path] = _Seen(size, changed_ns, now, seen.until)
+            self._seen.move_to_end(file.path)
+        return False
+
+    def _read(self, file: File, wanted: bytes, give_up: GiveUp) -> None:
+        turn = self._turns[hash(file.path) % len(self._turns)]
+        while not turn.acquire(timeout=_POLL_S):
+            give_up()
+        try:
+            if self._is_new(file):  # somebody else may have read it while we waited
+                self._compared(file, wanted, give_up)
+        finally:
+            turn.release()
+
+    def _compared(self, file: File, wanted: bytes, give_up: GiveUp) -> None:
+        before = _looked_at(file)
+        with store.reachable(f"read {file.path}"):
+            found = checksums.of(file.path, give_up)
+        if found != wanted:
+            raise damage.wrong_checksum(f"file {file.path}")
+        self._remember(file, float("inf"), before)
+
+    def _remember(self, file: File, until: float, stamp: tuple[int, int] | None = None) -> None:
+        size, changed_ns = stamp or _looked_at(file)
+        with self._lock:
+            self._seen[file.path] = _Seen(size, changed_ns, time.monotonic(), until)
+            self._seen.move_to_end(file.path)
+            while len(self._seen) > MOST_REMEMBERED:
+                self._seen.popitem(last=False)
+
+
+def _looked_at(file: File) -> tuple[int, int]:
+    """Size and time of the last change; an error unless the size is right."""
+    with store.reachable(f"read {file.path}"):
+        stamp = paths.stamp(file.path)
+    if stamp is None:
+        raise damage.missing(file.path)
+    if stamp[0] != file.size_bytes:
+        raise damage.wrong_size(file.path, stamp[0], file.size_bytes)
+    return stamp
