@@ -62,13 +62,21 @@ class _Seen:
 
 
 def chosen(settings: Settings) -> Checks:
-    """What the settings say. In a directory everything is compared unless they do.
+    """What the settings say, or else is right for the warehouse."""
+    return Checks(settings.lake_checksums) if settings.lake_checksums else fitting(settings.warehouse)
 
-    An object store keeps checksums of its own, and a file there is far away.
-    """
-    if settings.lake_checksums is not None:
-        return Checks(settings.lake_checksums)
-    return Checks.SIZE if objectstore.names(settings.warehouse) else Checks.FIRST_READ
+
+def fitting(location: str) -> Checks:
+    """In a directory everything is compared. An object store keeps checksums of its own, and a file is far away."""
+    return Checks.SIZE if objectstore.names(location) else Checks.FIRST_READ
+
+
+def read_whole(file: File, wanted: bytes, give_up: GiveUp = lambda: None) -> None:
+    """CorruptionError unless the file has the checksum."""
+    with store.reachable(f"read {file.path}"):
+        found = checksums.of(file.path, give_up)
+    if found != wanted:
+        raise damage.wrong_checksum(f"file {file.path}")
 
 
 class FileCheck:
@@ -87,18 +95,27 @@ class FileCheck:
 
         `give_up` is called all the time, and may raise. Gives back how many bytes had to be read.
         """
+        known = self.unread(files, recorded)
+        wanted = [file for file in files if file.path in known]
+        crew.each(wanted, lambda file, stop: self._read(file, known[file.path], stop), self._threads, give_up)
+        return sum(file.size_bytes for file in wanted)
+
+    def unread(self, files: Sequence[File], recorded: Recorded) -> Mapping[str, bytes]:
+        """Compare the sizes; the checksums of those files that have to be read, by path."""
         if self.checks is Checks.OFF:
-            return 0
+            return {}
         unseen = [file for file in files if self._is_new(file)]
         if self.checks is Checks.SIZE or not unseen:
-            return 0
+            return {}
         known = recorded([file.path for file in unseen])
         for file in unseen:
             if file.path not in known:
                 self._remember(file, time.monotonic() + _UNKNOWN_S)
-        wanted = [file for file in unseen if file.path in known]
-        crew.each(wanted, lambda file, stop: self._read(file, known[file.path], stop), self._threads, give_up)
-        return sum(file.size_bytes for file in wanted)
+        return known
+
+    def remember(self, file: File) -> None:
+        """Somebody else has read it, and it was what it must be."""
+        self._remember(file, float("inf"))
 
     def _is_new(self, file: File) -> bool:
         """Whether the file has to be compared; CorruptionError when its size is wrong already."""
@@ -126,10 +143,7 @@ class FileCheck:
 
     def _compared(self, file: File, wanted: bytes, give_up: GiveUp) -> None:
         before = _looked_at(file)
-        with store.reachable(f"read {file.path}"):
-            found = checksums.of(file.path, give_up)
-        if found != wanted:
-            raise damage.wrong_checksum(f"file {file.path}")
+        read_whole(file, wanted, give_up)
         self._remember(file, float("inf"), before)
 
     def _remember(self, file: File, until: float, stamp: tuple[int, int] | None = None) -> None:

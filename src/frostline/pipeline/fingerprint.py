@@ -113,13 +113,13 @@ def of_keys(location: str, table: Table, keys: frozenset[int]) -> tuple[Fingerpr
     return total, np.concatenate(named)
 
 
-def placed_keys(keys: pa.Table, table: Table) -> tuple[Hashes, Hashes]:
+def placed_keys(keys: Any, table: Table) -> tuple[Hashes, Hashes]:
     """Of an Arrow table with the columns of the primary key in their order: each key's hash, and its tier value."""
     hashes, places = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for batch in keys.to_batches():
-        values: dict[int, Values] = {
-            table.column(name).field_id: values for name, values in zip(table.key, batch.columns, strict=True)
-        }
+        columns: list[Values] = batch.columns
+        ids = [table.column(name).field_id for name in table.key]
+        values = dict(zip(ids, columns, strict=True))
         hashes.append(_key_hashes(values, table))
         places.append(columnhash.axis(values[table.column(table.tier_key).field_id]))
     return np.concatenate(hashes), np.concatenate(places)
