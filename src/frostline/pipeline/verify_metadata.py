@@ -31,10 +31,13 @@ class Metadata:
         return found
 
     def _read(self, table: Table, seam: Seam) -> None:
-        if seam.metadata_location is None or seam.snapshot_id is None:
+        if seam.metadata_location is None:
             return
         self.locations.append(seam.metadata_location)
-        snapshot = snapshots.metadata_now(seam.metadata_location).snapshot_by_id(seam.snapshot_id)
+        metadata = snapshots.metadata_now(seam.metadata_location)
+        if seam.snapshot_id is None:
+            return
+        snapshot = metadata.snapshot_by_id(seam.snapshot_id)
         if snapshot is None:
             raise CorruptionError(f"it does not have snapshot {seam.snapshot_id}")
         self.locations.append(snapshot.manifest_list)
