@@ -71,7 +71,7 @@ def test_a_fold_over_a_damaged_key_refuses_and_goes_on_when_the_file_is_restored
     before, file = state(cold), holding(cold, 2)
     if kind != KEYS[0]:
         damage.without_checksums(cold)
-    with damaged(file, rewriting(with_value("id", 49, 99_999))):
+    with damaged(file, rewriting(with_value("id", 150, 99_999))):
         same_size(cold, file)
         error = refusal(cold.fold())
     same_size(cold, file)
@@ -90,15 +90,22 @@ def test_a_flipped_bit_anywhere_keeps_a_fold_from_losing_or_inventing_a_row(cold
     run(cold.catalog, "update public.events set status = 'new' where id in (150, 160)")
     run(cold.catalog, "delete from public.events where id = 170")
     run(cold.catalog, "insert into public.events (ts, status) values ('2024-02-10+00', 'late')")
-    right, before, file = rows(cold.catalog, EVERYTHING), state(cold), holding(cold, 2)
-    for bit in random.Random(4).sample(range(8 * file.stat().st_size), 12):
+    right, refused = rows(cold.catalog, EVERYTHING), 0
+    for part in random.Random(4).sample(range(1000), 16):
+        before, file = state(cold), holding(cold, 2)
+        bit = 8 * file.stat().st_size * part // 1000
         with damaged(file, lambda content, bit=bit: flip(content, bit)):
-            error = refusal(cold.fold())
-            assert isinstance(error, CorruptionError), (bit, error)
-            assert str(file) in str(error)
-        assert state(cold) == before
-    (result,) = cold.fold()
-    assert (result.error, result.taken) == (None, 4)
+            (result,) = cold.fold()
+        if result.error is None:  # nothing that it reads was changed
+            run(cold.catalog, "update public.events set status = 'new' where id in (150, 160)")
+        else:
+            refused += 1
+            assert isinstance(result.error, CorruptionError), (bit, result.error)
+            assert str(file) in str(result.error)
+            assert state(cold) == before
+        assert rows(cold.catalog, EVERYTHING) == right
+    assert refused > 5
+    assert [one.error for one in cold.fold()] == [None]
     assert rows(cold.catalog, EVERYTHING) == right
     assert verify.run(cold.catalog, cold.table()).faults == ()
 
@@ -110,7 +117,7 @@ def test_a_new_cold_row_is_folded_where_every_file_is_sound_and_only_there(cold:
     run(cold.catalog, "insert into public.events (ts, status) values ('2024-02-10+00', 'late')")
     before, file = state(cold), holding(cold, 2)
     # The keys are as they were: only the whole file can tell.
-    with damaged(file, rewriting(with_value("amount", 3, None))):
+    with damaged(file, rewriting(with_value("amount", 150, None))):
         same_size(cold, file)
         assert str(file) in str(refusal(cold.fold()))
     same_size(cold, file)
@@ -138,7 +145,7 @@ def test_a_load_whose_key_a_damaged_file_hides_is_refused(cold: Lake) -> None:
             only_live=True,
         )
         assert load.load_slice(load.Piece(shard, recorded[1:2])).known_key is not None
-        with damaged(file, rewriting(with_value("id", 49, 99_999))), pytest.raises(CorruptionError, match=file.name):
+        with damaged(file, rewriting(with_value("id", 150, 99_999))), pytest.raises(CorruptionError, match=file.name):
             load.load_slice(load.Piece(shard, recorded[1:2]))
 
 
@@ -163,7 +170,7 @@ def prepare(lake: Lake, job: str) -> None:
         assert [one.error for one in lake.fold()] == [None]
     if job == "retain":
         lake.retain()
-        run(lake.catalog, "update frostline.managed_table set retention_period = now() - '2024-02-10 12:00+00'")
+        run(lake.catalog, "update frostline.managed_table set retention_interval = now() - '2024-02-10 12:00+00'")
     if job == "fold":
         run(lake.catalog, "update public.events set status = 'new' where id = 150")
 

@@ -24,13 +24,14 @@ UNSEEN = ("cut short", "emptied", "zeroed")
 
 @pytest.fixture
 def cold(lake: Lake) -> Lake:
-    """Three months in the lake, a mark, and a fourth month that is due."""
-    make_events(lake.catalog, "public.events", months=4)
+    """Three months in the lake, February in two files, and a mark."""
+    make_events(lake.catalog, "public.events", months=3)
     fill_events(lake.catalog, months=3, rows_a_month=50)
     lake.add(snapshot_retention="0")
     assert [one.error for one in lake.archive()] == [None]
-    run(lake.catalog, "update public.events set status = 'new' where id = 70")
     run(lake.catalog, "insert into public.events (ts, status) values ('2024-02-10+00', 'late')")
+    assert [one.error for one in lake.fold()] == [None]
+    run(lake.catalog, "update public.events set status = 'new' where id = 70")
     return lake
 
 

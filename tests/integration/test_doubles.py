@@ -51,7 +51,7 @@ def test_a_lake_without_doubles_passes(cold: Lake) -> None:
 
 def test_a_key_in_two_files_is_named_with_both(cold: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     large, small = february(cold)
-    change(cold, small, rewriting(with_row_of(large, 49))(small.read_bytes()))
+    change(cold, small, rewriting(with_row_of(large, 150))(small.read_bytes()))
     (fault,) = faults(cold)
     assert {Path(fault.where).name, fault.what.partition(".parquet")[0].rpartition("/")[2] + ".parquet"} == {
         large.name,
@@ -65,7 +65,7 @@ def test_a_key_in_two_files_is_named_with_both(cold: Lake, monkeypatch: pytest.M
 
 def test_a_key_twice_in_one_file_is_named(cold: Lake) -> None:
     large, _ = february(cold)
-    change(cold, large, rewriting(with_row_of(large, 49))(large.read_bytes()))
+    change(cold, large, rewriting(with_row_of(large, 150))(large.read_bytes()))
     (fault,) = faults(cold)
     assert Path(fault.where).name == large.name
     assert "has 1 keys twice: (id, ts) = (150," in fault.what
@@ -75,7 +75,7 @@ def test_two_rows_whose_keys_differ_only_in_the_tier_key_are_no_double(cold: Lak
     large, small = february(cold)
 
     def shifted(data: pa.Table) -> pa.Table:
-        row = with_row_of(large, 49)(data)
+        row = with_row_of(large, 150)(data)
         index = row.schema.get_field_index("id")
         return row.set_column(index, row.schema.field(index), pa.array([150, 150], row.schema.field(index).type)).slice(
             0, 1
@@ -90,7 +90,7 @@ def test_a_row_that_the_heap_has_without_a_mark_is_named_with_the_file_that_has_
     run(cold.catalog, 'alter table public.events_default disable trigger "!frostline_mark"')
     run(cold.catalog, "insert into public._events overriding system value select * from public.events where id = 150")
     (fault,) = faults(cold)
-    assert fault.where == "events_default"
+    assert fault.where == "public.events_default"
     assert f"has a row without a mark whose key is also in file://{large}: (id, ts) = (150," in fault.what
 
 
@@ -108,7 +108,7 @@ def test_marked_rows_and_partitions_in_their_grace_period_are_no_doubles(lake: L
 def test_a_fold_over_a_key_that_the_lake_has_twice_refuses_and_names_the_files(cold: Lake) -> None:
     large, small = february(cold)
     run(cold.catalog, "update public.events set status = 'new' where id = 150")
-    change(cold, small, rewriting(with_row_of(large, 49))(small.read_bytes()))
+    change(cold, small, rewriting(with_row_of(large, 150))(small.read_bytes()))
     before = rows(cold.catalog, "select * from frostline.seam")
     (result,) = cold.fold()
     assert "1 marked keys have more than one row in the lake" in str(result.error)
