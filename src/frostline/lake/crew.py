@@ -18,12 +18,8 @@ class _Stopped(Exception):
 
 def each(items: Sequence[Item], do: Callable[[Item, GiveUp], None], threads: int, give_up: GiveUp) -> None:
     """Call the function with each. Raises the first error, and what `give_up` raises; the others then stop soon."""
-    if len(items) <= 1:
-        for item in items:
-            do(item, give_up)
-        return
-    crew = _Crew(items, do)
-    workers = [threading.Thread(target=crew.work, name="frostline-check", daemon=True) for _ in range(threads)]
+    crew, needed = _Crew(items, do), min(threads, len(items))
+    workers = [threading.Thread(target=crew.work, name="frostline-check", daemon=True) for _ in range(needed)]
     for worker in workers:
         worker.start()
     try:
