@@ -22,8 +22,12 @@ _UNKNOWN_S = 600.0
 """A file without a recorded checksum is asked for again after this time: a `frostline verify` may have added it."""
 _STORE_S = 60.0
 """How long an object store is not asked again about a file. Nothing is changed in place there."""
+_STORE_THREADS = 16
+_FOR_EVER = float("inf")
 _POLL_S = 0.05
 
+Stamp: TypeAlias = tuple[int, int]
+"""A file's size, and when it was changed last."""
 Recorded: TypeAlias = Callable[[Collection[str]], Mapping[str, bytes]]
 """Gives the recorded checksums of those of the files that have one."""
 
@@ -55,8 +59,7 @@ class File(Protocol):
 class _Seen:
     """A file as it was when it was compared, and until when that is good."""
 
-    size_bytes: int
-    changed_ns: int
+    stamp: Stamp
     looked_at: float
     until: float
 
@@ -95,67 +98,79 @@ class FileCheck:
 
         `give_up` is called all the time, and may raise. Gives back how many bytes had to be read.
         """
-        known = self.unread(files, recorded)
+        known = self.unread(files, recorded, give_up)
         wanted = [file for file in files if file.path in known]
         crew.each(wanted, lambda file, stop: self._read(file, known[file.path], stop), self._threads, give_up)
         return sum(file.size_bytes for file in wanted)
 
-    def unread(self, files: Sequence[File], recorded: Recorded) -> Mapping[str, bytes]:
+    def unread(self, files: Sequence[File], recorded: Recorded, give_up: GiveUp = lambda: None) -> Mapping[str, bytes]:
         """Compare the sizes; the checksums of those files that have to be read, by path."""
         if self.checks is Checks.OFF:
             return {}
-        unseen = [file for file in files if self._is_new(file)]
+        stamps = self._stamps(files, give_up)
+        unseen = {path: stamp for path, stamp in stamps.items() if not self._is_known(path, stamp)}
         if self.checks is Checks.SIZE or not unseen:
+            self._remember(unseen, _FOR_EVER)
             return {}
-        known = recorded([file.path for file in unseen])
-        for file in unseen:
-            if file.path not in known:
-                self._remember(file, time.monotonic() + _UNKNOWN_S)
-        return known
+        known = recorded(list(unseen))
+        self._remember({path: stamp for path, stamp in unseen.items() if path not in known}, _UNKNOWN_S)
+        return {path: known[path] for path in unseen if path in known}
 
     def remember(self, file: File) -> None:
         """Somebody else has read it, and it was what it must be."""
-        self._remember(file, float("inf"))
+        self._remember({file.path: _looked_at(file)}, _FOR_EVER)
 
-    def _is_new(self, file: File) -> bool:
-        """Whether the file has to be compared; CorruptionError when its size is wrong already."""
+    def _stamps(self, files: Sequence[File], give_up: GiveUp) -> dict[str, Stamp]:
+        """Of those files that have to be looked at now. An object store is asked about many at once."""
+        due = [file for file in files if not self._is_fresh(file.path)]
+        if not due or not objectstore.holds(due[0].path):
+            return {file.path: _looked_at(file) for file in due}
+        found: dict[str, Stamp] = {}
+
+        def look(file: File, _: GiveUp) -> None:
+            found[file.path] = _looked_at(file)
+
+        crew.each(due, look, _STORE_THREADS, give_up)
+        return found
+
+    def _is_fresh(self, path: str) -> bool:
+        """Whether an object store was asked about the file a moment ago."""
+        seen, now = self._seen.get(path), time.monotonic()
+        return seen is not None and objectstore.holds(path) and now < min(seen.looked_at + _STORE_S, seen.until)
+
+    def _is_known(self, path: str, stamp: Stamp) -> bool:
+        """Whether the file was compared when it was as it is now."""
         with self._lock:
-            seen, now = self._seen.get(file.path), time.monotonic()
-        if seen and objectstore.holds(file.path) and now < min(seen.looked_at + _STORE_S, seen.until):
-            return False
-        size, changed_ns = _looked_at(file)
-        if seen is None or (seen.size_bytes, seen.changed_ns) != (size, changed_ns) or now >= seen.until:
+            seen, now = self._seen.get(path), time.monotonic()
+            if seen is None or seen.stamp != stamp or now >= seen.until:
+                return False
+            self._seen[path] = _Seen(stamp, now, seen.until)
+            self._seen.move_to_end(path)
             return True
-        with self._lock:
-            self._seen[file.path] = _Seen(size, changed_ns, now, seen.until)
-            self._seen.move_to_end(file.path)
-        return False
 
     def _read(self, file: File, wanted: bytes, give_up: GiveUp) -> None:
         turn = self._turns[hash(file.path) % len(self._turns)]
         while not turn.acquire(timeout=_POLL_S):
             give_up()
         try:
-            if self._is_new(file):  # somebody else may have read it while we waited
-                self._compared(file, wanted, give_up)
+            stamp = _looked_at(file)
+            if not self._is_known(file.path, stamp):  # somebody else may have read it while we waited
+                read_whole(file, wanted, give_up)
+                self._remember({file.path: stamp}, _FOR_EVER)
         finally:
             turn.release()
 
-    def _compared(self, file: File, wanted: bytes, give_up: GiveUp) -> None:
-        before = _looked_at(file)
-        read_whole(file, wanted, give_up)
-        self._remember(file, float("inf"), before)
-
-    def _remember(self, file: File, until: float, stamp: tuple[int, int] | None = None) -> None:
-        size, changed_ns = stamp or _looked_at(file)
+    def _remember(self, stamps: Mapping[str, Stamp], seconds: float) -> None:
+        now = time.monotonic()
         with self._lock:
-            self._seen[file.path] = _Seen(size, changed_ns, time.monotonic(), until)
-            self._seen.move_to_end(file.path)
+            for path, stamp in stamps.items():
+                self._seen[path] = _Seen(stamp, now, now + seconds)
+                self._seen.move_to_end(path)
             while len(self._seen) > MOST_REMEMBERED:
                 self._seen.popitem(last=False)
 
 
-def _looked_at(file: File) -> tuple[int, int]:
+def _looked_at(file: File) -> Stamp:
     """Size and time of the last change; an error unless the size is right."""
     with store.reachable(f"read {file.path}"):
         stamp = paths.stamp(file.path)

@@ -23,6 +23,7 @@ BATCH_ROWS = 10_240
 """Rows of a batch: enough to be fast, few enough to have many sessions, each of which holds one or two."""
 
 _AHEAD_BYTES = 4 << 20
+_MOST_NAMED = 3
 
 _PATH = re.compile(r"[\"']?((?:/|[a-z0-9]+://)[^\"'\n]+?\.parquet)")
 
@@ -61,10 +62,16 @@ class Rows:
     """
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, sql: str, batch_rows: int, crowd: Crowd, first: Check
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        sql: str,
+        batch_rows: int,
+        crowd: Crowd,
+        first: Check,
+        files: Sequence[str],
     ) -> None:
         self._connection, self._sql, self._batch_rows, self._crowd = connection, sql, batch_rows, crowd
-        self._first = first
+        self._first, self._files = first, files
         self._stopped = False
         self._file: Path | None = None
         self._coming: Future[pa.RecordBatch | None] | None = None
@@ -93,16 +100,16 @@ class Rows:
             yield batch
 
     def _produced(self) -> Generator[pa.RecordBatch]:
-        yield from _translated(self._reader())
+        yield from _translated(self._reader(), self._files)
 
     def _reader(self) -> pa.RecordBatchReader:
-        with _translated_errors():
+        with _translated_errors(self._files):
             return self._connection.execute(self._sql).to_arrow_reader(self._batch_rows)
 
     def _by_way_of_disk(self) -> Iterator[pa.RecordBatch]:
         with _translated_errors():
             self._connection.execute("select 1")  # ends what began
-        with self._crowd.turn(self._give_up) as path, _translated_errors():
+        with self._crowd.turn(self._give_up) as path, _translated_errors(self._files):
             self._file = path
             reader = self._reader()
             crowd.write(path, reader.schema, reader)
@@ -155,11 +162,11 @@ def _some(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBatch]
         return None
 
 
-def _translated(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _translated(batches: Iterable[pa.RecordBatch], files: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
     """The same batches; errors are ours."""
     iterator = iter(batches)
     while True:
-        with _translated_errors():
+        with _translated_errors(files):
             batch = next(iterator, None)
         if batch is None:
             return
@@ -194,9 +201,14 @@ class Engine:
         self._root.execute("set lock_configuration = true")
         self.crowd = Crowd(self._root, temp_directory)
 
-    def run(self, sql: str, batch_rows: int = BATCH_ROWS, first: Check = lambda _: None) -> Rows:
-        """A query, which runs as its rows are read. `first` is called before it, and its error is the query's."""
-        return Rows(self._root.cursor(), sql, batch_rows, self.crowd, first)
+    def run(
+        self, sql: str, batch_rows: int = BATCH_ROWS, first: Check = lambda _: None, files: Sequence[str] = ()
+    ) -> Rows:
+        """A query, which runs as its rows are read. `first` is called before it, and its error is the query's.
+
+        `files` are those that it reads, to be named when it fails.
+        """
+        return Rows(self._root.cursor(), sql, batch_rows, self.crowd, first, files)
 
     def memory_bytes(self) -> int:
         """What DuckDB holds in memory now, its caches included."""
@@ -210,17 +222,20 @@ class Engine:
 
 
 class _translated_errors:  # noqa: N801
-    """Turns DuckDB's errors into ours, so that a client learns what to do."""
+    """Turns DuckDB's errors into ours, so that a client learns what to do. `files` are those that are read."""
+
+    def __init__(self, files: Sequence[str] = ()) -> None:
+        self._files = files
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, (duckdb.Error, pa.ArrowException, OSError)):
-            raise explained(error) from error
+            raise explained(error, self._files) from error
 
 
-def explained(error: BaseException) -> FrostlineError:
+def explained(error: BaseException, files: Sequence[str] = ()) -> FrostlineError:
     """What went wrong in DuckDB, in our words. Never repeats DuckDB's text where it could hold a row's value."""
     text = str(error)
     if isinstance(error, duckdb.InterruptException) or "INTERRUPT" in text.upper():
@@ -236,4 +251,16 @@ def explained(error: BaseException) -> FrostlineError:
         if trouble:
             return UnreadableFile(f"cannot read {name}: {trouble.reason}", hint=trouble.hint)
         return UnreadableFile(f"cannot read {name}", hint=damage.hint())
-    return EngineFailure(f"the lake server could not answer: {type(error).__name__}")
+    return EngineFailure(
+        f"the lake server could not answer: {type(error).__name__}{_while_reading(files)}", hint=_hint(files)
+    )
+
+
+def _while_reading(files: Sequence[str]) -> str:
+    """A damaged file that nothing is known of may make DuckDB fail anyhow, so the files are named."""
+    named = ", ".join(files[:_MOST_NAMED]) + (f" and {len(files) - _MOST_NAMED} more" * (len(files) > _MOST_NAMED))
+    return f" while it read {named}" if files else ""
+
+
+def _hint(files: Sequence[str]) -> str | None:
+    return damage.hint() if files else None

@@ -61,7 +61,7 @@ class Backend:
         def compare(give_up: Callable[[], None]) -> None:
             self.meter.compared(self.files.compare(question.files, self.tables.checksums, give_up))
 
-        return self.engine.run(question.sql, first=compare)
+        return self.engine.run(question.sql, first=compare, files=[file.path for file in question.files])
 
     def _by_postgres(self, decided: PostgresPlan, running: Running) -> Portal:
         _log.debug("query engine=postgres tables=%d reason=%r", len(decided.scans), decided.reason)

@@ -98,7 +98,7 @@ def _process(checks: Checks) -> FileCheck:
 def compare_here(files: Sequence[SummedFile], checks: Checks | None) -> None:
     """In a task: compare the files that it is about to read."""
     if files:
-        _process(checks or filecheck.fitting(files[0].path)).compare(files, lambda _: _recorded(files))
+        _process(checks or filecheck.fitting(files[0].path)).compare(files, lambda wanted: _recorded(files, wanted))
 
 
 @contextmanager
@@ -109,7 +109,7 @@ def blamed(files: Sequence[SummedFile]) -> Generator[None]:
     except (duckdb.InvalidInputException, duckdb.SerializationException, duckdb.InternalException) as error:
         if not files or "ERROR:" in str(error):  # of Postgres
             raise
-        FileCheck(Checks.FIRST_READ).compare(files, lambda _: _recorded(files))
+        FileCheck(Checks.FIRST_READ).compare(files, lambda wanted: _recorded(files, wanted))
         names = ", ".join(file.path for file in files[:3]) + (", ..." if len(files) > 3 else "")
         raise damage.damaged(f"file among {names}", type(error).__name__) from None
 
@@ -117,7 +117,7 @@ def blamed(files: Sequence[SummedFile]) -> Generator[None]:
 def compare(spark: SparkSession, files: Sequence[SummedFile], checks: Checks | None) -> None:
     """In the driver: compare the files that Spark's own reader is about to get, by tasks of Spark."""
     here = _process(checks or filecheck.fitting(files[0].path))
-    sums = here.unread(files, lambda _: _recorded(files))
+    sums = here.unread(files, lambda wanted: _recorded(files, wanted))
     unread = [file for file in files if file.path in sums]
     if unread:
         tasks.run(spark, _read_all, list(_grouped(unread)), lambda _: None)
@@ -125,8 +125,9 @@ def compare(spark: SparkSession, files: Sequence[SummedFile], checks: Checks | N
         here.remember(file)
 
 
-def _recorded(files: Sequence[SummedFile]) -> dict[str, bytes]:
-    return {file.path: file.sha256 for file in files if file.sha256 is not None}
+def _recorded(files: Sequence[SummedFile], wanted: Collection[str]) -> dict[str, bytes]:
+    asked = frozenset(wanted)
+    return {file.path: file.sha256 for file in files if file.sha256 is not None and file.path in asked}
 
 
 def _read_all(files: Sequence[SummedFile]) -> None:
