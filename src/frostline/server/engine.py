@@ -246,21 +246,17 @@ def explained(error: BaseException, files: Sequence[str] = ()) -> FrostlineError
         return DiskFull("the lake server has no disk space left for results", hint="make room in its TMPDIR")
     path = _PATH.search(text)
     if path is not None or isinstance(error, (duckdb.IOException, OSError)):
-        name = path[1] if path else "a data file"
+        name = path[1] if path else _named(files)
         trouble = store.trouble(error)
         if trouble:
             return UnreadableFile(f"cannot read {name}: {trouble.reason}", hint=trouble.hint)
         return UnreadableFile(f"cannot read {name}", hint=damage.hint())
-    return EngineFailure(
-        f"the lake server could not answer: {type(error).__name__}{_while_reading(files)}", hint=_hint(files)
-    )
+    # A damaged file that no checksum is known of may make DuckDB fail in any way.
+    reason = f"{type(error).__name__} while it read {_named(files)}" if files else type(error).__name__
+    return EngineFailure(f"the lake server could not answer: {reason}", hint=damage.hint() if files else None)
 
 
-def _while_reading(files: Sequence[str]) -> str:
-    """A damaged file that nothing is known of may make DuckDB fail anyhow, so the files are named."""
-    named = ", ".join(files[:_MOST_NAMED]) + (f" and {len(files) - _MOST_NAMED} more" * (len(files) > _MOST_NAMED))
-    return f" while it read {named}" if files else ""
-
-
-def _hint(files: Sequence[str]) -> str | None:
-    return damage.hint() if files else None
+def _named(files: Sequence[str]) -> str:
+    """The first few of them."""
+    rest = len(files) - _MOST_NAMED
+    return ", ".join(files[:_MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "") or "a data file"
