@@ -17,10 +17,7 @@ class UnreadableFile(UnavailableError):
 
 def hint(table: object = _ANY) -> str:
     """What to do about a damaged file of a table."""
-    return (
-        f"restore the file from a backup; frostline verify {table} names every damaged one; "
-        f"in the grace period frostline undo {table} does without it"
-    )
+    return f"restore the file from a backup; frostline verify {table}; in the grace period: frostline undo {table}"
 
 
 def damaged(what: str, reason: str, table: object = _ANY) -> CorruptionError:

@@ -178,7 +178,7 @@ def _require_once(piece: Slice, held: Sequence[RecordedFile], keys: Sequence[Has
     where = ", ".join(file.path for file, own in zip(held, keys, strict=True) if np.isin(own, twice).any())
     raise CorruptionError(
         f"fold of {piece.table.name}: {len(twice)} marked keys have more than one row in the lake: {where}",
-        hint=f"nothing was changed; frostline verify {piece.table.name} says which keys",
+        hint=f"nothing was changed; frostline verify {piece.table.name}",
     )
 
 

@@ -166,7 +166,7 @@ def _bad_content(table: Table, file: RecordedFile, sums: dict[str, Checksum]) ->
         with damage.parsing(f"file {file.path}"):
             found = fingerprint.sealed(file.path, table)
     except CorruptionError as error:
-        yield Fault(file.path, f"cannot be read: {str(error).partition(' is damaged: ')[2]}")
+        yield Fault(file.path, f"cannot be read: {str(error.args[0]).partition(' is damaged: ')[2]}")
         return
     if found.fingerprint != file.fingerprint:
         difference = _difference(file.fingerprint, found.fingerprint)

@@ -26,7 +26,8 @@ class Metadata:
         try:
             found._read(table, seam)
         except CorruptionError as error:
-            reason = str(error).partition(" is damaged: ")[2] or str(error)
+            said = str(error.args[0])
+            reason = said.partition(" is damaged: ")[2] or said
             found.fault = Fault(found.locations[-1], f"is damaged: {reason}")
         return found
 

@@ -77,7 +77,7 @@ def lake_files(patient: Patient) -> Verdict:
         try:
             looked += _sampled(patient, table)
         except (OSError, FrostlineError) as error:
-            return fault(f"{table.name}: {error}", patient.command(f"verify {table.name}"))
+            return fault(f"{table.name}: {' '.join(map(str, error.args))}", patient.command(f"verify {table.name}"))
     return ok(f"{looked} files of {len(tiered)} tables were read" if looked else "nothing is in the lake yet")
 
 
