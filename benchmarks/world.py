@@ -47,10 +47,10 @@ class World:
     lake: ExitStack
     """Holds the lake server."""
 
-    def restart_lake(self) -> None:
-        """A lake server that knows nothing yet."""
+    def restart_lake(self, **other: str) -> None:
+        """A lake server that knows nothing yet; `other` are settings that it has instead."""
         self.lake.close()
-        self.lake.enter_context(_serving(self.settings))
+        self.lake.enter_context(_serving(self.settings.model_copy(update=other)))
 
     def run(self, text: str) -> int:
         """Execute any SQL; returns the number of rows."""
@@ -168,6 +168,7 @@ def _environment(settings: Settings) -> dict[str, str]:
         "FROSTLINE_WAREHOUSE": settings.warehouse,
         "FROSTLINE_LAKE_PORT": str(settings.lake_port),
         "FROSTLINE_LAKE_PASSWORD": _PASSWORD,
+        **({"FROSTLINE_LAKE_CHECKSUMS": settings.lake_checksums} if settings.lake_checksums else {}),
     }
 
 

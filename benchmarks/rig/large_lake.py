@@ -105,4 +105,4 @@ def _written(piece: _Piece, execute: Callable[[str], object], number: int) -> Wr
     names = ", ".join(ducksql.identifier(name) for name in schema.parquet_names(piece.table))
     options = export.options(piece.table, dictionaries=True)
     execute(f"copy (select * from ({rows}) r({names})) to {ducksql.literal(location)} ({options})")
-    return datafiles.describe(location, piece.table, fingerprint.of_parquet([location], piece.table), in_order=True)
+    return datafiles.describe(location, piece.table, fingerprint.sealed(location, piece.table), in_order=True)

@@ -127,6 +127,8 @@ class Settings(BaseSettings):
     lake_memory: DuckMemory = "1GB"
     """What all queries of the lake server together may use before they spill to disk."""
     lake_threads: Annotated[int, Field(ge=1)] = Field(default_factory=lambda: os.cpu_count() or 1)
+    lake_checksums: Literal["first_read", "size", "off"] | None = None
+    """How data files are compared before they are read; when not set, first_read in a directory and size in S3."""
     lake_watchdog_s: Annotated[int, Field(ge=0)] = 30
     """After how many seconds without an answer `frostline serve` is killed, so that queries fail; 0 is never."""
     lake_metrics_port: Port | None = None

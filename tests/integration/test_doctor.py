@@ -214,9 +214,10 @@ def test_lake_files_that_cannot_be_read(lake: Lake, doctor: Examine, tmp_path: P
     file = tmp_path / "v1.metadata.json"
     file.touch()
     run(lake.catalog, "update frostline.seam set metadata_location = %s", (f"file://{file}",))
-    assert doctor(lake, exit_code=0)["lake files"]["detail"] == "1 files of 1 tables were opened"
+    assert f"public.events: file://{file} is damaged" in doctor(lake, exit_code=1)["lake files"]["detail"]
     file.unlink()
     found = doctor(lake, exit_code=1)
+    assert f"{file} is not there" in found["lake files"]["detail"]
     assert states(found, "fault") == ["lake files"]
     assert found["lake files"]["hint"] == f"frostline verify public.events --home {tmp_path}"
 

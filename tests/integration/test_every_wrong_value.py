@@ -132,6 +132,7 @@ WRONG_SETTINGS: dict[str, tuple[str, str | int]] = {
     "embedded": ("perhaps", "perhaps"),
     "lake_port": ("70000", 0),
     "lake_memory": ("much", "1 GB"),
+    "lake_checksums": ("always", "FIRST_READ"),
     "lake_threads": ("0", -1),
     "lake_watchdog_s": ("-1", "soon"),
     "s3_endpoint": ("store:8333", "http://me:secret@store"),

@@ -20,7 +20,8 @@ from tests.fixtures.twins import Twins
 
 from frostline.embedded.postgres import free_port
 from frostline.errors import UnavailableError
-from frostline.lake import snapshots
+from frostline.lake import paths, snapshots
+from frostline.lake.filecheck import Checks
 from frostline.pipeline import verify
 from frostline.settings import write_file
 
@@ -246,6 +247,7 @@ def test_a_warehouse_that_is_away_fails_cold_reads_only_and_comes_back(archived:
 def test_a_store_that_does_not_answer_is_waited_for_no_longer_than_the_session_says(
     archived: Lake, caplog: pytest.LogCaptureFixture
 ) -> None:
+    archived.server.backend.files.checks = Checks.OFF  # a pipe has no size
     with archived.connect() as connection:
         before = rows(connection, EVERYTHING)
         with _never_opens(archived.data_files()[0]):
@@ -254,6 +256,27 @@ def test_a_store_that_does_not_answer_is_waited_for_no_longer_than_the_session_s
                 rows(connection, EVERYTHING)
             # Or Postgres would have waited for the end of the cancelled query, for half a minute.
             assert "cancelled query does not end: hanging up" in caplog.text
+            assert rows(connection, "select count(*) from events where ts >= '2030-01-01'") == [(0,)]
+        run(connection, NOT_FOR_EVER)
+        assert rows(connection, EVERYTHING) == before
+
+
+@pytest.mark.spark
+def test_neither_is_one_whose_files_are_being_compared(archived: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, file = paths.stamp, archived.data_files()[0]
+
+    def stamp(location: str) -> tuple[int, int] | None:
+        aside = location.removesuffix(".parquet") + ".aside"
+        return real(location) if real(aside) is None else real(aside)
+
+    monkeypatch.setattr(paths, "stamp", stamp)
+    with archived.connect() as connection:
+        before = rows(connection, EVERYTHING)
+        archived.server.backend.files._seen.clear()
+        with _never_opens(file):
+            run(connection, "set statement_timeout = '1s'")
+            with pytest.raises(errors.QueryCanceled):
+                rows(connection, EVERYTHING)
             assert rows(connection, "select count(*) from events where ts >= '2030-01-01'") == [(0,)]
         run(connection, NOT_FOR_EVER)
         assert rows(connection, EVERYTHING) == before

@@ -70,6 +70,7 @@ def test_before_the_first_query_everything_is_there_and_zero(port: int) -> None:
         "frostline_lake_rows_sent_total": "counter",
         "frostline_lake_sent_bytes_total": "counter",
         "frostline_lake_files_total": "counter",
+        "frostline_lake_compared_bytes_total": "counter",
         "frostline_lake_sessions": "gauge",
         "frostline_lake_strangers": "gauge",
         "frostline_lake_turned_out_total": "counter",

@@ -310,7 +310,7 @@ def test_a_damaged_file_stops_it_and_is_named(cold: Lake) -> None:
             file.write_bytes(damaged)
         with pytest.raises(CorruptionError, match=file.name) as stopped:
             cold.thaw()
-        assert stopped.value.hint == "frostline verify public.events"
+        assert "frostline verify public.events" in str(stopped.value.hint)
     assert seams.get(cold.catalog, cold.table()) == before
     file.write_bytes(content)
     cold.thaw()

@@ -10,12 +10,12 @@ from enum import StrEnum
 import psycopg
 
 from frostline import logs
-from frostline.catalog import leases, queries
+from frostline.catalog import checksums, leases, queries
 from frostline.catalog.connect import Connection
 from frostline.errors import ConflictError
 from frostline.logs import without_passwords
 from frostline.model.names import Name
-from frostline.model.tables import Fingerprint, RecordedFile, Table
+from frostline.model.tables import Checksum, Fingerprint, RecordedFile, Table
 from frostline.model.work import Failures, Kind
 
 STOPPED = "somebody stopped it"
@@ -258,6 +258,8 @@ def _insert_files(connection: Connection, table: Table, job_id: int, files: Sequ
         "hash_sums": [file.fingerprint.hash_sum for file in files],
     }
     connection.execute(queries.get("job", "insert_files"), values)
+    known = {file.path: Checksum(file.size_bytes, file.sha256) for file in files if file.sha256 is not None}
+    checksums.record(connection, table, known)
 
 
 def recorded_files(connection: Connection, table: Table) -> list[RecordedFile]:
@@ -272,8 +274,10 @@ def recorded_within(connection: Connection, table: Table, lower: int | None, upp
 
 def _files(connection: Connection, query: str, values: dict[str, int | None]) -> list[RecordedFile]:
     return [
-        RecordedFile(path, size_bytes, lower, upper, Fingerprint(count, int(hash_sum)))
-        for path, count, size_bytes, lower, upper, hash_sum in connection.execute(queries.get("job", query), values)
+        RecordedFile(path, size_bytes, lower, upper, Fingerprint(count, int(hash_sum)), sha256)
+        for path, count, size_bytes, lower, upper, hash_sum, sha256 in connection.execute(
+            queries.get("job", query), values
+        )
     ]
 
 

@@ -21,6 +21,11 @@ def families(server: LakeServer) -> list[Family]:
         counter(
             "frostline_lake_files_total", "Files of the snapshots that queries read, by what became of them.", *files
         ),
+        counter(
+            "frostline_lake_compared_bytes_total",
+            "Bytes of files that were compared with their checksums.",
+            Sample(now.compared_bytes),
+        ),
         gauge("frostline_lake_sessions", "Clients that are logged in now.", Sample(server.session_count)),
         gauge(
             "frostline_lake_strangers", "Clients that are connected and not logged in.", Sample(server.stranger_count)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 def start(settings: Settings) -> "LakeServer":
     """Start the lake server for a database that has the catalog."""
-    from frostline.server.listen import LakeServer  # noqa: PLC0415  (a refusal needs no engine)
+    from frostline.lake import filecheck  # noqa: PLC0415  (a refusal needs no engine)
+    from frostline.server.listen import LakeServer  # noqa: PLC0415
     from frostline.server.provider import CatalogTables  # noqa: PLC0415
 
     _allow_files()
@@ -41,6 +42,7 @@ def start(settings: Settings) -> "LakeServer":
         memory_limit=settings.lake_memory,
         threads=settings.lake_threads,
         warehouse=settings.warehouse,
+        checks=filecheck.chosen(settings),
         tls=encryption,
     )
     try:

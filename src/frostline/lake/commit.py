@@ -9,7 +9,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
 from typing import Any
@@ -24,10 +24,11 @@ from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_m
 from pyiceberg.table.update.snapshot import _SnapshotProducer  # pyright: ignore[reportPrivateUsage]
 
 from frostline.errors import CorruptionError
-from frostline.lake import datafiles, paths, schema, snapshots, store
+from frostline.lake import checksums, datafiles, expected, paths, schema, snapshots, store
 from frostline.lake.datafiles import WrittenFile
 from frostline.lake.manifests import Replacing
 from frostline.model import tables
+from frostline.model.tables import Checksum
 
 JOB_ID = "frostline.job-id"
 """In a snapshot's summary: the job that made it."""
@@ -70,6 +71,8 @@ class StagedCommit:
     """None for a table that has never had a row."""
     manifests: int = 0
     """How many the snapshot has."""
+    checksums: Mapping[str, Checksum] = field(default_factory=dict[str, Checksum], hash=False)
+    """Of the metadata files that were written for it, by location."""
 
     @property
     def changes(self) -> bool:
@@ -108,14 +111,27 @@ def stage(
 def staged(table: tables.Table, current: Table, base: str | None) -> StagedCommit:
     """The commit that would make what was written last the current state."""
     snapshot = current.current_snapshot()
+    manifests = snapshots.manifests(snapshot, current.io) if snapshot else []
+    lists = [snapshot.manifest_list] if snapshot else []
+    written = [current.metadata_location, *lists, *(one.manifest_path for one in manifests)]
     return StagedCommit(
         namespace=table.name.schema,
         table_name=table.internal,
         previous_location=base,
         metadata_location=current.metadata_location,
         snapshot_id=snapshot.snapshot_id if snapshot else None,
-        manifests=len(snapshots.manifests(snapshot, current.io)) if snapshot else 0,
+        manifests=len(manifests),
+        checksums=_own_checksums(current, written) if current.metadata_location != base else {},
     )
+
+
+def _own_checksums(current: Table, locations: Sequence[str]) -> dict[str, Checksum]:
+    """Of those files that this very commit has written, as their names tell. They are compared from now on."""
+    assert isinstance(current.catalog, Staging)
+    name = str(current.catalog.commit)
+    found = checksums.of_metadata([one for one in locations if name in one.rpartition("/")[2]])
+    expected.add({location: one.sha256 for location, one in found.items()})
+    return found
 
 
 class Staging(NoopCatalog):

@@ -41,15 +41,30 @@ class WrittenFile:
     lower_bounds: Mapping[int, bytes]
     upper_bounds: Mapping[int, bytes]
     split_offsets: tuple[int, ...]
+    sha256: bytes
+    """Of the whole file."""
 
     @property
     def recorded(self) -> RecordedFile:
         """What the catalog remembers of it."""
-        return RecordedFile(self.path, self.size_bytes, self.lower, self.upper, self.fingerprint)
+        return RecordedFile(self.path, self.size_bytes, self.lower, self.upper, self.fingerprint, self.sha256)
 
 
-def describe(location: str, table: Table, fingerprint: Fingerprint, *, in_order: bool) -> WrittenFile:
+@dataclass(frozen=True)
+class Seal:
+    """What was found when a written file was read back: first all its bytes, then all its values.
+
+    In this order: what is damaged before the values were read is in the fingerprint, what is damaged later not in the
+    checksum.
+    """
+
+    sha256: bytes
+    fingerprint: Fingerprint
+
+
+def describe(location: str, table: Table, seal: Seal, *, in_order: bool) -> WrittenFile:
     """Describe a written file by its footer. The file has at least one row."""
+    fingerprint = seal.fingerprint
     footer = parquet.footer(location)
     if footer.rows != fingerprint.rows:
         raise CorruptionError(f"{location} has {footer.rows} rows instead of {fingerprint.rows}")
@@ -72,6 +87,7 @@ def describe(location: str, table: Table, fingerprint: Fingerprint, *, in_order:
         lower_bounds=lower_bounds,
         upper_bounds=upper_bounds,
         split_offsets=_split_offsets(next(iter(columns.values()))),
+        sha256=seal.sha256,
     )
 
 
@@ -161,4 +177,5 @@ def from_json(text: str) -> WrittenFile:
         parts[name] = {int(key): base64.b64decode(value) for key, value in parts[name].items()}
     parts["fingerprint"] = Fingerprint(**parts["fingerprint"])
     parts["split_offsets"] = tuple(parts["split_offsets"])
+    parts["sha256"] = base64.b64decode(parts["sha256"])
     return WrittenFile(**parts)

@@ -55,7 +55,7 @@ class Replacing(_OverwriteFiles):
         """The entries that stay, by partition spec."""
         found: defaultdict[int, list[ManifestEntry]] = defaultdict(list)
         for manifest in old:
-            for entry in manifest.fetch_manifest_entry(self._io, discard_deleted=True):
+            for entry in snapshots.entries(manifest, self._io):
                 if entry.data_file not in self._deleted_data_files:
                     found[manifest.partition_spec_id].append(entry)
         return found

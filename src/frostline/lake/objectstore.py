@@ -113,10 +113,10 @@ def file_io() -> "PyArrowFileIO":
 
 @lru_cache(maxsize=4)
 def _file_io(access: Access) -> "PyArrowFileIO":
-    from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: PLC0415  (slow to load)
+    from frostline.lake.checkedio import CheckedIO  # noqa: PLC0415  (slow to load)
 
     filesystem = _filesystem(access)
-    io = PyArrowFileIO()
+    io = CheckedIO()
     io.fs_by_scheme = lambda _scheme, _bucket: filesystem
     return io
 

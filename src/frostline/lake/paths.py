@@ -29,7 +29,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _REFUSED = re.compile(r"[*?\[\]{}#=\\\x00-\x1f\x7f]")
 _S3 = re.compile(r"s3[an]?")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_PYARROW = "pyiceberg.io.pyarrow.PyArrowFileIO"
+_CHECKED = "frostline.lake.checkedio.CheckedIO"
 _FOLDERS = ("data", "metadata")
 _PROBE = ".frostline-clock"
 
@@ -172,7 +172,7 @@ def file_io(location: str) -> FileIO:
     """PyIceberg's access to the store of this location."""
     if objectstore.holds(location):
         return objectstore.file_io()
-    return load_file_io({PY_IO_IMPL: _PYARROW}, location)
+    return load_file_io({PY_IO_IMPL: _CHECKED}, location)
 
 
 def open_input(location: str) -> Any:
@@ -186,6 +186,22 @@ def size_bytes(location: str) -> int | None:
         return len(file_io(location).new_input(location))
     except FileNotFoundError:
         return None
+
+
+def stamp(location: str) -> tuple[int, int] | None:
+    """The file's size and when it was changed last, in nanoseconds; None when it is not there."""
+    local = local_path(location)
+    if local is not None:
+        try:
+            found = local.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_size, found.st_mtime_ns
+    io = file_io(location)
+    assert isinstance(io, PyArrowFileIO)
+    scheme, netloc, path = io.parse_location(location)
+    info: Any = io.fs_by_scheme(scheme, netloc).get_file_info(path)
+    return (info.size, info.mtime_ns or 0) if info.is_file else None
 
 
 def changed_at(location: str) -> float:

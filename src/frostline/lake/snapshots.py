@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestFile
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestFile
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from frostline.errors import CorruptionError, UnavailableError, UsageError
-from frostline.lake import bounds, paths, schema, store
+from frostline.lake import bounds, damage, paths, schema
 from frostline.model.tables import LakeFile, Table
 
 _SNAPSHOTS_CACHED = 512
@@ -89,18 +89,14 @@ def read_metadata(metadata_location: str) -> TableMetadata:
 
 def metadata_now(metadata_location: str) -> TableMetadata:
     """Read a metadata file that need not be our own: a catalog may give its name to another, for a table made anew."""
-    try:
+    with damage.parsing(f"metadata {metadata_location}"):
         return FromInputFile.table_metadata(paths.file_io(metadata_location).new_input(metadata_location))
-    except OSError as error:
-        raise store.unreadable(f"metadata {metadata_location}", error) from error
 
 
 def manifests(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
     """The manifests of a snapshot."""
-    try:
+    with damage.parsing(f"manifest list {snapshot.manifest_list}"):
         return snapshot.manifests(io)
-    except OSError as error:
-        raise store.unreadable(f"manifest list {snapshot.manifest_list}", error) from error
 
 
 @lru_cache(maxsize=_MANIFESTS_CACHED)
@@ -120,14 +116,17 @@ def data_files(
 
 
 def _entries(manifest: ManifestFile, io: FileIO) -> list[DataFile]:
-    try:
-        found = [entry.data_file for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)]
-    except OSError as error:
-        raise store.unreadable(f"manifest {manifest.manifest_path}", error) from error
+    found = [entry.data_file for entry in entries(manifest, io)]
     for data_file in found:
         if data_file.content != DataFileContent.DATA:
             raise CorruptionError(f"{data_file.file_path} is a delete file; lake tables are copy-on-write")
     return found
+
+
+def entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
+    """The live entries of a manifest."""
+    with damage.parsing(f"manifest {manifest.manifest_path}"):
+        return manifest.fetch_manifest_entry(io, discard_deleted=True)
 
 
 def _lake_file(data_file: DataFile, tier_key_field_id: int) -> LakeFile:

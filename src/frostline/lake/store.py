@@ -12,6 +12,7 @@ from frostline.lake import objectstore
 
 HINT = "check that the warehouse is mounted, may be written and is not full; then run the command again"
 _FROM_AN_OBJECT_STORE = re.compile(r"AWS Error|^HTTP Error|error for HTTP |\bcurlCode\b|Timeout was reached")
+UNREADABLE = "check that the warehouse is mounted, then retry; a file that is lost has to come from a backup"
 _AGAIN = "; then run the command again"
 
 
@@ -95,7 +96,7 @@ def unreadable(what: str, error: OSError) -> UnavailableError:
     if found:
         return UnavailableError(f"lake {what} cannot be read: {found.reason}{_place(error)}", hint=found.hint)
     reason = "is not there" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror or error}"
-    return UnavailableError(f"lake {what} {reason}", hint="check that the warehouse is mounted, then retry")
+    return UnavailableError(f"lake {what} {reason}", hint=UNREADABLE)
 
 
 def _place(error: BaseException) -> str:

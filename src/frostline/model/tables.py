@@ -95,6 +95,14 @@ NO_ROWS = Fingerprint(0, 0)
 
 
 @dataclass(frozen=True)
+class Checksum:
+    """What a file must be, byte by byte."""
+
+    size_bytes: int
+    sha256: bytes
+
+
+@dataclass(frozen=True)
 class LakeFile:
     """One Parquet file of a lake snapshot."""
 
@@ -116,3 +124,5 @@ class RecordedFile:
     lower: int
     upper: int
     fingerprint: Fingerprint
+    sha256: bytes | None = None
+    """Of the whole file; None for a file from before checksums were kept."""

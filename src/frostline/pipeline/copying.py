@@ -3,11 +3,12 @@
 Fold, undo, compact and retain do it, each for its own reason.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 import duckdb
 
-from frostline.errors import CorruptionError, UnavailableError
+from frostline.errors import CorruptionError, FrostlineError, UnavailableError
 from frostline.lake import datafiles, duck, ducksql, paths, schema, store
 from frostline.lake.datafiles import WrittenFile
 from frostline.model.tables import Fingerprint, RecordedFile, Table
@@ -65,7 +66,8 @@ def copy(
     Raises CorruptionError when one of the files cannot be read or is not what was recorded of it.
     """
     try:
-        with store.reachable(f"write {location}"), duck.borrowed(memory_limit) as connection:
+        written = store.reachable(f"write {location}")
+        with blamed(table, files), written, duck.borrowed(memory_limit) as connection:
             connection.execute("begin")
             twins = has_twin_floats(connection, table, files)
             query = _SELECT.format(rows=rows(table, files), condition=condition)
@@ -75,7 +77,19 @@ def copy(
             f"sorting a lake file of {table.name} needs more memory than {memory_limit}",
             hint="set export_memory higher, then run the command again",
         ) from None
-    except (duckdb.Error, UnavailableError):
+    except UnavailableError:
+        blame(table, files)
+        raise
+
+
+@contextmanager
+def blamed(table: Table, files: Sequence[RecordedFile]) -> Generator[None]:
+    """Where something fails while these files are read, name the one that is damaged, if one is."""
+    try:
+        yield
+    except (FrostlineError, duckdb.OutOfMemoryException):
+        raise
+    except Exception:
         blame(table, files)
         raise
 
@@ -88,10 +102,10 @@ def blame(table: Table, files: Sequence[RecordedFile]) -> None:
 
 def proved(table: Table, location: str, meant: Fingerprint, doing: str, *, in_order: bool = True) -> WrittenFile:
     """Describe the new file if it holds what it must, by other code than that which wrote it."""
-    found = fingerprint.of_parquet([location], table)
-    if found != meant:
-        raise different(table, found, meant, doing)
-    return datafiles.describe(location, table, found, in_order=in_order)
+    seal = fingerprint.sealed(location, table)
+    if seal.fingerprint != meant:
+        raise different(table, seal.fingerprint, meant, doing)
+    return datafiles.describe(location, table, seal, in_order=in_order)
 
 
 def different(table: Table, found: Fingerprint, meant: Fingerprint, doing: str) -> CorruptionError:

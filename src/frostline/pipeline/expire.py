@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from frostline import failpoints, logs
-from frostline.catalog import histories, jobs, pins, seams, states
+from frostline.catalog import checksums, histories, jobs, pins, seams, states
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
@@ -138,6 +138,7 @@ class Expire:
             if final:
                 self._swap(final)
             ours, left = self.own(files)
+            checksums.forget(self.connection, files)
             described = f"{len(final.snapshots)} snapshots, {len(ours)} files" + (f", {left} left" if left else "")
             jobs.describe(self.connection, self.job_id, described)
             jobs.advance(self.connection, self.job_id, State.PUBLISHED, size_bytes=sum(ours.values()))

@@ -38,13 +38,14 @@ def export_shard(shard: Shard) -> WrittenFile | None:
     reached(Failpoint.EXPORT_BEFORE_FILE)
     in_order = write(shard, location, dictionaries=not heap.has_twin_floats)
     reached(Failpoint.EXPORT_WROTE_FILE)
-    found = fingerprint.of_parquet([location], shard.table)
+    seal = fingerprint.sealed(location, shard.table)
+    found = seal.fingerprint
     if found != heap.fingerprint:
         raise CorruptionError(
             f"export of {shard.partition} is not what the heap has: {heap.fingerprint.rows} rows with hash sum "
             f"{heap.fingerprint.hash_sum} there, {found.rows} with {found.hash_sum} in {location}"
         )
-    return datafiles.describe(location, shard.table, found, in_order=in_order)
+    return datafiles.describe(location, shard.table, seal, in_order=in_order)
 
 
 def write(shard: Shard, location: str, *, dictionaries: bool) -> bool:

@@ -5,8 +5,8 @@ the exact sum of their hashes. Postgres computes it where the rows are. Here it 
 other code and another Parquet reader than the ones that wrote them.
 """
 
-from collections.abc import Iterable
-from typing import Any, LiteralString, cast
+from collections.abc import Iterable, Iterator
+from typing import Any, LiteralString, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +14,16 @@ import pyarrow as pa
 import pyarrow.compute
 from psycopg import sql
 
-from frostline.lake import parquet
+from frostline.lake import checksums, parquet
+from frostline.lake.datafiles import Seal
 from frostline.lake.parquet import Values
 from frostline.model.tables import NO_ROWS, Column, Fingerprint, Table
 from frostline.pipeline import columnhash
 from frostline.pipeline.lookup3 import U64
+
+Hashes: TypeAlias = npt.NDArray[np.int64]
+Key: TypeAlias = tuple[str, ...]
+"""The values of a primary key, for people."""
 
 _compute = cast("Any", pyarrow.compute)
 _POSTGRES_FORMS: dict[str, LiteralString] = {
@@ -67,6 +72,12 @@ def of_parquet(locations: Iterable[str], table: Table) -> Fingerprint:
     return total
 
 
+def sealed(location: str, table: Table) -> Seal:
+    """What a file that was just written holds, to be compared with what it must hold."""
+    checksum = checksums.of(location)
+    return Seal(checksum, of_parquet([location], table))
+
+
 def split(
     location: str, table: Table, keys: frozenset[int], *, within: tuple[int, int] | None = None
 ) -> tuple[Fingerprint, Fingerprint]:
@@ -85,16 +96,33 @@ def split(
     return others, named
 
 
-def of_keys(location: str, table: Table, keys: frozenset[int]) -> Fingerprint:
-    """The fingerprint of those rows of a file whose key has one of these hashes. Cheap where they are few."""
-    total = NO_ROWS
+def of_keys(location: str, table: Table, keys: frozenset[int]) -> tuple[Fingerprint, Hashes]:
+    """The fingerprint of those rows of a file whose key has one of these hashes, and their keys' hashes.
+
+    Cheap where they are few.
+    """
+    total, named = NO_ROWS, [np.zeros(0, np.int64)]
     wanted = pa.array(np.fromiter(keys, np.int64, len(keys)))
     for batch in parquet.batches(location):
-        is_named = _compute.is_in(pa.array(_key_hashes(batch, table)), value_set=wanted)
+        hashes = _key_hashes(batch, table)
+        is_named = _compute.is_in(pa.array(hashes), value_set=wanted)
+        named.append(hashes[is_named.to_numpy(zero_copy_only=False)])
         total += _of(
             _row_hashes({field_id: values.filter(is_named) for field_id, values in batch.items()}, table.columns)
         )
-    return total
+    return total, np.concatenate(named)
+
+
+def placed_keys(keys: Any, table: Table) -> tuple[Hashes, Hashes]:
+    """Of an Arrow table with the columns of the primary key in their order: each key's hash, and its tier value."""
+    hashes, places = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for batch in keys.to_batches():
+        columns: list[Values] = batch.columns
+        ids = [table.column(name).field_id for name in table.key]
+        values = dict(zip(ids, columns, strict=True))
+        hashes.append(_key_hashes(values, table))
+        places.append(columnhash.axis(values[table.column(table.tier_key).field_id]))
+    return np.concatenate(hashes), np.concatenate(places)
 
 
 def count_keys(location: str, table: Table, keys: frozenset[int]) -> int:
@@ -115,6 +143,32 @@ def first_of_keys(location: str, table: Table, wanted: npt.NDArray[np.int64]) ->
         if len(found):
             return int(found[0])
     return None
+
+
+def key_hashes(location: str, table: Table) -> Iterator[Hashes]:
+    """The hashes of all keys of a file, in batches. Reads the columns of the key only."""
+    of_key = {table.column(name).field_id for name in table.key}
+    for batch in parquet.batches(location, only=of_key):
+        yield _key_hashes(batch, table)
+
+
+def keys_of(location: str, table: Table, wanted: Hashes) -> list[tuple[int, Key]]:
+    """The keys of a file that have one of these hashes, each with its hash. Reads the columns of the key only."""
+    found: list[tuple[int, Key]] = []
+    of_key = [table.column(name).field_id for name in table.key]
+    for batch in parquet.batches(location, only=of_key):
+        hashes = _key_hashes(batch, table)
+        places = np.flatnonzero(np.isin(hashes, wanted))
+        found += [(int(hashes[at]), tuple(_shown(batch[key][int(at)]) for key in of_key)) for at in places]
+    return found
+
+
+def _shown(value: Any) -> str:
+    """A value of a key for people; one that Python cannot hold as the file has it."""
+    try:
+        return str(value.as_py())
+    except (ValueError, OverflowError):
+        return str(value.value)
 
 
 def _key_hashes(batch: dict[int, Values], table: Table) -> npt.NDArray[np.int64]:

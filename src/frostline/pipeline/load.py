@@ -22,6 +22,7 @@ from frostline.model.thaw import touching
 from frostline.pipeline import exchange, fingerprint, source, tasks
 from frostline.pipeline.exchange import Exchange
 from frostline.pipeline.export import export_shard
+from frostline.pipeline.refill import sound
 from frostline.pipeline.source import Shard
 from frostline.relation import heap
 from frostline.relation.loading import Loading
@@ -52,10 +53,14 @@ class Made:
 
 
 def load_slice(piece: Piece) -> Made:
-    """Write the rows to a file and prove that they are all there, unless the lake has one of their keys."""
+    """Write the rows to a file and prove that they are all there, unless the lake has one of their keys.
+
+    Raises CorruptionError when a file that may have one of the keys is not what was recorded.
+    """
     table = piece.shard.table
     wanted = np.array(sorted(source.key_hashes(piece.shard)), np.int64)
     for file in piece.files:
+        sound(file, table)  # a damaged file would not show a key that it has, and the lake would have it twice
         known = fingerprint.first_of_keys(file.path, table, wanted)
         if known is not None:
             return Made(known_key=known)

@@ -15,9 +15,9 @@ from psycopg import sql
 
 from frostline import failpoints
 from frostline.catalog.connect import Connection, connect, first_line
-from frostline.errors import CorruptionError, UnavailableError, UsageError
+from frostline.errors import UnavailableError, UsageError
 from frostline.failpoints import Failpoint
-from frostline.lake import duck, ducksql, ducktext, paths, schema, store
+from frostline.lake import checksums, damage, duck, ducksql, ducktext, schema, store
 from frostline.model.names import Name
 from frostline.model.tables import Column, Fingerprint, RecordedFile, Table
 from frostline.pipeline import fingerprint
@@ -67,20 +67,22 @@ def fill(piece: Piece) -> Filled:
 
 def checked(file: RecordedFile, table: Table, within: tuple[int, int]) -> Fingerprint:
     """The fingerprint of the file's rows in the range; CorruptionError unless the whole file is as it was recorded."""
-    hint = f"frostline verify {table.name}"
-    if paths.size_bytes(file.path) is None:
-        raise CorruptionError(f"lake file {file.path} is missing", hint=hint)
-    try:
+    is_proved = checksums.check(file, table.name)
+    with damage.parsing(f"file {file.path}", table.name):
         part, _ = fingerprint.split(file.path, table, frozenset(), within=within)
         is_inside = within[0] <= file.lower and file.upper < within[1]
-        whole = part if is_inside else fingerprint.of_parquet([file.path], table)
-    except (OSError, ValueError) as error:
-        store.refuse_if_away(f"read {file.path}", error)
-        reason = " ".join(str(error).split())
-        raise CorruptionError(f"lake file {file.path} cannot be read: {reason}", hint=hint) from None
-    if whole != file.fingerprint:
-        raise CorruptionError(f"lake file {file.path} is not what was written", hint=hint)
+        whole = part if is_inside else None
+        if whole is None and not is_proved:
+            whole = fingerprint.of_parquet([file.path], table)
+    if whole not in (None, file.fingerprint):
+        raise damage.damaged(f"file {file.path}", "it is not what was written", table.name)
     return part
+
+
+def sound(file: RecordedFile, table: Table) -> None:
+    """CorruptionError unless the whole file is what was recorded: by its checksum, or if it has none by its rows."""
+    if not checksums.check(file, table.name):
+        checked(file, table, (table.tier_kind.lowest, table.tier_kind.highest))
 
 
 def _copy(connection: Connection, piece: Piece) -> None:

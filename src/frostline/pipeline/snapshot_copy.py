@@ -7,9 +7,8 @@ tables are small.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from frostline.errors import CorruptionError
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import ducksql, ducktext, paths, schema
+from frostline.lake import damage, ducksql, ducktext, paths, schema
 from frostline.lake.datafiles import WrittenFile
 from frostline.model.tables import Fingerprint, RecordedFile, Table
 from frostline.pipeline import copying, export, fingerprint, source
@@ -89,9 +88,13 @@ def copy_file(piece: LakePiece) -> WrittenFile | None:
 
     Raises CorruptionError when the file is not what was recorded, or the new one not what it must be.
     """
-    meant = _meant(piece, source.survey_marks(piece.marks).keys)
-    if not meant.rows:
-        return None
+    keys = source.survey_marks(piece.marks).keys
+    with copying.blamed(piece.marks.table, [piece.file]):
+        meant = _meant(piece, keys)
+        return _copied(piece, meant) if meant.rows else None
+
+
+def _copied(piece: LakePiece, meant: Fingerprint) -> WrittenFile:
     location = paths.data_file(piece.marks.location, piece.marks.job_id)
     paths.make_parent(location)
     reached(Failpoint.SNAPSHOT_BEFORE_FILE)
@@ -106,13 +109,9 @@ def copy_file(piece: LakePiece) -> WrittenFile | None:
 def _meant(piece: LakePiece, keys: frozenset[int]) -> Fingerprint:
     """What the copy must have, from the whole file, which must be what was recorded of it."""
     managed, path = piece.marks.table, piece.file.path
-    try:
-        others, named = fingerprint.split(path, managed, keys)
-    except (OSError, ValueError):
-        copying.blame(managed, [piece.file])
-        raise
+    others, named = fingerprint.split(path, managed, keys)
     if others + named != piece.file.fingerprint:
-        raise CorruptionError(f"lake file {path} is not what was written", hint=f"frostline verify {managed.name}")
+        raise damage.damaged(f"file {path}", "it is not what was written", managed.name)
     if piece.file.upper < piece.line:
         return others
     return fingerprint.split(path, managed, keys, within=(managed.tier_kind.lowest, piece.line))[0]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from frostline import failpoints, logs
-from frostline.catalog import histories, jobs, seams, states, tables
+from frostline.catalog import checksums, histories, jobs, seams, states, tables
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError, UsageError
@@ -184,6 +184,7 @@ class Sweep:
             with store.reachable(f"delete files of {self.table.name} that belong to nothing"):
                 for _ in paths.delete_each(one.location for one in found.orphans):
                     failpoints.reached(Failpoint.SWEEP_DELETED_ONE)
+            checksums.forget(self.connection, [one.location for one in found.orphans])
             failpoints.reached(Failpoint.SWEEP_DELETED)
             left = f", {found.left} of another history left" if found.left else ""
             jobs.describe(self.connection, job_id, f"{len(found.orphans)} files{left}")

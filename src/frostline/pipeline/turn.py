@@ -9,10 +9,10 @@ from typing import TypeVar
 import psycopg
 
 from frostline import logs
-from frostline.catalog import faults, jobs, leases, seams, tables
+from frostline.catalog import checksums, faults, jobs, leases, seams, tables
 from frostline.catalog.connect import Connection, first_line, gives_up
 from frostline.errors import FrostlineError, OutcomeUnknown
-from frostline.lake import paths, store
+from frostline.lake import expected, paths, store
 from frostline.lake.commit import StagedCommit
 from frostline.model.tables import Seam, Table
 from frostline.settings import Settings
@@ -28,6 +28,7 @@ def taken(connection: Connection, settings: Settings, table: Table, command: str
     hint = f"frostline status; then run frostline {command} {table.name}"
     with gives_up(f"{doing} {table.name}", hint=hint), jobs.exclusive(connection, table, settings.lease_seconds):
         _remove_leftovers(connection, settings, table)
+        expected.add(checksums.of_metadata(connection, table))
         yield tables.get(connection, table.name)
 
 
@@ -94,6 +95,7 @@ def move_seam(connection: Connection, table: Table, old: Seam, staged: StagedCom
         seams.swap_pointer(connection, table, staged.previous_location, staged.metadata_location)
         new = Seam(table.id, line, staged.snapshot_id, staged.metadata_location)
         manifests = staged.manifests
+        checksums.record(connection, table, staged.checksums)
     seams.move(connection, table, old, new, manifests)
 
 

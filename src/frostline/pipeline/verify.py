@@ -1,30 +1,24 @@
 """Verify: is every archived value still what it was? Reads every byte; finds one changed value, one missing row."""
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from psycopg import sql
+from psycopg import errors, sql
 
 from frostline import sqlfiles
-from frostline.catalog import jobs, seams
+from frostline.catalog import checksums, jobs, seams
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import ArchivedPartition
 from frostline.errors import CorruptionError
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import paths, snapshots, store
+from frostline.lake import damage, expected, paths, snapshots, store
 from frostline.model.names import Name
-from frostline.model.tables import NO_ROWS, Fingerprint, RecordedFile, Seam, Table
-from frostline.pipeline import fingerprint
+from frostline.model.tables import NO_ROWS, Checksum, Fingerprint, RecordedFile, Seam, Table
+from frostline.pipeline import doubles, fingerprint
+from frostline.pipeline.faults import Fault
+from frostline.pipeline.verify_metadata import Metadata, strangers
 from frostline.relation import heap, names
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Something that is not what it must be."""
-
-    where: str
-    """A file of the lake, or a partition of the heap."""
-    what: str
 
 
 @dataclass(frozen=True)
@@ -49,8 +43,11 @@ def run(connection: Connection, table: Table) -> Report:
         seam = seams.get(connection, table)
         recorded = jobs.recorded_files(connection, table)
         waiting = [one for one in jobs.uncleaned(connection, table) if heap.exists(connection, one.name)]
+        expected.add(checksums.of_metadata(connection, table))
         reached(Failpoint.VERIFY_BEFORE_FILES)
-        faults = [*_strangers(recorded, _held(table, seam)), *_bad_files(table, recorded)]
+        lake = Metadata.of(table, seam)
+        sums: dict[str, Checksum] = {}
+        faults = [*lake.faults(recorded), *_bad_files(table, recorded, sums)]
         reached(Failpoint.VERIFY_AFTER_FILES)
         named = {fault.where for fault in faults}
         sound = [file for file in recorded if file.path not in named]
@@ -59,8 +56,17 @@ def run(connection: Connection, table: Table) -> Report:
             files = _within(partition, sound)
             if len(files) == len(_within(partition, recorded)):
                 faults += _different(connection, table, partition, files)
+        faults += doubles.in_lake(table, sound)
+        faults += doubles.in_both(connection, table, seam.frost_line, waiting, sound)
+    _complete(connection, table, sums | ({} if faults else lake.checksums()))
     rows = sum(file.fingerprint.rows for file in recorded)
     return Report(table, len(recorded), rows, len(waiting), tuple(faults))
+
+
+def _complete(connection: Connection, table: Table, found: dict[str, Checksum]) -> None:
+    """Record the checksums of sound files from before they were kept. A standby cannot."""
+    with suppress(errors.ReadOnlySqlTransaction):
+        checksums.record(connection, table, found)
 
 
 def before_clean(connection: Connection, table: Table, partition: ArchivedPartition) -> None:
@@ -72,7 +78,8 @@ def before_clean(connection: Connection, table: Table, partition: ArchivedPartit
         connection.execute(_statement("one_snapshot"))
         seam = seams.get(connection, table)
         files = jobs.recorded_within(connection, table, partition.lower, partition.upper)
-        faults = [*_strangers(files, _held(table, seam, partition)), *_bad_files(table, files)]
+        expected.add(checksums.of_metadata(connection, table))
+        faults = [*strangers(files, _held(table, seam, partition)), *_bad_files(table, files)]
         faults = faults or [*_different(connection, table, partition, files)]
     if faults:
         raise CorruptionError(
@@ -131,27 +138,18 @@ def _unlike_overlay(connection: Connection, table: Table, lower: int | None, upp
     return int((connection.execute(statement).fetchone() or (0,))[0])
 
 
-def _strangers(recorded: Sequence[RecordedFile], held: Collection[str]) -> Iterator[Fault]:
-    """The lake's snapshot must be made of exactly the recorded files."""
-    known = {file.path for file in recorded}
-    for path in sorted(set(held) - known):
-        yield Fault(path, "is in the lake snapshot but was never recorded")
-    for path in sorted(known - set(held)):
-        yield Fault(path, "is recorded but not in the lake snapshot")
-
-
-def _held(table: Table, seam: Seam, partition: ArchivedPartition | None = None) -> set[str]:
-    """The files of the lake's snapshot; of a partition, those that may have a row of its range."""
+def _held(table: Table, seam: Seam, partition: ArchivedPartition) -> set[str]:
+    """The files of the lake's snapshot that may have a row of the partition's range."""
     if seam.snapshot_id is None or seam.metadata_location is None:
         return set()
-    if partition is not None:
-        where = seam.metadata_location, seam.snapshot_id
-        return {file.path for file in snapshots.files_within(*where, table, partition.lower, partition.upper)}
-    tier = table.column(table.tier_key).field_id
-    return {file.path for file in snapshots.files(seam.metadata_location, seam.snapshot_id, tier)}
+    where = seam.metadata_location, seam.snapshot_id
+    return {file.path for file in snapshots.files_within(*where, table, partition.lower, partition.upper)}
 
 
-def _bad_files(table: Table, recorded: Sequence[RecordedFile]) -> Iterator[Fault]:
+def _bad_files(
+    table: Table, recorded: Sequence[RecordedFile], sums: dict[str, Checksum] | None = None
+) -> Iterator[Fault]:
+    """Read every byte. `sums` gets the checksums of sound files that have none yet."""
     for file in recorded:
         with store.reachable(f"read {file.path}"):
             size = paths.size_bytes(file.path)
@@ -160,18 +158,23 @@ def _bad_files(table: Table, recorded: Sequence[RecordedFile]) -> Iterator[Fault
         elif size != file.size_bytes:
             yield Fault(file.path, f"has {size} bytes instead of {file.size_bytes}")
         else:
-            yield from _bad_content(table, file)
+            yield from _bad_content(table, file, {} if sums is None else sums)
 
 
-def _bad_content(table: Table, file: RecordedFile) -> Iterator[Fault]:
+def _bad_content(table: Table, file: RecordedFile, sums: dict[str, Checksum]) -> Iterator[Fault]:
     try:
-        found = fingerprint.of_parquet([file.path], table)
-    except (OSError, ValueError) as error:
-        store.refuse_if_away(f"read {file.path}", error)
-        yield Fault(file.path, f"cannot be read: {' '.join(str(error).split())}")
+        with damage.parsing(f"file {file.path}"):
+            found = fingerprint.sealed(file.path, table)
+    except CorruptionError as error:
+        yield Fault(file.path, f"cannot be read: {str(error.args[0]).partition(' is damaged: ')[2]}")
         return
-    if found != file.fingerprint:
-        yield Fault(file.path, f"holds other values than were written: {_difference(file.fingerprint, found)}")
+    if found.fingerprint != file.fingerprint:
+        difference = _difference(file.fingerprint, found.fingerprint)
+        yield Fault(file.path, f"holds other values than were written: {difference}")
+    elif file.sha256 is None:
+        sums[file.path] = Checksum(file.size_bytes, found.sha256)
+    elif found.sha256 != file.sha256:
+        yield Fault(file.path, "has other bytes than were written, though its values are the same")
 
 
 def _difference(wanted: Fingerprint, found: Fingerprint) -> str:

@@ -7,12 +7,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from itertools import islice
 from pathlib import Path
+from typing import TypeAlias
 
 import duckdb
 import pyarrow as pa
 
 from frostline.errors import FrostlineError
-from frostline.lake import duck, objectstore, paths, store
+from frostline.lake import damage, duck, objectstore, paths, store
+from frostline.lake.damage import UnreadableFile
 from frostline.server import crowd
 from frostline.server.crowd import Crowd
 from frostline.server.translate.duck import local
@@ -21,17 +23,14 @@ BATCH_ROWS = 10_240
 """Rows of a batch: enough to be fast, few enough to have many sessions, each of which holds one or two."""
 
 _AHEAD_BYTES = 4 << 20
-VERIFY_HINT = "frostline verify TABLE checks every file of a table"
+_MOST_NAMED = 3
 
 _INTERRUPTED = "INTERRUPT Error: Interrupted!"
 """How pyarrow hands it on. The word alone may be in the name of a file."""
 _PATH = re.compile(r"[\"']?((?:/|[a-z0-9]+://)[^\"'\n]+?\.parquet)")
 
-
-class UnreadableFile(FrostlineError):
-    """A data file is missing, damaged, or its store does not answer."""
-
-    sqlstate = "58030"
+Check: TypeAlias = Callable[[Callable[[], None]], None]
+"""Looks at files before they are read, for as long as the function that it is given does not raise."""
 
 
 class Cancelled(FrostlineError):
@@ -64,13 +63,23 @@ class Rows:
     The query starts with the first read: a sort is done before the first row, and `interrupt` must reach it.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, sql: str, batch_rows: int, crowd: Crowd) -> None:
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        sql: str,
+        batch_rows: int,
+        crowd: Crowd,
+        first: Check,
+        files: Sequence[str],
+    ) -> None:
         self._connection, self._sql, self._batch_rows, self._crowd = connection, sql, batch_rows, crowd
+        self._first, self._files = first, files
         self._stopped = False
         self._file: Path | None = None
         self._coming: Future[pa.RecordBatch | None] | None = None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        self._first(self._give_up)
         with _translated_errors():
             is_dense = self._crowd.is_dense(self._connection)
         batches = self._produced()
@@ -93,16 +102,16 @@ class Rows:
             yield batch
 
     def _produced(self) -> Generator[pa.RecordBatch]:
-        yield from _translated(self._reader())
+        yield from _translated(self._reader(), self._files)
 
     def _reader(self) -> pa.RecordBatchReader:
-        with _translated_errors():
+        with _translated_errors(self._files):
             return self._connection.execute(self._sql).to_arrow_reader(self._batch_rows)
 
     def _by_way_of_disk(self) -> Iterator[pa.RecordBatch]:
         with _translated_errors():
             self._connection.execute("select 1")  # ends what began
-        with self._crowd.turn(self._give_up) as path, _translated_errors():
+        with self._crowd.turn(self._give_up) as path, _translated_errors(self._files):
             self._file = path
             reader = self._reader()
             crowd.write(path, reader.schema, reader)
@@ -155,11 +164,11 @@ def _some(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBatch]
         return None
 
 
-def _translated(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _translated(batches: Iterable[pa.RecordBatch], files: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
     """The same batches; errors are ours."""
     iterator = iter(batches)
     while True:
-        with _translated_errors():
+        with _translated_errors(files):
             batch = next(iterator, None)
         if batch is None:
             return
@@ -194,9 +203,14 @@ class Engine:
         self._root.execute("set lock_configuration = true")
         self.crowd = Crowd(self._root, temp_directory)
 
-    def run(self, sql: str, batch_rows: int = BATCH_ROWS) -> Rows:
-        """A query, which runs as its rows are read."""
-        return Rows(self._root.cursor(), sql, batch_rows, self.crowd)
+    def run(
+        self, sql: str, batch_rows: int = BATCH_ROWS, first: Check = lambda _: None, files: Sequence[str] = ()
+    ) -> Rows:
+        """A query, which runs as its rows are read. `first` is called before it, and its error is the query's.
+
+        `files` are those that it reads, to be named when it fails.
+        """
+        return Rows(self._root.cursor(), sql, batch_rows, self.crowd, first, files)
 
     def memory_bytes(self) -> int:
         """What DuckDB holds in memory now, its caches included."""
@@ -210,17 +224,20 @@ class Engine:
 
 
 class _translated_errors:  # noqa: N801
-    """Turns DuckDB's errors into ours, so that a client learns what to do."""
+    """Turns DuckDB's errors into ours, so that a client learns what to do. `files` are those that are read."""
+
+    def __init__(self, files: Sequence[str] = ()) -> None:
+        self._files = files
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, (duckdb.Error, pa.ArrowException, OSError)):
-            raise explained(error) from error
+            raise explained(error, self._files) from error
 
 
-def explained(error: BaseException) -> FrostlineError:
+def explained(error: BaseException, files: Sequence[str] = ()) -> FrostlineError:
     """What went wrong in DuckDB, in our words. Never repeats DuckDB's text where it could hold a row's value."""
     text = str(error)
     if isinstance(error, duckdb.InterruptException) or _INTERRUPTED in text:
@@ -231,9 +248,17 @@ def explained(error: BaseException) -> FrostlineError:
         return DiskFull("the lake server has no disk space left for results", hint="make room in its TMPDIR")
     path = _PATH.search(text)
     if path is not None or isinstance(error, (duckdb.IOException, OSError)):
-        name = path[1] if path else "a data file"
+        name = path[1] if path else _named(files)
         trouble = store.trouble(error)
         if trouble:
             return UnreadableFile(f"cannot read {name}: {trouble.reason}", hint=trouble.hint)
-        return UnreadableFile(f"cannot read {name}", hint=VERIFY_HINT)
-    return EngineFailure(f"the lake server could not answer: {type(error).__name__}")
+        return UnreadableFile(f"cannot read {name}", hint=damage.hint())
+    # A damaged file that no checksum is known of may make DuckDB fail in any way.
+    reason = f"{type(error).__name__} while it read {_named(files)}" if files else type(error).__name__
+    return EngineFailure(f"the lake server could not answer: {reason}", hint=damage.hint() if files else None)
+
+
+def _named(files: Sequence[str]) -> str:
+    """The first few of them."""
+    rest = len(files) - _MOST_NAMED
+    return ", ".join(files[:_MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "") or "a data file"

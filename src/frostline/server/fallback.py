@@ -6,7 +6,7 @@ no function that could see or change anything but its arguments, in a transactio
 """
 
 import contextlib
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 
 import psycopg
@@ -16,13 +16,10 @@ from psycopg import sql
 
 from frostline.catalog.connect import first_line
 from frostline.errors import UnavailableError
-from frostline.server.engine import Engine, Rows
-from frostline.server.lake_tables import LakeTables
-from frostline.server.meter import Meter
+from frostline.server.engine import Rows
 from frostline.server.own_session import OwnSessionFailed, explained
 from frostline.server.protocol.backend import ResultColumn
 from frostline.server.protocol.rows import batch, content
-from frostline.server.reading import copy_lines
 from frostline.server.translate import parsing
 from frostline.server.translate.plan import PostgresPlan, Scan
 from frostline.server.translate.scope import SNAPSHOT_COLUMN
@@ -56,9 +53,10 @@ select f.name from unnest($1::text[]) as f(name)
 class PostgresAnswer:
     """The result of a query that Postgres finishes. Connected from creation to `close`."""
 
-    def __init__(self, engine: Engine, tables: LakeTables, dsn: str | None, meter: Meter) -> None:
+    def __init__(self, candidates: Callable[[Scan], Rows], dsn: str | None) -> None:
+        """`candidates` gives the rows of a scan as lines of COPY."""
         self._connection = _connect(dsn)
-        self._engine, self._tables, self._meter = engine, tables, meter
+        self._candidates = candidates
         self._loading: Rows | None = None
         self._interrupted = False
         self.columns: tuple[ResultColumn, ...] = ()
@@ -104,7 +102,7 @@ class PostgresAnswer:
                 f"this query needs a temporary table, which the lake server's role may not make: {first_line(error)}",
                 hint="grant temporary on the database to the role of FROSTLINE_DSN of frostline serve",
             ) from error
-        self._loading = self._engine.run(copy_lines(scan, self._tables, self._meter))
+        self._loading = self._candidates(scan)
         try:
             with cursor.copy(sql.SQL("copy {} from stdin").format(name)) as copy:
                 for lines in self._loading:

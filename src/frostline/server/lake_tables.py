@@ -1,6 +1,6 @@
 """What the lake server asks of the lake: which tables there are, and which files a snapshot of one consists of."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from frostline.model.tables import LakeFile, Table
@@ -19,4 +19,8 @@ class LakeTables(Protocol):
 
     def files(self, table_id: int, snapshot_id: int) -> Sequence[LakeFile]:
         """The files of one snapshot. A snapshot never changes, so neither does the answer."""
+        ...
+
+    def checksums(self, paths: Collection[str]) -> Mapping[str, bytes]:
+        """What is recorded of these files; nothing of those from before checksums were kept."""
         ...

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from frostline.errors import FrostlineError
+from frostline.lake.filecheck import Checks, FileCheck
 from frostline.server.authentication import Credentials
 from frostline.server.connection import Connection, HungUp, shut
 from frostline.server.door import Door
@@ -60,6 +61,7 @@ class LakeServer:
         memory_limit: str = "1GB",
         threads: int = 2,
         warehouse: str | None = None,
+        checks: Checks = Checks.FIRST_READ,
         max_sessions: int = 200,
         max_strangers: int = _MAX_STRANGERS,
         startup_timeout_s: float = 10.0,
@@ -70,7 +72,7 @@ class LakeServer:
         self._engine = Engine(
             memory_limit=memory_limit, threads=threads, temp_directory=Path(self._temporary.name), warehouse=warehouse
         )
-        self.backend = Backend(tables, self._engine, postgres_dsn)
+        self.backend = Backend(tables, self._engine, postgres_dsn, FileCheck(checks, threads))
         self.credentials = Credentials(user, password)
         self.startup_timeout_s, self.send_timeout_s, self.tls = startup_timeout_s, send_timeout_s, tls
         self._address, self._max_sessions = (host, port), max_sessions

@@ -34,6 +34,7 @@ class Reading:
     size_bytes: int = 0
     files_opened: int = 0
     files_pruned: int = 0
+    compared_bytes: int = 0
 
 
 class Meter:
@@ -71,6 +72,12 @@ class Meter:
         """So much of a result went to its client."""
         with self._lock:
             self._now = replace(self._now, rows=self._now.rows + rows, size_bytes=self._now.size_bytes + size_bytes)
+
+    def compared(self, size_bytes: int) -> None:
+        """Files of so many bytes were read whole, because of their checksums."""
+        if size_bytes:
+            with self._lock:
+                self._now = replace(self._now, compared_bytes=self._now.compared_bytes + size_bytes)
 
     def planned(self, opened: int, pruned: int) -> None:
         """A scan reads some files of its snapshot and passes over others."""

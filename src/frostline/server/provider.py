@@ -1,21 +1,22 @@
 """The lake's tables as the catalog describes them: what the lake server serves in production."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 import psycopg
 
-from frostline.catalog import seams, tables
+from frostline.catalog import checksums, seams, tables
 from frostline.catalog.connect import Connection, connect
-from frostline.errors import UnavailableError
-from frostline.lake import snapshots
+from frostline.errors import CorruptionError, UnavailableError
+from frostline.lake import expected, snapshots
 from frostline.model.tables import LakeFile, Table
 from frostline.server.own_session import explained
 
 TABLE_CACHED_S = 30.0
 """How long a table's description may be old. Its columns are matched by field id, so a late rename does no harm."""
 LOCATIONS_CACHED = 10_000
+CHECKSUMS_CACHED = 500_000
 
 Answer = TypeVar("Answer")
 
@@ -27,6 +28,7 @@ class CatalogTables:
         self._dsn = dsn
         self._tables: dict[int, tuple[float, Table]] = {}
         self._locations: dict[tuple[int, int], str] = {}
+        self._checksums: dict[str, bytes] = {}
 
     def resolve(self, table_id: int) -> Table:
         """The table with that id; raises UsageError when there is none."""
@@ -49,21 +51,45 @@ class CatalogTables:
 
     def files(self, table_id: int, snapshot_id: int) -> Sequence[LakeFile]:
         """The files of one snapshot. Asks Postgres only the first time: a snapshot never changes."""
-        table = self.resolve(table_id)
-        location = self._locations.get((table_id, snapshot_id)) or self._location(table)
+        table, field_id = self.resolve(table_id), self._tier_field(table_id)
+        known = self._locations.get((table_id, snapshot_id))
         try:
-            found = snapshots.files(location, snapshot_id, table.column(table.tier_key).field_id)
-        except UnavailableError:
+            location = known or self._location(table)
+            found = snapshots.files(location, snapshot_id, field_id)
+        except (UnavailableError, CorruptionError):
+            if known is None:
+                raise
             # Expiry deletes metadata files of states that are over; a snapshot that lives on is in the current one.
             location = self._location(table)
-            found = snapshots.files(location, snapshot_id, table.column(table.tier_key).field_id)
+            found = snapshots.files(location, snapshot_id, field_id)
+        if known is None:
+            self.checksums([file.path for file in found])  # while Postgres answers: a standby may outlive it
         if len(self._locations) >= LOCATIONS_CACHED:
             self._locations.clear()
         self._locations[table_id, snapshot_id] = location
         return found
 
+    def _tier_field(self, table_id: int) -> int:
+        table = self.resolve(table_id)
+        return table.column(table.tier_key).field_id
+
+    def checksums(self, paths: Collection[str]) -> Mapping[str, bytes]:
+        """What is recorded of these files. Asks Postgres for those that it has not asked for: files never change."""
+        unknown = [path for path in paths if path not in self._checksums]
+        asked = self._ask(lambda connection: checksums.of_paths(connection, unknown)) if unknown else {}
+        if len(self._checksums) >= CHECKSUMS_CACHED:
+            self._checksums.clear()
+        self._checksums.update(asked)
+        return {path: self._checksums[path] for path in paths if path in self._checksums} | asked
+
     def _location(self, table: Table) -> str:
-        location = self._ask(lambda connection: seams.pointer(connection, table))
+        """Where the current metadata is; what its files must be is known from now on."""
+
+        def asked(connection: Connection) -> str | None:
+            expected.add(checksums.of_metadata(connection, table))
+            return seams.pointer(connection, table)
+
+        location = self._ask(asked)
         if location is None:
             raise UnavailableError(f"{table.name} has nothing in the lake", hint="frostline status")
         return location

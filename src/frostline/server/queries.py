@@ -4,14 +4,15 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from frostline.lake.filecheck import Checks, FileCheck
 from frostline.server import answers
-from frostline.server.engine import Engine
+from frostline.server.engine import Engine, Rows
 from frostline.server.fallback import PostgresAnswer
 from frostline.server.lake_tables import LakeTables
 from frostline.server.meter import Meter
 from frostline.server.portals import Interruptible, Portal
-from frostline.server.reading import answer
-from frostline.server.translate.plan import DuckPlan, PostgresPlan, plan
+from frostline.server.reading import Question, answer, copy_lines
+from frostline.server.translate.plan import DuckPlan, PostgresPlan, Scan, plan
 from frostline.server.translate.statements import Select
 
 _log = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ class Backend:
     tables: LakeTables
     engine: Engine
     postgres_dsn: str | None
+    files: FileCheck = field(default_factory=lambda: FileCheck(Checks.FIRST_READ))
     meter: Meter = field(default_factory=Meter)
 
     def open(self, select: Select, params: Params, running: Running) -> Portal:
@@ -48,18 +50,29 @@ class Backend:
         return self._by_postgres(decided, running)
 
     def _by_duckdb(self, decided: DuckPlan) -> Portal:
-        query = answer(decided, self.tables, self.meter)
+        question = answer(decided, self.tables, self.meter)
         source = decided.scan.source
         _log.debug("query engine=duckdb table=%d snapshot=%s", source.table.id, source.snapshot)
-        return Portal(decided.result, lambda: self.engine.run(query))
+        return Portal(decided.result, lambda: self.run(question))
+
+    def run(self, question: Question) -> Rows:
+        """The rows of a question to DuckDB; its files are compared before the first of them."""
+
+        def compare(give_up: Callable[[], None]) -> None:
+            self.meter.compared(self.files.compare(question.files, self.tables.checksums, give_up))
+
+        return self.engine.run(question.sql, first=compare, files=[file.path for file in question.files])
 
     def _by_postgres(self, decided: PostgresPlan, running: Running) -> Portal:
         _log.debug("query engine=postgres tables=%d reason=%r", len(decided.scans), decided.reason)
         opened = self._answer(decided, running)
         return Portal(opened.columns, lambda: self._answer(decided, running), opened)
 
+    def _load(self, scan: Scan) -> Rows:
+        return self.run(copy_lines(scan, self.tables, self.meter))
+
     def _answer(self, decided: PostgresPlan, running: Running) -> PostgresAnswer:
-        answered = PostgresAnswer(self.engine, self.tables, self.postgres_dsn, self.meter)
+        answered = PostgresAnswer(self._load, self.postgres_dsn)
         running(answered)
         try:
             answered.open(decided)

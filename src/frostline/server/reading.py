@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from frostline.lake import ducksql, ducktext
+from frostline.lake import damage, ducksql, ducktext
 from frostline.model.tables import Column, LakeFile, Table
-from frostline.server.engine import VERIFY_HINT, UnreadableFile
 from frostline.server.lake_tables import LakeTables
 from frostline.server.meter import Meter
 from frostline.server.translate import duck
@@ -17,19 +17,29 @@ from frostline.server.translate.sampling import drawn
 _PATTERN = re.compile(r"[*?\[]")
 
 
-def answer(plan: DuckPlan, tables: LakeTables, meter: Meter) -> str:
+@dataclass(frozen=True)
+class Question:
+    """A query for DuckDB, and the files that it reads."""
+
+    sql: str
+    files: tuple[LakeFile, ...]
+
+
+def answer(plan: DuckPlan, tables: LakeTables, meter: Meter) -> Question:
     """The whole query: every output is text."""
     named = (f"{output} as c{position}" for position, output in enumerate(plan.outputs))
+    source, files = candidates(plan.scan, tables, meter)
     # A result without columns still has rows, and DuckDB wants at least one expression.
-    return duck.select(duck.listed(named) or "null", candidates(plan.scan, tables, meter), plan.tail)
+    return Question(duck.select(duck.listed(named) or "null", source, plan.tail), files)
 
 
-def copy_lines(scan: Scan, tables: LakeTables, meter: Meter) -> str:
+def copy_lines(scan: Scan, tables: LakeTables, meter: Meter) -> Question:
     """The candidate rows in Postgres' COPY text format, one varchar with its newline a row."""
     values = (ducktext.copied_value(duck.column(column), column.carriage.lake_type) for column in scan.columns)
     snapshot = ducksql.literal(str(scan.source.snapshot))
     fields = " || chr(9) || ".join((*values, snapshot))
-    return duck.select(f"{fields} || chr(10)", candidates(scan, tables, meter))
+    source, files = candidates(scan, tables, meter)
+    return Question(duck.select(f"{fields} || chr(10)", source), files)
 
 
 def files_of(scan: Scan, tables: LakeTables, meter: Meter) -> list[LakeFile]:
@@ -42,23 +52,23 @@ def files_of(scan: Scan, tables: LakeTables, meter: Meter) -> list[LakeFile]:
     return wanted
 
 
-def candidates(scan: Scan, tables: LakeTables, meter: Meter) -> str:
-    """The scan as a relation in FROM, with its conditions."""
+def candidates(scan: Scan, tables: LakeTables, meter: Meter) -> tuple[str, tuple[LakeFile, ...]]:
+    """The scan as a relation in FROM, with its conditions, and its files."""
     files, sampled = drawn(files_of(scan, tables, meter), scan.sample)
     if not files:
-        return nothing(scan)
+        return nothing(scan), ()
     asked = (one for one in scan.conditions if not _is_certain(one, scan, files))
     conditions = (*_range(scan, files), *asked, *sampled)
     columns = {duck.name(column): column for column in (*scan.columns, _tier_column(scan.source.table))}
     relation = ducksql.read_parquet((_literal(file) for file in files), columns.items())
-    return f"({duck.select('*', relation, ' where ' + duck.all_of(conditions))})"
+    return f"({duck.select('*', relation, ' where ' + duck.all_of(conditions))})", tuple(files)
 
 
 def _literal(file: LakeFile) -> str:
     """The file's name for DuckDB, which takes a name that is no file for a pattern, and would read others instead."""
     path = duck.local(file.path)
     if _PATTERN.search(path) and not Path(path).exists():
-        raise UnreadableFile(f"cannot read {path}", hint=VERIFY_HINT)
+        raise damage.missing(path)
     return ducksql.literal(path)
 
 

@@ -5,9 +5,11 @@ from pathlib import Path
 
 from frostline import settings
 from frostline.lake import objectstore
+from frostline.lake.filecheck import Checks
 from frostline.lake.objectstore import Access
 from frostline.settings import Settings
 
+_UNIMPORTANT = {"dsn": "-", "warehouse": "."}
 _DSN, _HOME = f"{settings.ENV_PREFIX}DSN", f"{settings.ENV_PREFIX}HOME"
 
 
@@ -29,8 +31,13 @@ def settings_for(home: str | Path | None, dsn: str, warehouse: str) -> Settings:
 def use_the_store(home: str | Path | None) -> None:
     """Reach the object store as the home's settings say, or the environment, unless this process does already."""
     if objectstore.in_use() is None:
-        unimportant = {"dsn": "-", "warehouse": "."}
-        objectstore.use(Access.of(settings.load(_folder(home), unimportant)))
+        objectstore.use(Access.of(settings.load(_folder(home), _UNIMPORTANT)))
+
+
+def checks(home: str | Path | None) -> Checks | None:
+    """What the home's settings say about comparing files, or the environment."""
+    said = settings.load(_folder(home), _UNIMPORTANT).lake_checksums
+    return None if said is None else Checks(said)
 
 
 def _folder(home: str | Path | None) -> Path | None:

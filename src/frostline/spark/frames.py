@@ -21,7 +21,7 @@ from frostline.errors import UsageError
 from frostline.lake import paths
 from frostline.model.tables import Column
 from frostline.model.tiers import MICROS_PER_DAY, TierKind
-from frostline.spark import conditions, lakefiles, pieces, points, shape, source
+from frostline.spark import conditions, filesums, lakefiles, pieces, points, shape, source
 from frostline.spark.conditions import Bounds, Where
 from frostline.spark.keeper import KEEPER, Kept
 from frostline.spark.lakefiles import ColdFile
@@ -183,6 +183,7 @@ class _Frame:
             found = self._part(Part.COLD, columns)
             assert found is not None
             return found
+        filesums.compare(self.spark, files, self.kept.checks)
         parts = [self._group(dict(names), group, columns) for names, group in lakefiles.by_names(files).items()]
         return reduce(DataFrame.unionAll, parts)
 

@@ -24,6 +24,7 @@ from frostline import logs
 from frostline.catalog.connect import first_line
 from frostline.errors import FrostlineError, UnavailableError, UsageError
 from frostline.lake import objectstore
+from frostline.lake.filecheck import Checks
 from frostline.lake.objectstore import Access
 from frostline.pipeline import tasks
 from frostline.pipeline.tasks import Outcome
@@ -69,6 +70,8 @@ class Kept:
     point: Point
     access: Access | None
     """How tasks reach the object store, if the lake is in one."""
+    checks: Checks | None = None
+    """How files are compared; None is what fits their store."""
 
 
 class Keeper:
@@ -85,7 +88,7 @@ class Keeper:
         database.use_the_store(home)
         with ExitStack() as opening:
             point = opening.enter_context(taken(database.dsn_of(dsn, home), tables, as_of))
-            kept = Kept(uuid.uuid4().hex, point, objectstore.in_use())
+            kept = Kept(uuid.uuid4().hex, point, objectstore.in_use(), database.checks(home))
             with self._lock:
                 self._held[kept.id] = (kept, opening.pop_all())
         _log.info("%s", logs.fields(stage="point", point=kept.id, tables=len(kept.point.tables)))

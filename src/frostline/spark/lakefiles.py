@@ -2,19 +2,20 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.types import DecimalType, NestedField
 
 from frostline.errors import UsageError
-from frostline.lake import bounds, parquet, paths, schema, snapshots, store
+from frostline.lake import bounds, damage, parquet, paths, schema, snapshots, store
 from frostline.model.names import Name
 from frostline.model.policy import Policy
 from frostline.model.tables import Column, Seam, Table
 from frostline.model.tiers import TierKind
 from frostline.model.types import Carriage, Collation, PgType
+from frostline.spark import filesums
 
 _THREADS = 16
 _INFINITY = {"date": 2**31 - 1, "timestamp": 2**63 - 1, "timestamptz": 2**63 - 1}
@@ -29,9 +30,11 @@ class ColdFile:
     rows: int
     size_bytes: int
     ranges: Mapping[int, tuple[int, int]] = field(hash=False)
+    sha256: bytes | None = None
+    """Its recorded checksum."""
 
 
-def of_state(table: Table, seam: Seam) -> tuple[ColdFile, ...]:
+def of_state(table: Table, seam: Seam, dsn: str) -> tuple[ColdFile, ...]:
     """The files of the point's lake snapshot, by their names' order."""
     if seam.metadata_location is None or seam.snapshot_id is None:
         return ()
@@ -40,13 +43,19 @@ def of_state(table: Table, seam: Seam) -> tuple[ColdFile, ...]:
         for column in table.columns
         if column.carriage.lake_type in _INFINITY or column.name == table.tier_key
     )
-    return _files(seam.metadata_location, seam.snapshot_id, wanted)
+    return _files(seam.metadata_location, seam.snapshot_id, wanted, table, dsn)
 
 
 @lru_cache(maxsize=64)
-def _files(metadata_location: str, snapshot_id: int, wanted: frozenset[int]) -> tuple[ColdFile, ...]:
-    snapshot, io = snapshots.find(metadata_location, snapshot_id), paths.file_io(metadata_location)
-    found = (_cold_file(one, wanted) for one in snapshots.data_files(snapshot, io))
+def _files(
+    metadata_location: str, snapshot_id: int, wanted: frozenset[int], table: Table, dsn: str
+) -> tuple[ColdFile, ...]:
+    with filesums.asked(dsn) as sums:
+        sums.expect_metadata(table)
+        snapshot, io = snapshots.find(metadata_location, snapshot_id), paths.file_io(metadata_location)
+        found = [_cold_file(one, wanted) for one in snapshots.data_files(snapshot, io)]
+        known = sums.of([file.path for file in found])
+    found = [replace(file, sha256=known.get(file.path)) for file in found]
     return tuple(sorted(found, key=lambda file: file.path))
 
 
@@ -98,7 +107,8 @@ def by_names(files: Sequence[ColdFile]) -> dict[tuple[tuple[int, str], ...], lis
 @lru_cache(maxsize=100_000)
 def _names(path: str) -> tuple[tuple[int, str], ...]:
     """Files never change, so each footer is read once a process."""
-    return tuple(parquet.names(path).items())
+    with damage.parsing(f"file {path}"):
+        return tuple(parquet.names(path).items())
 
 
 def described(name: Name, metadata_location: str) -> Table:

@@ -91,7 +91,7 @@ def _cold(at: TablePoint, part: Part, bounds: Bounds) -> Iterator[LakePiece]:
 
 def cold_files(at: TablePoint, bounds: Bounds) -> list[ColdFile]:
     """The lake files that can hold a row within the bounds, below the frost line."""
-    return lakefiles.within(at.table, lakefiles.of_state(at.table, at.seam), *_below_the_line(at, bounds))
+    return lakefiles.within(at.table, lakefiles.of_state(at.table, at.seam, at.dsn), *_below_the_line(at, bounds))
 
 
 def _below_the_line(at: TablePoint, bounds: Bounds) -> Bounds:

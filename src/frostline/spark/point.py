@@ -5,7 +5,7 @@ docs/design/spark-connector.md has the interleavings.
 
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import zip_longest
 from typing import Any, TypeAlias
@@ -75,6 +75,8 @@ class TablePoint:
     overlay: Target | None = None
     """Only where it has a key below the frost line."""
     marks: int = 0
+    dsn: str = field(default="", repr=False)
+    """Where the checksums of its files are."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def _attempted(held: ExitStack, dsn: str, wanted: Sequence[str], as_of: AsOf) ->
     with connect(dsn, purpose="spark") as connection:
         connection.execute(_statement("join").format(snapshot=sql.Literal(snapshot)))
         moment = Moment(dsn, snapshot, _one(connection, _statement("horizon").format()))
-        found = {text: _table_point(connection, text, as_of) for text in wanted}
+        found = {text: replace(_table_point(connection, text, as_of), dsn=dsn) for text in wanted}
     lakes = [(one.table, one.seam.metadata_location) for one in found.values() if one.table.id]
     pinned = [(table, state) for table, state in lakes if state is not None]
     if pinned:

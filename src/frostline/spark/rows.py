@@ -15,11 +15,12 @@ from frostline import sqlfiles
 from frostline.catalog.connect import local_settings
 from frostline.errors import ConflictError, FrostlineError, UnavailableError, UsageError
 from frostline.lake import duck, ducksql, ducktext, objectstore, store
+from frostline.lake.filecheck import Checks
 from frostline.lake.objectstore import Access
 from frostline.model.tables import Column, Table
 from frostline.model.tiers import to_text
 from frostline.relation import names
-from frostline.spark import lakefiles
+from frostline.spark import filesums, lakefiles
 from frostline.spark.conditions import Bounds
 from frostline.spark.pieces import HeapPiece, LakePiece, Part
 from frostline.spark.point import Moment, TablePoint, Target, policies_apply
@@ -61,16 +62,20 @@ class Reading:
     part: Part
     columns: Mapping[str, Column]
     """By their names in Spark."""
+    checks: Checks | None = None
+    """How files are compared; None is what fits their store."""
 
 
 def batches(reading: Reading, piece: HeapPiece | LakePiece) -> Iterator[pa.RecordBatch]:
     """The rows of a piece."""
-    with _explained(), _opened(reading) as connection:
+    files = piece.files if isinstance(piece, LakePiece) else ()
+    with _explained(), filesums.blamed(files), _opened(reading) as connection:
         # Batches then come while rows are read.
         connection.execute("set preserve_insertion_order = false")
         if isinstance(piece, HeapPiece):
             query = _heap_query(connection, reading, piece)
         else:
+            filesums.compare_here(piece.files, reading.checks)
             query = _lake_query(connection, reading, piece)
         yield from connection.execute(query).to_arrow_reader(_BATCH_ROWS)
 

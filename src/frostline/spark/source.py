@@ -75,7 +75,7 @@ class FrostlineSource(DataSource):
         with self._released_on_failure():
             at = kept.point.tables[chosen["table"]]
             columns = shape.chosen(at.table.name, lakefiles.shown_names(at.table), wanted)
-            self._reading = Reading(kept.point.moment, kept.access, at, part, columns)
+            self._reading = Reading(kept.point.moment, kept.access, at, part, columns, kept.checks)
         tasks.ease_the_next_task()
 
     @contextmanager

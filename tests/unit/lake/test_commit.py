@@ -15,7 +15,7 @@ from tests.fixtures.lake_tables import column, events, lake_location, written_ev
 from frostline.errors import CorruptionError, UnavailableError
 from frostline.lake import commit, duck, snapshots
 from frostline.lake.commit import StagedCommit
-from frostline.lake.datafiles import WrittenFile
+from frostline.lake.datafiles import Seal, WrittenFile
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind
 
@@ -228,7 +228,7 @@ def test_an_integer_tier_key_is_partitioned_by_its_value(tmp_path: Path):
     location = lake_location(tmp_path, table)
     renamed = events(columns=(column(11, "id", "bigint", "int8"), *events().columns[1:]))
     written = written_events(events(columns=renamed.columns), location, "2024-03-05")
-    integer = commit.datafiles.describe(written.path, table, written.fingerprint, in_order=True)
+    integer = commit.datafiles.describe(written.path, table, Seal(written.sha256, written.fingerprint), in_order=True)
     staged = commit.stage(table, location=location, base=None, add=[integer], replace=None, summary={})
     read = StaticTable.from_metadata(staged.metadata_location)
     assert read.scan(row_filter="ts is not null").to_arrow().column("Größe ☃").to_pylist() == list(range(100))

@@ -11,6 +11,7 @@ from tests.fixtures.lake_tables import events, lake_location, written_events
 
 from frostline.errors import CorruptionError
 from frostline.lake import datafiles
+from frostline.lake.datafiles import Seal
 from frostline.model.tables import Fingerprint
 from frostline.model.tiers import TierKind, from_text
 
@@ -50,7 +51,7 @@ def test_a_file_over_two_partitions_is_refused(tmp_path: Path):
 
 def test_a_file_with_other_rows_than_its_fingerprint_is_refused(written: datafiles.WrittenFile):
     with pytest.raises(CorruptionError, match="100 rows instead of 99"):
-        datafiles.describe(written.path, TABLE, Fingerprint(99, 0), in_order=True)
+        datafiles.describe(written.path, TABLE, Seal(written.sha256, Fingerprint(99, 0)), in_order=True)
 
 
 def test_only_files_in_order_claim_the_sort_order(written: datafiles.WrittenFile):

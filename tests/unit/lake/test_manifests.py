@@ -134,7 +134,7 @@ def test_files_are_merged_and_manifests_packed_in_one_snapshot(location: str, ye
 
 
 def _merged(location: str, june: str, other: WrittenFile) -> WrittenFile:
-    described = datafiles.describe(june, TABLE, copying.fingerprint.of_parquet([june], TABLE), in_order=True)
+    described = datafiles.describe(june, TABLE, copying.fingerprint.sealed(june, TABLE), in_order=True)
     target = paths.data_file(location, 5)
     copying.copy(TABLE, [described.recorded, other.recorded], target, "256MB")
     return copying.proved(TABLE, target, described.fingerprint + other.fingerprint, "test")

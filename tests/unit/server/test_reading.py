@@ -37,7 +37,7 @@ def asked(condition: str) -> str:
     assert isinstance(statement, Select)
     decided = plan(statement, (), tables)
     assert isinstance(decided, DuckPlan)
-    return answer(decided, tables, Meter()).rpartition(" where ")[2].removesuffix(")")
+    return answer(decided, tables, Meter()).sql.rpartition(" where ")[2].removesuffix(")")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Golden pairs: every line of `tests/golden/translate/*.txt` is a condition, the next one what becomes of it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -55,6 +55,9 @@ class OneTable:
 
     def files(self, table_id: int, snapshot_id: int) -> Sequence[LakeFile]:
         return ()
+
+    def checksums(self, paths: Collection[str]) -> Mapping[str, bytes]:
+        return {}
 
 
 def planned(sql: str, params: tuple[str | None, ...] = ()) -> DuckPlan | PostgresPlan:

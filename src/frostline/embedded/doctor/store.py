@@ -8,14 +8,16 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
-from frostline.catalog import jobs, seams
+from frostline.catalog import checksums, jobs, seams
 from frostline.embedded.doctor.clocks import judge_skew
 from frostline.embedded.doctor.finding import Unknowable, Verdict, fault, ok, warning
 from frostline.embedded.doctor.patient import Patient
-from frostline.errors import FrostlineError
-from frostline.lake import paths, store
+from frostline.errors import CorruptionError, FrostlineError
+from frostline.lake import checksums as lakesums
+from frostline.lake import expected, paths, store
 from frostline.model.policy import Mode
 from frostline.model.tables import Table
+from frostline.pipeline.verify_metadata import Metadata
 
 _CONTENT = b"frostline doctor\n"
 _LEAST_FREE = 0.1
@@ -68,29 +70,27 @@ def judge_space(where: str, free_bytes: int, total_bytes: int) -> Verdict:
 
 
 def lake_files(patient: Patient) -> Verdict:
-    """Whether this user can read the lake's files: of each table its metadata and one data file."""
+    """Whether the lake's files are there and sound: of each table its metadata and one data file."""
     looked = 0
     tiered = [table for table in patient.tables if table.mode is Mode.TIERED]
     for table in tiered:
-        for location in _samples(patient, table):
-            try:
-                _read_a_byte(location)
-            except (OSError, FrostlineError) as error:
-                reason = getattr(error, "strerror", None) or type(error).__name__
-                return fault(f"cannot read {location}: {reason}", patient.command(f"verify {table.name}"))
-            looked += 1
-    return ok(f"{looked} files of {len(tiered)} tables were opened" if looked else "nothing is in the lake yet")
+        try:
+            looked += _sampled(patient, table)
+        except (OSError, FrostlineError) as error:
+            return fault(f"{table.name}: {' '.join(map(str, error.args))}", patient.command(f"verify {table.name}"))
+    return ok(f"{looked} files of {len(tiered)} tables were read" if looked else "nothing is in the lake yet")
 
 
-def _samples(patient: Patient, table: Table) -> list[str]:
-    location = seams.get(patient.postgres, table).metadata_location
-    data = [file.path for file in jobs.recorded_files(patient.postgres, table)[-1:]]
-    return [location, *data] if location else data
-
-
-def _read_a_byte(location: str) -> None:
-    with paths.open_input(location) as file:
-        file.read(1)
+def _sampled(patient: Patient, table: Table) -> int:
+    """How many files were read; CorruptionError when one is damaged."""
+    expected.add(checksums.of_metadata(patient.postgres, table))
+    found = Metadata.of(table, seams.get(patient.postgres, table))
+    if found.fault is not None:
+        raise CorruptionError(f"{found.fault.where} {found.fault.what}")
+    data = jobs.recorded_files(patient.postgres, table)[-1:]
+    for file in data:
+        lakesums.check(file, table.name)
+    return len(found.locations) + len(data)
 
 
 @contextlib.contextmanager

@@ -17,3 +17,10 @@ select count(*)
   left join (select {key}, {row_hash} as frostline_hash from {heap} where {condition}) as h using ({key})
  where case when m.frostline_live then h.frostline_hash is distinct from m.frostline_hash
             else h.frostline_hash is not null end
+
+-- name: unmarked_keys
+-- Rows below the frost line that are neither marked nor in an archived partition which is still whole. Locks nothing.
+select h.tableoid::regclass::text, {key_hash}
+  from (select *, tableoid from {heap} where {condition}) as h
+ where h.tableoid not in ({archived})
+   and not exists (select from {overlay} as m where {key_is_marked})

@@ -166,15 +166,16 @@ delete from frostline.lake_file
 delete from frostline.lake_file where table_id = %(table_id)s and path = any(%(paths)s)
 
 -- name: files
-select path, rows, size_bytes, lower, upper, hash_sum
-  from frostline.lake_file where table_id = %(table_id)s order by lower, path
+select f.path, f.rows, f.size_bytes, f.lower, f.upper, f.hash_sum, c.sha256
+  from frostline.lake_file f left join frostline.file_checksum c using (path)
+ where f.table_id = %(table_id)s order by f.lower, f.path
 
 -- name: files_within
 -- Locks nothing.
-select path, rows, size_bytes, lower, upper, hash_sum
-  from frostline.lake_file
- where table_id = %(table_id)s and (%(lower)s::bigint is null or upper >= %(lower)s) and lower < %(upper)s
- order by lower, path
+select f.path, f.rows, f.size_bytes, f.lower, f.upper, f.hash_sum, c.sha256
+  from frostline.lake_file f left join frostline.file_checksum c using (path)
+ where f.table_id = %(table_id)s and (%(lower)s::bigint is null or f.upper >= %(lower)s) and f.lower < %(upper)s
+ order by f.lower, f.path
 
 -- name: lake_totals
 select files, rows, size_bytes from frostline.lake_total where table_id = %(table_id)s

@@ -1,0 +1,181 @@
+"""Data files are compared before they are read: their size each time, their checksum the first time.
+
+What was compared is remembered by path, size and time of the last change, so a file that is changed later is compared
+again. One that rots without a trace in the file system is found by the next process that reads it, or by
+`frostline verify`. docs/design/damaged-files.md has the reasons and what it costs.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, TypeAlias
+
+from frostline.lake import checksums, crew, damage, objectstore, paths, store
+from frostline.lake.crew import GiveUp
+from frostline.settings import Settings
+
+MOST_REMEMBERED = 200_000
+_UNKNOWN_S = 600.0
+"""A file without a recorded checksum is asked for again after this time: a `frostline verify` may have added it."""
+_STORE_S = 60.0
+"""How long an object store is not asked again about a file. Nothing is changed in place there."""
+_STORE_THREADS = 16
+_FOR_EVER = float("inf")
+_POLL_S = 0.05
+
+Stamp: TypeAlias = tuple[int, int]
+"""A file's size, and when it was changed last."""
+Recorded: TypeAlias = Callable[[Collection[str]], Mapping[str, bytes]]
+"""Gives the recorded checksums of those of the files that have one."""
+
+
+class Checks(StrEnum):
+    """What is compared."""
+
+    FIRST_READ = "first_read"
+    """The size each time, and the checksum of the whole file when it is read first."""
+    SIZE = "size"
+    OFF = "off"
+
+
+class File(Protocol):
+    """A data file as a snapshot of the lake describes it."""
+
+    @property
+    def path(self) -> str:
+        """Its location."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """How large it must be."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A file as it was when it was compared, and until when that is good."""
+
+    stamp: Stamp
+    looked_at: float
+    until: float
+
+
+def chosen(settings: Settings) -> Checks:
+    """What the settings say, or else is right for the warehouse."""
+    return Checks(settings.lake_checksums) if settings.lake_checksums else fitting(settings.warehouse)
+
+
+def fitting(location: str) -> Checks:
+    """In a directory everything is compared. An object store keeps checksums of its own, and a file is far away."""
+    return Checks.SIZE if objectstore.names(location) else Checks.FIRST_READ
+
+
+def read_whole(file: File, wanted: bytes, give_up: GiveUp = lambda: None) -> None:
+    """CorruptionError unless the file has the checksum."""
+    with store.reachable(f"read {file.path}"):
+        found = checksums.of(file.path, give_up)
+    if found != wanted:
+        raise damage.wrong_checksum(f"file {file.path}")
+
+
+class FileCheck:
+    """Compares files, and remembers which were what they must be. For many threads at once."""
+
+    def __init__(self, checks: Checks, threads: int = 2) -> None:
+        self.checks = checks
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._seen: OrderedDict[str, _Seen] = OrderedDict()
+        self._turns = [threading.Lock() for _ in range(64)]
+        """Several who want the same file wait for the one who reads it."""
+
+    def compare(self, files: Sequence[File], recorded: Recorded, give_up: GiveUp = lambda: None) -> int:
+        """CorruptionError for a file that is not what was written; UnreadableFile for one that is not there.
+
+        `give_up` is called all the time, and may raise. Gives back how many bytes had to be read.
+        """
+        known = self.unread(files, recorded, give_up)
+        wanted = [file for file in files if file.path in known]
+        crew.each(wanted, lambda file, stop: self._read(file, known[file.path], stop), self._threads, give_up)
+        return sum(file.size_bytes for file in wanted)
+
+    def unread(self, files: Sequence[File], recorded: Recorded, give_up: GiveUp = lambda: None) -> Mapping[str, bytes]:
+        """Compare the sizes; the checksums of those files that have to be read, by path."""
+        if self.checks is Checks.OFF:
+            return {}
+        stamps = self._stamps(files, give_up)
+        unseen = {path: stamp for path, stamp in stamps.items() if not self._is_known(path, stamp)}
+        if self.checks is Checks.SIZE or not unseen:
+            self._remember(unseen, _FOR_EVER)
+            return {}
+        known = recorded(list(unseen))
+        self._remember({path: stamp for path, stamp in unseen.items() if path not in known}, _UNKNOWN_S)
+        return {path: known[path] for path in unseen if path in known}
+
+    def remember(self, file: File) -> None:
+        """Somebody else has read it, and it was what it must be."""
+        self._remember({file.path: _looked_at(file)}, _FOR_EVER)
+
+    def _stamps(self, files: Sequence[File], give_up: GiveUp) -> dict[str, Stamp]:
+        """Of those files that have to be looked at now. An object store is asked about many at once."""
+        due = [file for file in files if not self._is_fresh(file.path)]
+        if not due or not objectstore.holds(due[0].path):
+            return {file.path: _looked_at(file) for file in due}
+        found: dict[str, Stamp] = {}
+
+        def look(file: File, _: GiveUp) -> None:
+            found[file.path] = _looked_at(file)
+
+        crew.each(due, look, _STORE_THREADS, give_up)
+        return found
+
+    def _is_fresh(self, path: str) -> bool:
+        """Whether an object store was asked about the file a moment ago."""
+        seen, now = self._seen.get(path), time.monotonic()
+        return seen is not None and objectstore.holds(path) and now < min(seen.looked_at + _STORE_S, seen.until)
+
+    def _is_known(self, path: str, stamp: Stamp) -> bool:
+        """Whether the file was compared when it was as it is now."""
+        with self._lock:
+            seen, now = self._seen.get(path), time.monotonic()
+            if seen is None or seen.stamp != stamp or now >= seen.until:
+                return False
+            self._seen[path] = _Seen(stamp, now, seen.until)
+            self._seen.move_to_end(path)
+            return True
+
+    def _read(self, file: File, wanted: bytes, give_up: GiveUp) -> None:
+        turn = self._turns[hash(file.path) % len(self._turns)]
+        while not turn.acquire(timeout=_POLL_S):
+            give_up()
+        try:
+            stamp = _looked_at(file)
+            if not self._is_known(file.path, stamp):  # somebody else may have read it while we waited
+                read_whole(file, wanted, give_up)
+                self._remember({file.path: stamp}, _FOR_EVER)
+        finally:
+            turn.release()
+
+    def _remember(self, stamps: Mapping[str, Stamp], seconds: float) -> None:
+        now = time.monotonic()
+        with self._lock:
+            for path, stamp in stamps.items():
+                self._seen[path] = _Seen(stamp, now, now + seconds)
+                self._seen.move_to_end(path)
+            while len(self._seen) > MOST_REMEMBERED:
+                self._seen.popitem(last=False)
+
+
+def _looked_at(file: File) -> Stamp:
+    """Size and time of the last change; an error unless the size is right."""
+    with store.reachable(f"read {file.path}"):
+        stamp = paths.stamp(file.path)
+    if stamp is None:
+        raise damage.missing(file.path)
+    if stamp[0] != file.size_bytes:
+        raise damage.wrong_size(file.path, stamp[0], file.size_bytes)
+    return stamp
