@@ -30,7 +30,7 @@ class Signs:
 
 def problems(state: TableState, signs: Signs) -> list[Problem]:
     """The gravest first."""
-    return [*_failures(state), *_partitions(state, signs), *_waiting(state, signs)]
+    return [*_foreign(state), *_failures(state), *_partitions(state, signs), *_waiting(state, signs)]
 
 
 def of_all(states: Sequence[TableState], due: int, leader: str | None) -> list[Problem]:
@@ -39,6 +39,11 @@ def of_all(states: Sequence[TableState], due: int, leader: str | None) -> list[P
         actions = "1 action is" if due == 1 else f"{due} actions are"
         return [Problem(f"no worker runs, and {actions} due", "frostline run")]
     return []
+
+
+def _foreign(state: TableState) -> Iterator[Problem]:
+    if state.foreign:
+        yield Problem(f"{state.foreign}; every job on it waits", f"frostline repair {state.name}")
 
 
 def _failures(state: TableState) -> Iterator[Problem]:

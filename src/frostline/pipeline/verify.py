@@ -50,7 +50,7 @@ def run(connection: Connection, table: Table) -> Report:
         recorded = jobs.recorded_files(connection, table)
         waiting = [one for one in jobs.uncleaned(connection, table) if heap.exists(connection, one.name)]
         reached(Failpoint.VERIFY_BEFORE_FILES)
-        faults = [*_strangers(recorded, _held(table, seam)), *_bad_files(table, recorded)]
+        faults = [*_foreign(connection, table), *_strangers(recorded, _held(table, seam)), *_bad_files(table, recorded)]
         reached(Failpoint.VERIFY_AFTER_FILES)
         named = {fault.where for fault in faults}
         sound = [file for file in recorded if file.path not in named]
@@ -129,6 +129,16 @@ def _unlike_overlay(connection: Connection, table: Table, lower: int | None, upp
         condition=names.within(table, lower, upper),
     )
     return int((connection.execute(statement).fetchone() or (0,))[0])
+
+
+def _foreign(connection: Connection, table: Table) -> Iterator[Fault]:
+    """The Iceberg catalog must point to the state that the seam has."""
+    found = seams.standing(connection, table)
+    if found.is_foreign:
+        where = f"{table.name.schema}.{table.internal}"
+        yield Fault(
+            where, f"in the Iceberg catalog: {found.described}; frostline repair {table.name} shows the difference"
+        )
 
 
 def _strangers(recorded: Sequence[RecordedFile], held: Collection[str]) -> Iterator[Fault]:

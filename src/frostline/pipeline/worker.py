@@ -145,6 +145,10 @@ class Worker:
     def round(self, still_leads: Callable[[], bool] = lambda: True) -> list[Action]:
         """Do what is due now; returns what was tried."""
         states = survey.every(self.tools.connection)
+        for state in states:
+            if state.foreign:
+                hint = f"frostline repair {state.name}"
+                _log.error("%s", logs.fields(stage="work", table=str(state.name), error=state.foreign, hint=hint))
         actions = decide(states, self.tries)
         for position, action in enumerate(actions):
             if self.stop.is_set() or not still_leads():

@@ -60,7 +60,8 @@ class CatalogTables:
         return found
 
     def _location(self, table: Table) -> str:
-        location = self._ask(lambda connection: seams.pointer(connection, table))
+        # The seam's own: what the Iceberg catalog points to may be somebody else's.
+        location = self._ask(lambda connection: seams.get(connection, table)).metadata_location
         if location is None:
             raise UnavailableError(f"{table.name} has nothing in the lake", hint="frostline status")
         return location

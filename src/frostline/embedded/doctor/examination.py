@@ -53,6 +53,7 @@ CHECKS = (
     Check("catalog", database.catalog),
     Check("privileges", database.role),
     Check("table owners", database.owners),
+    Check("foreign commits", database.foreign_commits),
     Check("postgres_fdw", lakeside.wrapper),
     Check("foreign server", lakeside.server),
     Check("lake server, from here", lakeside.from_here),
