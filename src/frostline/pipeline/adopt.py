@@ -53,9 +53,7 @@ def _fill(connection: Connection, settings: Settings, table: Table, rows: Loadin
         line = seams.get(connection, table).frost_line
         rows.settle(line, [(one.lower, one.upper) for one in jobs.uncleaned(connection, table)])
     except (psycopg.IntegrityError, psycopg.DataError) as error:
-        said = error.diag.message_primary or first_line(error)
-        detail = error.diag.message_detail
-        raise _refused(table, f"{said} ({detail})" if detail else said) from error
+        raise _refused(table, _said(error)) from error
     removed = seams.retained(connection, table)
     if removed is not None and rows.has_row(None, removed):
         text = to_text(table.tier_kind, removed)
@@ -82,6 +80,14 @@ def _field_ids(path: str) -> set[int]:
         return set(parquet.names(path))
     except (KeyError, TypeError):  # a file that was not written for Iceberg
         return set()
+
+
+def _said(error: psycopg.Error) -> str:
+    """What Postgres has against a row. Of a key that is there twice it names an index that nobody knows."""
+    said, detail = error.diag.message_primary or first_line(error), error.diag.message_detail
+    if isinstance(error, psycopg.errors.UniqueViolation) and detail:
+        return f"a key is there twice: {detail}"
+    return f"{said} ({detail})" if detail else said
 
 
 def _refused(table: Table, why: str) -> UsageError:
@@ -120,7 +126,7 @@ class Adoption(load.Job):
                 raise ConflictError(f"others write the same keys of {self.table.name}, or have changed it", hint=hint)
             rest = self.load.insert_rest()
         except (psycopg.IntegrityError, psycopg.DataError) as error:
-            raise _refused(self.table, error.diag.message_primary or first_line(error)) from error
+            raise _refused(self.table, _said(error)) from error
         self.publish()
         self.load.unclaim()
         self.rows = self.load.live + rest
