@@ -5,7 +5,7 @@ It has no state that could be wrong: whatever it does is a job that can be kille
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from threading import Event
@@ -19,7 +19,7 @@ from frostline.errors import ConflictError, FrostlineError
 from frostline.failpoints import Failpoint, reached
 from frostline.model.names import Name
 from frostline.model.tables import Table
-from frostline.model.work import Action, Failures, Kind, decide
+from frostline.model.work import Action, Failures, Kind, TableState, decide
 from frostline.pipeline import archive, clean, command, compact, expire, fold, premake, retain, survey, sweep
 from frostline.pipeline.tasks import Progress
 from frostline.settings import Settings
@@ -133,6 +133,7 @@ class Worker:
         self.tries: dict[tuple[Kind, Name], datetime] = {}
         self.rounds = 0
         """How many it has finished."""
+        self._told: dict[Name, str] = {}
 
     def lead(self, still_leads: Callable[[], bool]) -> None:
         """Rounds with pauses, until it is told to stop or another worker leads."""
@@ -145,10 +146,7 @@ class Worker:
     def round(self, still_leads: Callable[[], bool] = lambda: True) -> list[Action]:
         """Do what is due now; returns what was tried."""
         states = survey.every(self.tools.connection)
-        for state in states:
-            if state.foreign:
-                hint = f"frostline repair {state.name}"
-                _log.error("%s", logs.fields(stage="work", table=str(state.name), error=state.foreign, hint=hint))
+        self._tell(states)
         actions = decide(states, self.tries)
         for position, action in enumerate(actions):
             if self.stop.is_set() or not still_leads():
@@ -156,6 +154,15 @@ class Worker:
             self.perform(action)
         self.rounds += 1
         return actions
+
+    def _tell(self, states: Sequence[TableState]) -> None:
+        """Say at once, and once, that somebody else has committed to a lake."""
+        foreign = {state.name: state.foreign for state in states if state.foreign}
+        for name, what in foreign.items():
+            if self._told.get(name) != what:
+                hint = f"frostline repair {name}"
+                _log.error("%s", logs.fields(stage="work", table=str(name), error=what, hint=hint))
+        self._told = foreign
 
     def perform(self, action: Action) -> None:
         """Do one action. What goes wrong is written down, and is the next round's affair."""
