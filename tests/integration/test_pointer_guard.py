@@ -18,6 +18,7 @@ from tests.fixtures.waiting import until
 
 from frostline.catalog import seams
 from frostline.model import snapshot as rules
+from frostline.model.names import internal
 from frostline.pipeline import expire, snapshot, snapshot_drop
 from frostline.pipeline.snapshot_plan import Wish
 
@@ -70,6 +71,13 @@ def test_a_name_of_ours_cannot_be_taken_before_the_first_archive(lake: Lake) -> 
         with pytest.raises(Exception, match="only Frostline commits"):
             catalog.create_table(identifier(lake), row(1).schema, location=f"file://{lake.warehouse}/theirs")
         assert not catalog.list_tables("public")
+
+
+@pytest.mark.parametrize("name", ["events", "e" * 63, "ä" * 31, "x" + "ä" * 31, "日" * 21, "e.v\"'$", "e_7"])
+@pytest.mark.parametrize("number", [1, 7, 1_234_567])
+def test_postgres_and_python_give_the_lake_half_one_name(database: str, name: str, number: int) -> None:
+    with psycopg.connect(database) as connection:
+        assert value(connection, "select frostline.lake_name(%s, %s)", [name, number]) == internal(name, number)
 
 
 def test_tables_of_others_are_their_own(cold: Lake) -> None:

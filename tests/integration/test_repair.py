@@ -14,7 +14,7 @@ from tests.fixtures.tables import make_events
 from frostline.catalog import seams
 from frostline.errors import ConflictError, CorruptionError, UsageError
 from frostline.model.names import Name
-from frostline.pipeline import adopt, repair, verify
+from frostline.pipeline import adoption, repair, verify
 from frostline.relation import policy
 
 pytestmark = pytest.mark.spark
@@ -130,7 +130,7 @@ def test_a_name_that_somebody_took_before_the_first_archive_is_freed(lake: Lake)
     (result,) = lake.archive()
     assert isinstance(result.error, ConflictError)
     with pytest.raises(UsageError, match="nothing into the lake yet"):
-        repair.adopted(lake.catalog, lake.settings, lake.table())
+        repair.adopt(lake.catalog, lake.settings, lake.table())
     repair.restore(lake.catalog, lake.settings, lake.table())
     assert seams.pointer(lake.catalog, lake.table()) is None
     (result,) = lake.archive()
@@ -145,7 +145,7 @@ def test_a_file_of_ours_that_is_gone_stops_both_ways(cold: Lake) -> None:
     Path(paths[0].removeprefix("file://")).unlink()
     before = rows(cold.catalog, STATE)
     assert repair.look(cold.catalog, cold.table()).missing == (paths[0],)
-    for way in (repair.restore, repair.adopted):
+    for way in (repair.restore, repair.adopt):
         with pytest.raises(CorruptionError, match=r"1 files of public\.events are gone"):
             way(cold.catalog, cold.settings, cold.table())
     assert rows(cold.catalog, STATE) == before
@@ -186,7 +186,7 @@ def test_adopted_rows_go_where_an_insert_would_bring_them(cold: Lake) -> None:
     ((ts,),) = rows(cold.catalog, "select (timestamptz '2024-01-08 00:00:07+00')::text")
     given = [row(1, ts="2030-01-01T00:00:00", status="hot"), row(2, ts="2024-04-06T00:00:00", status="grace")]
     add(cold, *given, row(7, ts="2024-01-08T00:00:07", status="again"), row(8, ts="2023-01-01T00:00:00", status="cold"))
-    found = repair.adopted(cold.catalog, cold.settings, cold.table())
+    found = repair.adopt(cold.catalog, cold.settings, cold.table())
     assert found.rows == 4
     assert rows(cold.catalog, "select status from public.events where status in ('hot', 'grace', 'again', 'cold') order by 1") == [
         ("again",), ("cold",), ("grace",), ("hot",)
@@ -230,7 +230,7 @@ def test_a_row_that_an_insert_would_refuse_is_not_adopted(cold: Lake, which: str
     add(cold, row(1_000_001), make(moment))
     before, files = rows(cold.catalog, STATE), cold.value(EVERYTHING)
     with pytest.raises(UsageError, match=message):
-        repair.adopted(cold.catalog, cold.settings, cold.table())
+        repair.adopt(cold.catalog, cold.settings, cold.table())
     assert rows(cold.catalog, STATE) == before
     assert cold.value(EVERYTHING) == files
     repair.restore(cold.catalog, cold.settings, cold.table())
@@ -240,7 +240,7 @@ def test_a_row_that_an_insert_would_refuse_is_not_adopted(cold: Lake, which: str
 def test_an_append_of_one_key_twice_is_not_adopted(cold: Lake) -> None:
     add(cold, row(1_000_001), row(1_000_001))
     with pytest.raises(UsageError, match="is duplicated"):
-        repair.adopted(cold.catalog, cold.settings, cold.table())
+        repair.adopt(cold.catalog, cold.settings, cold.table())
 
 
 @pytest.mark.parametrize("obstacle", ["trigger", "row security"])
@@ -252,7 +252,7 @@ def test_a_table_whose_inserts_do_more_does_not_adopt_files(cold: Lake, obstacle
     run(cold.catalog, statements[obstacle])
     append(cold)
     with pytest.raises(UsageError, match=r"which a commit to the lake does not heed"):
-        repair.adopted(cold.catalog, cold.settings, cold.table())
+        repair.adopt(cold.catalog, cold.settings, cold.table())
 
 
 def test_another_commit_while_it_repairs_stops_it(cold: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,32 +266,32 @@ def test_another_commit_while_it_repairs_stops_it(cold: Lake, monkeypatch: pytes
         real(*arguments)
 
     monkeypatch.setattr(repair, "point_back", late)
-    for way in (repair.restore, repair.adopted):
+    for way in (repair.restore, repair.adopt):
         with pytest.raises(ConflictError, match="just now"):
             way(cold.catalog, cold.settings, cold.table())
     assert repair.look(cold.catalog, cold.table()).is_foreign
     monkeypatch.undo()
-    assert repair.adopted(cold.catalog, cold.settings, cold.table()).rows == 3
+    assert repair.adopt(cold.catalog, cold.settings, cold.table()).rows == 3
     is_sound(cold)
 
 
 def test_two_who_write_one_key_are_told_apart(cold: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer inserts the very key between the look and the publish."""
     append(cold)
-    real = adopt.Adoption.publish_all
+    real = adoption.Adoption.publish_all
 
-    def late(job: adopt.Adoption) -> None:
+    def late(job: adoption.Adoption) -> None:
         with cold.connect() as connection:
             text = "insert into events (id, ts) overriding system value values (1000001, '2024-02-03 04:05:06+00')"
             run(connection, text)
         real(job)
 
-    monkeypatch.setattr(adopt.Adoption, "publish_all", late)
+    monkeypatch.setattr(adoption.Adoption, "publish_all", late)
     with pytest.raises(ConflictError, match="others write the same keys"):
-        repair.adopted(cold.catalog, cold.settings, cold.table())
+        repair.adopt(cold.catalog, cold.settings, cold.table())
     monkeypatch.undo()
     with pytest.raises(UsageError, match="cannot be adopted"):
-        repair.adopted(cold.catalog, cold.settings, cold.table())
+        repair.adopt(cold.catalog, cold.settings, cold.table())
     assert cold.value("select count(*) from events where id = 1000001") == 1
 
 

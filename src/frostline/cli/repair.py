@@ -35,7 +35,7 @@ def repair(invocation: Invocation, name: Name, restore: bool, adopt: bool) -> No
         if restore:
             found = job.restore(connection, settings, table)
         elif adopt:
-            found = job.adopted(connection, settings, table)
+            found = job.adopt(connection, settings, table)
         else:
             found = job.look(connection, table)
     invocation.output.screen(_described(found), [_brief(found)], _lines(found))

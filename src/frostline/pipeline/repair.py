@@ -13,11 +13,11 @@ from frostline.catalog import jobs, leases, seams, tables
 from frostline.catalog.connect import Connection, gives_up
 from frostline.catalog.jobs import State
 from frostline.errors import CorruptionError, FrostlineError, UsageError
-from frostline.lake import difference, paths, snapshots
+from frostline.lake import difference, paths, snapshots, store
 from frostline.lake.difference import NOTHING, Content, Difference
 from frostline.model.names import Name
 from frostline.model.tables import Standing, Table
-from frostline.pipeline import adopt, turn
+from frostline.pipeline import adoption, turn
 from frostline.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -54,12 +54,14 @@ def look(connection: Connection, table: Table) -> Found:
     location = standing.location
     ours = NOTHING if location is None else difference.content(snapshots.read_metadata(location))
     folder = None if location is None else location.rpartition("/metadata/")[0]
+    with store.reachable(f"look for the lake's files of {table.name}"):
+        missing = tuple(path for path in ours.files if paths.size_bytes(path) is None)
     found = Found(
         table,
         standing,
         Difference(ours, ours),
         other_names=tuple(seams.other_names(connection, table, folder)) if folder else (),
-        missing=tuple(path for path in ours.files if paths.size_bytes(path) is None),
+        missing=missing,
         no_append="nobody else has committed to it",
     )
     return _compared(found, ours) if standing.is_foreign else found
@@ -130,7 +132,7 @@ def _refuse_missing(found: Found) -> None:
         )
 
 
-def adopted(connection: Connection, settings: Settings, chosen: Table) -> Found:
+def adopt(connection: Connection, settings: Settings, chosen: Table) -> Found:
     """Take the rows that somebody else has appended into the table, as if they had been inserted, and point back.
 
     UsageError, with nothing changed, when it was no append, or when Postgres would not take one of the rows.
@@ -141,7 +143,7 @@ def adopted(connection: Connection, settings: Settings, chosen: Table) -> Found:
             hint = f"frostline repair {table.name} --restore" if found.is_foreign else "frostline status"
             raise UsageError(f"nothing of {table.name} can be adopted: {found.no_append}", hint=hint)
         _refuse_missing(found)
-        with adopt.loaded(connection, settings, table, found.files.added) as job, _publishing(connection, table):
+        with adoption.loaded(connection, settings, table, found.files.added) as job, _publishing(connection, table):
             point_back(connection, found)
             job.publish_all()
     _log.info("%s", logs.fields(stage="repair", table=str(table.name), job=job.job_id, done="adopted", rows=job.rows))

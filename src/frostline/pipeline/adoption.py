@@ -1,4 +1,4 @@
-"""Adopt: rows that somebody else put into the lake as files come into the table as an INSERT would bring them.
+"""Adoption: rows that somebody else put into the lake as files come into the table as an INSERT would bring them.
 
 They pass Postgres' own input functions, NOT NULL, CHECKs and the primary key in a table of the heap's shape. Cold ones
 then go into files of our own, as batches from Spark do, proven by fingerprints.
