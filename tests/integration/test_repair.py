@@ -1,6 +1,10 @@
 """`frostline repair`: shows what somebody else committed, points back, or takes the rows of an append into the table."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +14,11 @@ from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.outsider import append, drop, forget, identifier, lake_table, outsider, rename, row
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
+from tests.fixtures.waiting import until_true
 
 from frostline.catalog import seams
 from frostline.errors import ConflictError, CorruptionError, UsageError
+from frostline.failpoints import VARIABLE, Failpoint
 from frostline.model.names import Name
 from frostline.pipeline import adoption, repair, verify
 from frostline.relation import policy
@@ -309,3 +315,19 @@ def test_the_other_names_are_those_of_this_folder_only(cold: Lake) -> None:
     assert seams.other_names(cold.catalog, cold.table(), f"file://{cold.warehouse}/theirs") == [
         Name("public", "theirs")
     ]
+
+
+@pytest.mark.parametrize("place", [Failpoint.LOAD_STARTED, Failpoint.EXPORT_WROTE_FILE, Failpoint.LOAD_STAGED])
+def test_a_killed_adoption_changes_nothing_and_can_be_repeated(cold: Lake, place: Failpoint) -> None:
+    append(cold)
+    before, pointers = cold.value(EVERYTHING), rows(cold.catalog, "select * from frostline.iceberg_tables")
+    words = [sys.executable, "-m", "frostline.cli.main", "repair", "events", "--adopt"]
+    died = subprocess.run(words, env=os.environ | {VARIABLE: place.value}, capture_output=True, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert cold.value(EVERYTHING) == before
+    assert rows(cold.catalog, "select * from frostline.iceberg_tables") == pointers
+    until_true(cold.catalog, "select count(*) = 0 from pg_stat_activity where application_name = 'frostline command'")
+    assert repair.adopt(cold.catalog, cold.settings, cold.table()).rows == 1
+    is_sound(cold)
+    assert value(cold.catalog, "select count(*) from frostline.job where not tidied") == 0
+    assert value(cold.catalog, "select count(*) from events where status = 'foreign'") == 1
