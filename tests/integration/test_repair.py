@@ -330,4 +330,19 @@ def test_a_killed_adoption_changes_nothing_and_can_be_repeated(cold: Lake, place
     assert repair.adopt(cold.catalog, cold.settings, cold.table()).rows == 1
     is_sound(cold)
     assert value(cold.catalog, "select count(*) from frostline.job where not tidied") == 0
-    assert value(cold.catalog, "select count(*) from events where status = 'foreign'") == 1
+    assert value(cold.catalog, "select count(*) from public.events where status = 'foreign'") == 1
+
+
+def test_a_pointer_that_leads_nowhere_is_shown_and_restored(cold: Lake, command: Command) -> None:
+    with cold.connect() as other:
+        run(other, "set session_replication_role = replica")
+        run(other, "update frostline.iceberg_tables set metadata_location = 'file:///nowhere/1.metadata.json'")
+    (result,) = cold.archive()
+    assert isinstance(result.error, ConflictError)
+    assert "file:///nowhere/1.metadata.json" in str(result.error)
+    found = shown(command)
+    assert (found["rows"], found["foreign_rows"], found["foreign_snapshot_id"]) == (300, None, None)
+    assert "cannot be read" in found["not_adoptable"]
+    assert "cannot be adopted: its metadata cannot be read" in command("repair", "events").stdout
+    shown(command, "--restore")
+    is_sound(cold)

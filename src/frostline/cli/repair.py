@@ -42,16 +42,16 @@ def repair(invocation: Invocation, name: Name, restore: bool, adopt: bool) -> No
 
 
 def _described(found: "Found") -> dict[str, Any]:
-    standing, files = found.standing, found.files
+    standing, files, theirs = found.standing, found.files, found.theirs
     return {
         "table": str(found.table.name),
         "is_foreign": found.is_foreign,
         "snapshot_id": standing.snapshot_id,
         "metadata_location": standing.location,
         "rows": files.ours.rows,
-        "foreign_snapshot_id": files.theirs.snapshot_id if standing.is_foreign else None,
+        "foreign_snapshot_id": theirs.snapshot_id if theirs else None,
         "foreign_metadata_location": standing.pointer if standing.is_foreign else None,
-        "foreign_rows": files.theirs.rows if standing.is_foreign else None,
+        "foreign_rows": theirs.rows if theirs else None,
         "operations": list(found.operations),
         "added_files": sorted(files.added),
         "removed_files": sorted(files.removed),
@@ -65,13 +65,13 @@ def _described(found: "Found") -> dict[str, Any]:
 
 
 def _brief(found: "Found") -> dict[str, Any]:
-    files = found.files
+    files, theirs = found.files, found.theirs
     return {
         "table": str(found.table.name),
         "snapshot_id": found.standing.snapshot_id,
         "rows": files.ours.rows,
-        "foreign_snapshot_id": files.theirs.snapshot_id if found.standing.is_foreign else None,
-        "foreign_rows": files.theirs.rows if found.standing.is_foreign else None,
+        "foreign_snapshot_id": theirs.snapshot_id if theirs else None,
+        "foreign_rows": theirs.rows if theirs else None,
         "files_added": len(files.added),
         "files_removed": len(files.removed),
         "done": found.done,

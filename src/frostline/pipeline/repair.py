@@ -38,6 +38,8 @@ class Found:
     """Files of ours that are gone from the store."""
     no_append: str | None = None
     """Why there is nothing to adopt."""
+    is_readable: bool = True
+    """The other's metadata is; else nobody knows what is different."""
     done: str | None = None
     rows: int = 0
     """How many were adopted."""
@@ -46,6 +48,11 @@ class Found:
     def is_foreign(self) -> bool:
         """Whether there is anything to repair."""
         return self.standing.is_foreign or bool(self.other_names)
+
+    @property
+    def theirs(self) -> Content | None:
+        """What the catalog has in place of ours, if it has something else and that can be read."""
+        return self.files.theirs if self.standing.is_foreign and self.is_readable else None
 
 
 def look(connection: Connection, table: Table) -> Found:
@@ -76,7 +83,8 @@ def _compared(found: Found, ours: Content) -> Found:
         theirs = snapshots.metadata_now(standing.pointer)
         files = Difference(ours, difference.content(theirs))
     except (FrostlineError, ValueError, OSError) as error:
-        return replace(found, no_append=f"its metadata cannot be read: {' '.join(str(error).split())}")
+        why = f"its metadata cannot be read: {' '.join(str(error).split())}"
+        return replace(found, no_append=why, is_readable=False)
     done = tuple(difference.operations(theirs, standing.snapshot_id))
     why = "Frostline has put nothing into the lake yet"
     if standing.location is not None:
