@@ -101,9 +101,12 @@ class Adoption(load.Job):
     """The files of our own that hold the adopted rows."""
 
     kind = "repair"
-    again = "frostline repair --adopt"
     rows = 0
     """How many were adopted, once they are."""
+
+    def again(self) -> str:
+        """The command."""
+        return f"frostline repair {self.table.name} --adopt"
 
     def stage(self, change: Exchange) -> StagedCommit | None:
         """Upon the seam's state, whatever the catalog points to: it will point back first."""

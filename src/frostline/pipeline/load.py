@@ -67,8 +67,6 @@ class Job:
     """The files of one batch; the caller holds the table's lease, and publishes in a transaction of its own."""
 
     kind = "load"
-    again = "write again"
-    """What to do after an error that the rows are to blame for."""
 
     def __init__(self, connection: Connection, settings: Settings, table: Table, load: Loading) -> None:
         self.connection = connection
@@ -95,6 +93,10 @@ class Job:
         failpoints.reached(Failpoint.LOAD_EXPORTED)
         self._staged = self.stage(self.exchange())
         failpoints.reached(Failpoint.LOAD_STAGED)
+
+    def again(self) -> str:
+        """What to do after an error that the rows are to blame for."""
+        return "write again"
 
     def stage(self, change: Exchange) -> StagedCommit | None:
         """Write the metadata."""
@@ -126,7 +128,7 @@ class Job:
                 job_id=self.job_id,
                 memory_limit=self.settings.export_memory,
                 only_live=True,
-                command=self.again,
+                command=self.again(),
             )
             yield Piece(shard, tuple(touching(recorded, lower, upper)))
 

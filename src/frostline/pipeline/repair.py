@@ -136,7 +136,7 @@ def _refuse_missing(found: Found) -> None:
         raise CorruptionError(
             f"{len(found.missing)} files of {found.table.name} are gone, the first is {found.missing[0]}; "
             "nothing was changed",
-            hint="restore them from a backup of the warehouse, then run frostline repair again",
+            hint=f"restore them from a backup of the warehouse, then run frostline repair {found.table.name}",
         )
 
 
