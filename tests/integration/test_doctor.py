@@ -17,6 +17,7 @@ from tests.fixtures.roles import role
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 
+from frostline.catalog import seams
 from frostline.catalog.connect import Connection
 from frostline.embedded.doctor import database as doctor_database
 from frostline.embedded.doctor.examination import CHECKS, Check, examine
@@ -198,7 +199,7 @@ def test_a_catalog_of_an_older_frostline(lake: Lake, doctor: Examine, tmp_path: 
     found = doctor(lake, exit_code=1)
     assert states(found, "fault") == ["catalog"]
     assert found["catalog"]["hint"] == f"frostline init --home {tmp_path}"
-    assert [found[name]["detail"] for name in states(found, "skipped")] == ["needs the catalog"] * 2
+    assert [found[name]["detail"] for name in states(found, "skipped")] == ["needs the catalog"] * 3
 
 
 def test_a_database_without_frostline(lake: Lake, doctor: Examine, empty_database: str) -> None:
@@ -214,6 +215,7 @@ def test_lake_files_that_cannot_be_read(lake: Lake, doctor: Examine, tmp_path: P
     file = tmp_path / "v1.metadata.json"
     file.touch()
     run(lake.catalog, "update frostline.seam set metadata_location = %s", (f"file://{file}",))
+    seams.swap_pointer(lake.catalog, lake.table(), None, f"file://{file}")
     assert f"public.events: file://{file} is damaged" in doctor(lake, exit_code=1)["lake files"]["detail"]
     file.unlink()
     found = doctor(lake, exit_code=1)
@@ -230,6 +232,14 @@ def test_defaults_of_the_database_that_hurt(lake: Lake, doctor: Examine) -> None
     assert "1.5min" in found["time limit"]["detail"] or "90s" in found["time limit"]["detail"]
     assert "set statement_timeout = 0" in found["time limit"]["hint"]
     assert found["time zone"]["detail"] == "sessions are in Asia/Kolkata"
+
+
+def test_a_guard_of_the_pointers_that_is_off_is_doubtful(lake: Lake, doctor: Examine) -> None:
+    assert doctor(lake, exit_code=0)["foreign commits"]["state"] == "ok"
+    run(lake.catalog, "alter table frostline.iceberg_tables disable trigger keep_pointer")
+    found = doctor(lake, exit_code=0)["foreign commits"]
+    assert found["state"] == "warning"
+    assert "enable trigger user" in found["hint"]
 
 
 def test_an_old_transaction_is_found(shared_lake: Lake, doctor: Examine, monkeypatch: pytest.MonkeyPatch) -> None:

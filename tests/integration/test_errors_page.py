@@ -54,4 +54,4 @@ def test_the_page_says_what_postgres_says(tables: Connection, statement: str, sq
 
 
 def test_there_are_cases() -> None:
-    assert len(CASES) == 11
+    assert len(CASES) == 12

@@ -120,6 +120,7 @@ WRONG: dict[tuple[str, str], list[str]] = {
     ("thaw", "first"): ["thaw events --from nonsense"],
     ("thaw", "last"): ["thaw events --from 2024-01-01 --to nonsense"],
     ("thaw", "master"): ["thaw events --from 2024-01-01 --master nonsense"],
+    ("repair", "name"): [f"repair {name}" for name in NAMES],
     ("verify", "names"): [f"verify {name}" for name in NAMES],
     ("demo", "pg_port"): ["demo --home new --pg-port 0"],
     ("demo", "lake_port"): ["demo --home new --lake-port 0"],

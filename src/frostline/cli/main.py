@@ -36,6 +36,7 @@ COMMANDS = {
     "compact": "frostline.cli.compact:compact",
     "expire": "frostline.cli.expire:expire",
     "sweep": "frostline.cli.sweep:sweep",
+    "repair": "frostline.cli.repair:repair",
     "pin": "frostline.cli.pin:pin",
     "snapshot": "frostline.cli.snapshot:snapshot",
     "status": "frostline.cli.status:status",

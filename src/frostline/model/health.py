@@ -32,7 +32,13 @@ class Signs:
 
 def problems(state: TableState, signs: Signs) -> list[Problem]:
     """The gravest first."""
-    return [*_rights(state, signs), *_failures(state), *_partitions(state, signs), *_waiting(state, signs)]
+    return [
+        *_foreign(state),
+        *_rights(state, signs),
+        *_failures(state),
+        *_partitions(state, signs),
+        *_waiting(state, signs),
+    ]
 
 
 def of_all(states: Sequence[TableState], due: int, leader: str | None) -> list[Problem]:
@@ -46,6 +52,11 @@ def of_all(states: Sequence[TableState], due: int, leader: str | None) -> list[P
 def _rights(state: TableState, signs: Signs) -> Iterator[Problem]:
     if signs.row_security:
         yield Problem(f"on {state.name.heap} {signs.row_security}", "frostline init")
+
+
+def _foreign(state: TableState) -> Iterator[Problem]:
+    if state.foreign:
+        yield Problem(f"{state.foreign}; every job on it waits", f"frostline repair {state.name}")
 
 
 def _failures(state: TableState) -> Iterator[Problem]:

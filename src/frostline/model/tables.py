@@ -78,6 +78,31 @@ class Seam:
 
 
 @dataclass(frozen=True)
+class Standing:
+    """The lake of a table as its seam has it, and as the Iceberg catalog has it. They differ only if others commit."""
+
+    snapshot_id: int | None
+    location: str | None
+    """The seam's."""
+    pointer: str | None
+    """The catalog's; None when it has no such table."""
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether somebody else has moved, dropped or made the pointer."""
+        return self.pointer != self.location
+
+    @property
+    def described(self) -> str:
+        """What somebody else has done, as far as Postgres knows."""
+        if self.pointer is None:
+            return "its lake was dropped or renamed in the Iceberg catalog by somebody else"
+        if self.location is None:
+            return f"somebody else has made a table of its name in the Iceberg catalog: {self.pointer}"
+        return f"its lake was committed to by somebody else: the Iceberg catalog points to {self.pointer}"
+
+
+@dataclass(frozen=True)
 class Fingerprint:
     """Count and order-independent 64-bit-hash sum of rows. Two sets of rows with the same one are the same rows."""
 

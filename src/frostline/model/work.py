@@ -51,6 +51,8 @@ class TableState:
     now: datetime
     leased_by: str | None = None
     """Who runs a job on it just now."""
+    foreign: str | None = None
+    """What somebody else has done to its lake: then nothing is built upon that before a person has looked."""
     missing_partitions: int = 0
     """Of those that premake wants ahead."""
     grid_problem: str | None = None
@@ -95,9 +97,10 @@ Tries = Mapping[tuple[Kind, Name], datetime]
 def decide(states: Sequence[TableState], tries: Tries | None = None) -> list[Action]:
     """Everything that is due, in the order in which to do it.
 
-    What must wait is left out: for a lease, after a failure, or after a try that found nothing it could do.
+    What must wait is left out: for a lease or a repair, after a failure, or after a try that found nothing it could do.
     """
     found = [(state, action) for state in states if state.leased_by is None for action in due(state)]
+    found = [(state, action) for state, action in found if state.foreign is None or action.kind is Kind.PREMAKE]
     ready = [action for state, action in found if delayed_until(action.kind, state, tries or {}) is None]
     return sorted(ready, key=lambda action: ORDER.index(action.kind))
 

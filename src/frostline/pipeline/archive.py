@@ -16,7 +16,7 @@ from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import commit, paths
+from frostline.lake import commit, foreign, paths
 from frostline.lake.commit import StagedCommit
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import archive
@@ -164,7 +164,7 @@ class Job:
 
     def _stage(self, files: Sequence[WrittenFile]) -> StagedCommit | None:
         """Write the Iceberg metadata; nothing points at it yet. None when the lake does not change."""
-        base = seams.pointer(self.connection, self.table)
+        base = foreign.base(self.connection, self.table)
         if base is None and not files:
             return None
         return commit.stage(

@@ -10,6 +10,7 @@ from frostline.catalog import jobs, leases
 from frostline.catalog.connect import Connection, gives_up
 from frostline.catalog.jobs import ArchivedPartition
 from frostline.failpoints import Failpoint, reached
+from frostline.lake import foreign
 from frostline.model.tables import Table
 from frostline.pipeline import verify
 from frostline.relation import bound, heap
@@ -46,9 +47,10 @@ def run(connection: Connection, table: Table, lease_s: float = leases.SECONDS) -
 
 
 def within_job(connection: Connection, target: Table) -> Result:
-    """Clean one table whose job lock the caller holds."""
+    """Clean one table whose job lock the caller holds; ConflictError when somebody else has committed to its lake."""
     emptied: list[str] = []
     waiting: list[Waiting] = []
+    foreign.refuse(connection, target)
     jobs.adopt_xids(connection, target)
     for partition in jobs.uncleaned(connection, target):
         reason = _reason_to_wait(connection, target, partition)
@@ -94,6 +96,7 @@ def _empty(connection: Connection, target: Table, partition: ArchivedPartition) 
     try:
         with connection.transaction():
             leases.require(connection, target)
+            foreign.refuse(connection, target)
             if not heap.empty(connection, target, partition.name, partition.lower, partition.upper):
                 return "a row of its range was changed just now"
             jobs.set_cleaned(connection, target, partition.upper)

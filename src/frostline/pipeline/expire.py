@@ -13,7 +13,7 @@ from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint
-from frostline.lake import expiry, paths, snapshots, store
+from frostline.lake import expiry, foreign, paths, snapshots, store
 from frostline.lake.reachable import Sizes
 from frostline.model import expiry as rules
 from frostline.model.expiry import Expiry, LakeState
@@ -55,13 +55,13 @@ def run(connection: Connection, settings: Settings, tables: Sequence[Table], *, 
 def expire_table(connection: Connection, settings: Settings, chosen: Table) -> Result:
     """Expire what nobody can need. Without anything to expire there is no commit and no job."""
     with turn.taken(connection, settings, chosen, "expire", "expiring snapshots of") as table:
-        base = seams.pointer(connection, table)
+        base = foreign.base(connection, table)
         return Result(table) if base is None else Expire(connection, settings, table, base).run()
 
 
 def would_expire(connection: Connection, settings: Settings, table: Table) -> Result:
     """What an expiry would do now. Changes nothing, and waits for nobody."""
-    base = seams.pointer(connection, table)
+    base = foreign.base(connection, table)
     if base is None:
         return Result(table)
     job = Expire(connection, settings, table, base)

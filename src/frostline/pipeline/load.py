@@ -71,6 +71,8 @@ def load_slice(piece: Piece) -> Made:
 class Job:
     """The files of one batch; the caller holds the table's lease, and publishes in a transaction of its own."""
 
+    kind = "load"
+
     def __init__(self, connection: Connection, settings: Settings, table: Table, load: Loading) -> None:
         self.connection = connection
         self.settings = settings
@@ -78,29 +80,43 @@ class Job:
         self.load = load
         self.seam = seams.get(connection, table)
         failpoints.reached(Failpoint.LOAD_BEFORE_START)
-        self.job_id = jobs.start(connection, table, "load")
+        self.job_id = jobs.start(connection, table, self.kind)
         failpoints.reached(Failpoint.LOAD_STARTED)
         self._files: list[WrittenFile] = []
         self._staged: StagedCommit | None = None
 
-    def write(self, spark: SparkSession) -> None:
-        """Write data and metadata; nothing points at them yet. UsageError when the lake has a key of the batch."""
+    def write(self, spark: SparkSession | None) -> None:
+        """Write data and metadata; nothing points at them yet. UsageError when the lake has a key of the batch.
+
+        Without Spark this process does what its tasks would.
+        """
         with logs.stage(_log, "load", table=str(self.table.name), job=self.job_id) as line:
             self._files = self._export(spark)
             rows, size = sum(file.rows for file in self._files), sum(file.size_bytes for file in self._files)
             line.update(files=len(self._files), rows=rows, size_bytes=size)
             jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=rows, size_bytes=size)
         failpoints.reached(Failpoint.LOAD_EXPORTED)
-        self._staged = exchange.stage(self.connection, self.settings, self._exchange())
+        self._staged = self.stage(self.exchange())
         failpoints.reached(Failpoint.LOAD_STAGED)
 
-    def _export(self, spark: SparkSession) -> list[WrittenFile]:
+    def again(self) -> str:
+        """What to do after an error that the rows are to blame for."""
+        return "write again"
+
+    def stage(self, change: Exchange) -> StagedCommit | None:
+        """Write the metadata."""
+        return exchange.stage(self.connection, self.settings, change)
+
+    def _export(self, spark: SparkSession | None) -> list[WrittenFile]:
         with snapshots.exported(self.settings.dsn) as snapshot:
             pieces = list(self._pieces(snapshot))
-            made = tasks.run(spark, load_slice, pieces, lambda _: None) if pieces else []
+            if spark is None:
+                made = [load_slice(piece) for piece in pieces]
+            else:
+                made = tasks.run(spark, load_slice, pieces, lambda _: None) if pieces else []
         for one in made:
             if one.known_key is not None:
-                raise self._known(one.known_key)
+                raise self.known(one.known_key)
         return [file for one in made for file in one.written]
 
     def _pieces(self, snapshot: str) -> Iterator[Piece]:
@@ -117,11 +133,11 @@ class Job:
                 job_id=self.job_id,
                 memory_limit=self.settings.export_memory,
                 only_live=True,
-                command="write again",
+                command=self.again(),
             )
             yield Piece(shard, tuple(touching(recorded, lower, upper)))
 
-    def _known(self, key_hash: int) -> Exception:
+    def known(self, key_hash: int) -> Exception:
         """The error for a key that the lake has. Two keys may have one hash: then each has to be looked up as it is."""
         key = self.load.key_of(fingerprint.postgres_key_hash(self.table), key_hash)
         if not self.load.is_known(key):
@@ -134,8 +150,9 @@ class Job:
 
     def publish(self) -> None:
         """Inside the publishing transaction: the files are part of the table."""
-        exchange.swap(self.connection, self._exchange(), self._staged, self.seam, self.seam.frost_line)
+        exchange.swap(self.connection, self.exchange(), self._staged, self.seam, self.seam.frost_line)
 
-    def _exchange(self) -> Exchange:
+    def exchange(self) -> Exchange:
+        """What the batch does to the files of the table."""
         replaced: Sequence[str] = ()
         return Exchange(self.table, self.job_id, replaced, self._files)

@@ -91,8 +91,8 @@ def _copy(connection: Connection, piece: Piece) -> None:
     statement = _COPY.format(refill=sql.Identifier(piece.refill.schema, piece.refill.table), columns=columns)
     try:
         with connection.cursor().copy(statement) as copy, store.reachable(f"read {piece.file.path}"):
-            for lines in _lines(piece):
-                copy.write(lines)
+            for some in lines(piece):
+                copy.write(some)
     except (psycopg.IntegrityError, psycopg.DataError) as error:
         raise UsageError(
             f"a row of {piece.file.path} does not fit the heap of {table.name}: {first_line(error)}",
@@ -108,7 +108,8 @@ def _written(table: Table) -> list[Column]:
     return [column for column in table.columns if not column.generated]
 
 
-def _lines(piece: Piece) -> Iterator[memoryview]:
+def lines(piece: Piece) -> Iterator[memoryview]:
+    """The file's rows of the range as COPY wants them, many at a time."""
     with duck.borrowed(piece.memory_limit) as connection:
         connection.execute("begin")
         try:

@@ -81,7 +81,7 @@ def _partitioned(connection: Connection, table: Table) -> TableState:
 
 
 def _tiered(connection: Connection, table: Table) -> TableState:
-    line = seams.get(connection, table).frost_line
+    line, standing = seams.get(connection, table).frost_line, seams.standing(connection, table)
     cutoff = heap.cutoff(connection, table)
     ripe = _ripe(connection, table, line, cutoff)
     missing, problem = _partitions_ahead(connection, table)
@@ -94,6 +94,7 @@ def _tiered(connection: Connection, table: Table) -> TableState:
         name=table.name,
         now=tables.now(connection),
         leased_by=leases.current_holder(connection, table),
+        foreign=standing.described if standing.is_foreign else None,
         missing_partitions=missing,
         grid_problem=problem,
         ripe_partitions=len(ripe),

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from frostline import failpoints, logs
-from frostline.catalog import checksums, histories, jobs, seams, states, tables
+from frostline.catalog import checksums, histories, jobs, states, tables
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError, UsageError
 from frostline.failpoints import Failpoint
-from frostline.lake import paths, reachable, snapshots, store
+from frostline.lake import foreign, paths, reachable, snapshots, store
 from frostline.lake.paths import StoredFile
 from frostline.model.tables import Table
 from frostline.pipeline import turn
@@ -113,9 +113,15 @@ class Sweep:
         self.age = age
         self.wish = wish
         self.location = paths.table_location(settings.warehouse, table)
+        self.base: str | None = None
+        """The current metadata."""
 
     def look(self) -> Result:
-        """What there is to delete. One listing of the folder, and one look at each of the lake's manifests."""
+        """What there is to delete. One listing of the folder, and one look at each of the lake's manifests.
+
+        ConflictError while the catalog points to somebody else's commit: what that needs is nobody's to delete.
+        """
+        self.base = foreign.base(self.connection, self.table)
         ours = histories.own_jobs(self.connection, self.table, every=self.wish.take_over)
         orphans: list[Orphan] = []
         unknown: list[str] = []
@@ -147,7 +153,7 @@ class Sweep:
 
         The same folder may have two names: by a link, a mount, or another spelling of the warehouse.
         """
-        base = seams.pointer(self.connection, self.table)
+        base = self.base
         if base is None:
             return
         place = snapshots.read_metadata(base).location
@@ -162,7 +168,7 @@ class Sweep:
         known = states.every(self.connection, self.table)
         needed = {one.metadata_location for one in known}
         needed.update(file.path for file in jobs.recorded_files(self.connection, self.table))
-        base = seams.pointer(self.connection, self.table)
+        base = self.base
         if base is None:
             return needed
         metadata = snapshots.read_metadata(base)

@@ -11,8 +11,8 @@ import psycopg
 from frostline import logs
 from frostline.catalog import checksums, faults, jobs, leases, seams, tables
 from frostline.catalog.connect import Connection, first_line, gives_up
-from frostline.errors import FrostlineError, OutcomeUnknown
-from frostline.lake import expected, paths, store
+from frostline.errors import ConflictError, FrostlineError, OutcomeUnknown
+from frostline.lake import expected, foreign, paths, store
 from frostline.lake.commit import StagedCommit
 from frostline.model.tables import Seam, Table
 from frostline.settings import Settings
@@ -24,9 +24,13 @@ Result = TypeVar("Result")
 
 @contextmanager
 def taken(connection: Connection, settings: Settings, table: Table, command: str, doing: str) -> Generator[Table]:
-    """Hold the table's lease, and begin with a lake that has no file of a failed job. Yields the table as it is now."""
+    """Hold the table's lease, and begin with a lake that has no commit of others and no file of a failed job.
+
+    Yields the table as it is now.
+    """
     hint = f"frostline status; then run frostline {command} {table.name}"
     with gives_up(f"{doing} {table.name}", hint=hint), jobs.exclusive(connection, table, settings.lease_seconds):
+        foreign.refuse(connection, table)
         _remove_leftovers(connection, settings, table)
         expected.add(checksums.of_metadata(connection, table))
         yield tables.get(connection, table.name)
@@ -87,12 +91,16 @@ def publishing(connection: Connection, what: str, *, hint: str) -> Generator[Non
 def move_seam(connection: Connection, table: Table, old: Seam, staged: StagedCommit | None, line: int) -> None:
     """Inside a publishing transaction: the staged lake becomes the current one, and this the frost line.
 
-    ConflictError when the job has lost its lease, or the seam is not the old one any more.
+    ConflictError when the job has lost its lease, the seam is not the old one any more, or somebody else has committed
+    to the lake. What was staged must have been built upon the old seam's state: the pointer moves from there only.
     """
     leases.require(connection, table)
+    foreign.refuse(connection, table)
     new, manifests = replace(old, frost_line=line), None
     if staged is not None and staged.changes:
-        seams.swap_pointer(connection, table, staged.previous_location, staged.metadata_location)
+        if staged.previous_location != old.metadata_location:
+            raise ConflictError(f"the lake of {table.name} has changed since it was read", hint="run the command again")
+        seams.swap_pointer(connection, table, old.metadata_location, staged.metadata_location)
         new = Seam(table.id, line, staged.snapshot_id, staged.metadata_location)
         manifests = staged.manifests
         checksums.record(connection, table, staged.checksums)

@@ -47,7 +47,7 @@ def run(connection: Connection, table: Table) -> Report:
         reached(Failpoint.VERIFY_BEFORE_FILES)
         lake = Metadata.of(table, seam)
         sums: dict[str, Checksum] = {}
-        faults = [*lake.faults(recorded), *_bad_files(table, recorded, sums)]
+        faults = [*_foreign(connection, table), *lake.faults(recorded), *_bad_files(table, recorded, sums)]
         reached(Failpoint.VERIFY_AFTER_FILES)
         named = {fault.where for fault in faults}
         sound = [file for file in recorded if file.path not in named]
@@ -136,6 +136,16 @@ def _unlike_overlay(connection: Connection, table: Table, lower: int | None, upp
         condition=names.within(table, lower, upper),
     )
     return int((connection.execute(statement).fetchone() or (0,))[0])
+
+
+def _foreign(connection: Connection, table: Table) -> Iterator[Fault]:
+    """The Iceberg catalog must point to the state that the seam has."""
+    found = seams.standing(connection, table)
+    if found.is_foreign:
+        where = f"{table.name.schema}.{table.internal}"
+        yield Fault(
+            where, f"in the Iceberg catalog: {found.described}; frostline repair {table.name} shows the difference"
+        )
 
 
 def _held(table: Table, seam: Seam, partition: ArchivedPartition) -> set[str]:

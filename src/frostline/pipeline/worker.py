@@ -5,7 +5,7 @@ It has no state that could be wrong: whatever it does is a job that can be kille
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from threading import Event
@@ -19,7 +19,7 @@ from frostline.errors import ConflictError, FrostlineError
 from frostline.failpoints import Failpoint, reached
 from frostline.model.names import Name
 from frostline.model.tables import Table
-from frostline.model.work import Action, Failures, Kind, decide
+from frostline.model.work import Action, Failures, Kind, TableState, decide
 from frostline.pipeline import archive, clean, command, compact, expire, fold, premake, retain, survey, sweep
 from frostline.pipeline.tasks import Progress
 from frostline.relation import rowsecurity
@@ -134,6 +134,7 @@ class Worker:
         self.tries: dict[tuple[Kind, Name], datetime] = {}
         self.rounds = 0
         """How many it has finished."""
+        self._told: dict[Name, str] = {}
 
     def lead(self, still_leads: Callable[[], bool]) -> None:
         """Rounds with pauses, until it is told to stop or another worker leads."""
@@ -147,6 +148,7 @@ class Worker:
         """Do what is due now; returns what was tried."""
         rowsecurity.follow(self.tools.connection)
         states = survey.every(self.tools.connection)
+        self._tell(states)
         actions = decide(states, self.tries)
         for position, action in enumerate(actions):
             if self.stop.is_set() or not still_leads():
@@ -154,6 +156,15 @@ class Worker:
             self.perform(action)
         self.rounds += 1
         return actions
+
+    def _tell(self, states: Sequence[TableState]) -> None:
+        """Say at once, and once, that somebody else has committed to a lake."""
+        foreign = {state.name: state.foreign for state in states if state.foreign}
+        for name, what in foreign.items():
+            if self._told.get(name) != what:
+                hint = f"frostline repair {name}"
+                _log.error("%s", logs.fields(stage="work", table=str(name), error=what, hint=hint))
+        self._told = foreign
 
     def perform(self, action: Action) -> None:
         """Do one action. What goes wrong is written down, and is the next round's affair."""

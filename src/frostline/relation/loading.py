@@ -1,7 +1,7 @@
 """A batch whose cold rows become files of the lake: its table, and the claims on the keys."""
 
 import secrets
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -53,12 +53,19 @@ def made(
     connection: Connection, stage: Stage, attempts: Sequence[int], table: Table, line: int
 ) -> Generator["Loading"]:
     """The rows of these attempts in a table of the heap's shape. It is dropped as a stage is."""
+    with empty(connection, table) as load:
+        load.fill(stage, attempts, line)
+        yield load
+
+
+@contextmanager
+def empty(connection: Connection, table: Table) -> Generator["Loading"]:
+    """The same without a row yet."""
     load = Loading(connection, table, f"batch_{secrets.token_hex(12)}")
     try:
         with connection.transaction():
             load.create()
             batches.hold(connection, load.name.table)
-        load.fill(stage, attempts, line)
         yield load
     finally:
         if not connection.closed:
@@ -104,12 +111,38 @@ class Loading:
                 "line": _line(self._table, line),
             }
             self._connection.execute(_statement("fill").format(**self._parts | parts | {"tier_key": tier_key}))
-            self._run("index")
-            self._run("index_tier")
-            self._run("analyze")
-            self._run("leave_marked", mark_is_row=names.equal("m", "l", self._table.key))
-            self._run("analyze")
+            self._settle()
         self.live = _one(self._connection, _statement("live_rows").format(**self._parts))
+
+    def copy(self, lines: Iterable[memoryview]) -> int:
+        """Bring in rows as lines of COPY's text, inside a transaction; returns how many they are.
+
+        An error when one breaks a constraint.
+        """
+        with self._connection.cursor() as cursor:
+            with cursor.copy(_statement("copy").format(**self._parts)) as copy:
+                for one in lines:
+                    copy.write(one)
+            return cursor.rowcount
+
+    def settle(self, line: int, left: Sequence[tuple[int | None, int]] = ()) -> None:
+        """Say which of the copied rows go into files: those below the line, in none of these ranges, without a mark.
+
+        An error when a key is there twice.
+        """
+        with self._connection.transaction():
+            self._run("leave_hot", line=_line(self._table, line))
+            for lower, upper in left:
+                self._run("leave_range", inside=names.within(self._table, lower, upper))
+            self._settle()
+        self.live = _one(self._connection, _statement("live_rows").format(**self._parts))
+
+    def _settle(self) -> None:
+        self._run("index")
+        self._run("index_tier")
+        self._run("analyze")
+        self._run("leave_marked", mark_is_row=names.equal("m", "l", self._table.key))
+        self._run("analyze")
 
     def _values(self, stage: Stage) -> sql.Composed:
         """For each column what the batch has, else what the relation would put there."""

@@ -8,6 +8,7 @@ from psycopg import sql
 from frostline.catalog import facts, jobs, leases, tables
 from frostline.catalog.connect import Connection
 from frostline.errors import UnavailableError, UsageError
+from frostline.lake import foreign
 from frostline.model.names import Name
 from frostline.model.policy import Mode
 from frostline.model.tables import Table
@@ -28,7 +29,9 @@ def remove(connection: Connection, name: Name, *, keep_lake: bool = False, dry_r
     if table.mode is Mode.PARTITION:
         return partitioning.remove(connection, table, dry_run=dry_run)
     with jobs.exclusive(connection, table):
-        if not keep_lake:
+        if keep_lake:
+            foreign.refuse(connection, table)  # the pointer is all that will lead to the rows
+        else:
             _refuse_cold_rows(connection, table)
         try:
             with connection.transaction(force_rollback=dry_run):

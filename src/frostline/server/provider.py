@@ -83,11 +83,14 @@ class CatalogTables:
         return {path: self._checksums[path] for path in paths if path in self._checksums} | asked
 
     def _location(self, table: Table) -> str:
-        """Where the current metadata is; what its files must be is known from now on."""
+        """Where the seam's own metadata is; what its files must be is known from now on.
+
+        What the Iceberg catalog points to may be somebody else's.
+        """
 
         def asked(connection: Connection) -> str | None:
             expected.add(checksums.of_metadata(connection, table))
-            return seams.pointer(connection, table)
+            return seams.get(connection, table).metadata_location
 
         location = self._ask(asked)
         if location is None:

@@ -181,7 +181,6 @@ def count(connection: duckdb.DuckDBPyConnection, staged: StagedCommit) -> int:
 
 
 def test_a_catalog_row_that_points_at_the_staged_metadata_opens_the_table(location: str, tmp_path: Path):
-    pytest.importorskip("sqlalchemy")
     from pyiceberg.catalog.sql import SqlCatalog
 
     staged = stage(location, None, written_events(TABLE, location, "2024-03-05"))
@@ -196,7 +195,7 @@ def test_a_catalog_row_that_points_at_the_staged_metadata_opens_the_table(locati
                 row,
             )
             connection.commit()
-        assert catalog.load_table(("public", "events")).scan().to_arrow().num_rows == 100
+        assert catalog.load_table((staged.namespace, staged.table_name)).scan().to_arrow().num_rows == 100
     finally:
         catalog.engine.dispose()
 

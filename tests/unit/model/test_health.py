@@ -17,6 +17,13 @@ def test_a_healthy_table_has_no_problem() -> None:
     assert health.problems(replace(STATE, ripe_partitions=3, over_grace=1), Signs()) == []
 
 
+def test_a_foreign_commit_comes_first_and_has_its_command() -> None:
+    state = replace(STATE, foreign="it was moved", failures={Kind.FOLD: Failures(1, NOW, "disk full")})
+    assert health.problems(state, Signs())[0] == Problem(
+        "it was moved; every job on it waits", "frostline repair public.events"
+    )
+
+
 def test_a_failure_names_the_error_and_the_command_that_repeats_it() -> None:
     state = replace(STATE, failures={Kind.FOLD: Failures(1, NOW, "disk full"), Kind.ARCHIVE: Failures(3, NOW, "x")})
     assert health.problems(state, Signs()) == [

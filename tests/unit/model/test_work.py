@@ -46,6 +46,11 @@ def kinds(actions: list[Action]) -> list[Kind]:
     return [action.kind for action in actions]
 
 
+def test_a_lake_that_somebody_else_committed_to_is_left_alone() -> None:
+    assert len(decide([BUSY])) > 1
+    assert kinds(decide([replace(BUSY, foreign="it was moved")])) == [Kind.PREMAKE]
+
+
 def test_a_table_that_needs_nothing_gets_nothing() -> None:
     assert decide([QUIET]) == []
     assert decide([]) == []

@@ -8,10 +8,11 @@ from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict
 
-from frostline.catalog import migrations
+from frostline.catalog import migrations, seams
 from frostline.embedded.doctor.finding import Verdict, fault, ok, warning
 from frostline.embedded.doctor.patient import Patient
 from frostline.errors import UnavailableError, UsageError
+from frostline.model.policy import Mode
 from frostline.relation import rowsecurity
 
 OLDEST_POSTGRES = 15
@@ -19,6 +20,7 @@ OLD = "1 hour"
 _OWN_CONNECTIONS = 4
 """Of a job, next to its tasks: the command's, the snapshot's, the lease's and the lake server's."""
 _CONTROL = "execute on function pg_control_system()"
+_GUARD = "alter table frostline.iceberg_tables enable trigger user"
 _LOCAL = re.compile(r"local\[(\*|\d+)")
 
 Rows = Sequence[tuple[Any, ...]]
@@ -95,6 +97,19 @@ def row_security(patient: Patient) -> Verdict:
     for name, problem in found.items():
         return fault(_and_more(f"on {name.heap} {problem}", len(found)), patient.command("init"))
     return ok(f"of {len(patient.tables)} managed tables")
+
+
+def foreign_commits(patient: Patient) -> Verdict:
+    """Whether the Iceberg catalog points to what Frostline has committed, for each table with a lake."""
+    tiered = [table for table in patient.tables if table.mode is Mode.TIERED]
+    for table in tiered:
+        found = seams.standing(patient.postgres, table)
+        if found.is_foreign:
+            return fault(f"{table.name}: {found.described}", patient.command(f"repair {table.name}"))
+    if not patient.row("pointer_guard")[0]:
+        detail = "a trigger on frostline.iceberg_tables is switched off, and other engines can commit to tables of ours"
+        return warning(detail, patient.psql(_GUARD))
+    return ok(f"none in {len(tiered)} tables")
 
 
 def time_limit(patient: Patient) -> Verdict:

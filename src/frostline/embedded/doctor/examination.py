@@ -54,6 +54,7 @@ CHECKS = (
     Check("privileges", database.role),
     Check("table owners", database.owners),
     Check("row security", database.row_security),
+    Check("foreign commits", database.foreign_commits),
     Check("postgres_fdw", lakeside.wrapper),
     Check("foreign server", lakeside.server),
     Check("lake server, from here", lakeside.from_here),

@@ -61,12 +61,24 @@ select a.attname::text, pg_get_expr(d.adbin, d.adrelid)
 -- name: create
 create unlogged table {load} (
     like {heap} including constraints including generated,
-    frostline_live boolean not null
+    frostline_live boolean not null default true
 )
 
 -- name: fill
 insert into {load} ({written}, frostline_live)
 select {values}, coalesce(s.{tier_key} < {line}, false) from {won} as s
+
+-- name: copy
+-- Rows as they are, all of them to go into files so far.
+copy {load} ({written}) from stdin
+
+-- name: leave_hot
+-- What is not below the line goes through the relation.
+update {load} as l set frostline_live = false where l.frostline_live and l.{tier_key} >= {line}
+
+-- name: leave_range
+-- The same of a range.
+update {load} as l set frostline_live = false where l.frostline_live and {inside}
 
 -- name: index
 -- 23505 if the batch has a key twice.

@@ -9,7 +9,8 @@ select s.table_id, coalesce(line_timestamptz::text, line_timestamp::text, line_d
   from frostline.seam s where s.table_id = %(table_id)s
 
 -- name: move
--- One row, by compare-and-set on T and S: whoever lost the race changes nothing. Row lock only; readers never wait.
+-- One row, by compare-and-set on T, S and the location: whoever lost the race changes nothing. Row lock only; readers
+-- never wait.
 update frostline.seam
    set line_timestamptz = %(line_timestamptz)s::timestamptz, line_timestamp = %(line_timestamp)s::timestamp,
        line_date = %(line_date)s::date, line_integer = %(line_integer)s::bigint,
@@ -18,6 +19,15 @@ update frostline.seam
  where table_id = %(table_id)s
    and coalesce(line_timestamptz::text, line_timestamp::text, line_date::text, line_integer::text) = %(old_line)s
    and snapshot_id is not distinct from %(old_snapshot_id)s
+   and metadata_location is not distinct from %(old_metadata_location)s
+
+-- name: standing
+-- The seam, and where the Iceberg catalog points to, as of one moment. Locks nothing.
+select s.snapshot_id, s.metadata_location, p.metadata_location
+  from frostline.seam s
+  left join frostline.iceberg_tables p
+         on p.catalog_name = 'frostline' and p.table_namespace = %(namespace)s and p.table_name = %(table)s
+ where s.table_id = %(table_id)s
 
 -- name: replace_state
 -- In the transaction that moves the seam: who has an older snapshot goes on reading the state that was.
@@ -44,6 +54,19 @@ update frostline.seam
 select metadata_location from frostline.iceberg_tables
  where catalog_name = 'frostline' and table_namespace = %(namespace)s and table_name = %(table)s
 
+-- name: other_names
+-- Pointers of other names into the folder of the table: somebody has renamed it. Locks nothing.
+select table_namespace, table_name from frostline.iceberg_tables
+ where catalog_name = 'frostline' and starts_with(metadata_location, %(folder)s || '/')
+   and (table_namespace, table_name) <> (%(namespace)s, %(table)s)
+ order by 1, 2
+
+-- name: lock_pointer
+-- Nobody else moves it before the transaction ends. Waits for whoever is moving it just now.
+select metadata_location from frostline.iceberg_tables
+ where catalog_name = 'frostline' and table_namespace = %(namespace)s and table_name = %(table)s
+   for update
+
 -- name: insert_pointer
 insert into frostline.iceberg_tables
        (catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location, iceberg_type)
@@ -56,6 +79,15 @@ update frostline.iceberg_tables
    set metadata_location = %(metadata_location)s, previous_metadata_location = %(previous_location)s
  where catalog_name = 'frostline' and table_namespace = %(namespace)s and table_name = %(table)s
    and metadata_location = %(previous_location)s
+
+-- name: put_pointer
+-- Where it was before does not matter: `lock_pointer` came first.
+insert into frostline.iceberg_tables as t
+       (catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location, iceberg_type)
+values ('frostline', %(namespace)s, %(table)s, %(metadata_location)s, null, 'TABLE')
+on conflict (catalog_name, table_namespace, table_name) do update
+   set metadata_location = excluded.metadata_location, previous_metadata_location = t.metadata_location,
+       iceberg_type = 'TABLE'
 
 -- name: drop_pointer
 delete from frostline.iceberg_tables

@@ -22,6 +22,12 @@ select format('%%I.%%I', w.schema, w.name), r.rolname::text
  where not pg_has_role(current_user, r.oid, 'usage')
  order by 1
 
+-- name: pointer_guard
+-- Whether both triggers that keep others from the pointers fire.
+select count(*) = 2 from pg_trigger
+ where tgrelid = 'frostline.iceberg_tables'::regclass and tgname in ('keep_pointer', 'keep_pointers')
+   and tgenabled in ('O', 'A')
+
 -- name: wrapper
 select exists (select from pg_extension where extname = 'postgres_fdw'),
        exists (select from pg_available_extensions where name = 'postgres_fdw'),
