@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import jobs, seams
+from frostline.catalog import jobs, seams, trust
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import ArchivedPartition
 from frostline.errors import CorruptionError
@@ -46,6 +46,7 @@ def run(connection: Connection, table: Table) -> Report:
     """
     with connection.transaction():
         connection.execute(_statement("one_snapshot"))
+        trust.require(connection, table)
         seam = seams.get(connection, table)
         recorded = jobs.recorded_files(connection, table)
         waiting = [one for one in jobs.uncleaned(connection, table) if heap.exists(connection, one.name)]
