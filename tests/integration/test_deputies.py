@@ -18,6 +18,7 @@ from frostline.relation import conversion, guard, partitioning, removal
 from frostline.relation.registration import Wish
 
 HEAP = "public._events"
+DROPPED = "; ".join(f"drop event trigger {name}" for name in guard.TRIGGERS)
 EVENTS = Name("public", "events")
 pytestmark = pytest.mark.spark
 JOBS: dict[str, Callable[[Lake], object]] = {
@@ -78,7 +79,7 @@ def test_while_the_guard_stands_he_cannot_put_it_there(owned: Lake, place: str) 
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match="with the rights of Frostline"):
             plant(owned.catalog, PLANTED[place], HEAP)
     finally:
-        run(owned.catalog, "drop event trigger frostline_code; drop event trigger frostline_partitions")
+        run(owned.catalog, DROPPED)
     assert exploded(owned.catalog) == []
 
 
@@ -96,7 +97,7 @@ def test_the_guard_minds_only_what_is_new(owned: Lake) -> None:
             HEAP,
         )
     plant(owned.catalog, "alter table {t} drop constraint trap", HEAP)
-    run(owned.catalog, "drop event trigger frostline_code; drop event trigger frostline_partitions")
+    run(owned.catalog, DROPPED)
     assert plan.of_table(owned.catalog, owned.table()).rows_estimate >= 0
 
 

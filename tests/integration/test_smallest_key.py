@@ -45,7 +45,7 @@ def test_a_key_that_the_lake_cannot_hold_is_told_before_anything_is_written(lake
     run(lake.catalog, f"insert into public.events values ({LOWEST[kind]}, 'too small')")
     (result,) = lake.archive()
     assert isinstance(result.error, UsageError)
-    assert "no lake partition truncate[100] can begin there" in str(result.error)
+    assert "no lake partition truncate[100] begins below" in str(result.error)
     run(lake.catalog, f"delete from public.events where k = {LOWEST[kind]}")
     assert lake.archive()[0].error is None
     run(lake.catalog, f"insert into public.events values ({LOWEST[kind]}, 'too small, and cold')")

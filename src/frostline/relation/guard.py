@@ -1,6 +1,6 @@
-"""Event triggers on DDL of the heap: what we could not live with is refused, and what the relation must follow followed.
+"""Event triggers on DDL of the heap: partitions below the frost line, and code that would run with our rights.
 
-Partitions below the frost line, where their rows would not be seen, and code that would run with our rights; row security.
+Those are refused. Row security is followed by the relation.
 """
 
 import psycopg
@@ -23,8 +23,8 @@ def _statement(name: str) -> sql.SQL:
 def ensure(connection: Connection) -> bool:
     """Install the guards where the role may: event triggers need a superuser, or what a managed Postgres has for one.
 
-    Says whether they are there. Without them archive still finds and adopts such partitions, each job looks for such code
-    when it begins, and the worker, `init` and `up` follow row security.
+    Says whether they are there. Without them archive still finds and adopts such partitions, each job looks for such
+    code when it begins, and the worker, `init` and `up` follow row security.
     """
     try:
         with connection.transaction():

@@ -63,11 +63,13 @@ def refuse_smallest(connection: Connection, table: Table, relations: Iterable[Na
     live = sql.SQL("frostline_live" if marks else "true")
     condition = sql.SQL("{} and {}").format(names.within(table, None, first), live)
     for name in relations if first > table.tier_kind.lowest else ():
-        query = sql.SQL("select exists (select from only {} where {})").format(names.identifier(name), condition)
-        if _one(connection, query):
+        parts = (sql.Identifier(table.tier_key), names.identifier(name), condition)
+        found = _one(connection, sql.SQL("select min({})::text from only {} where {}").format(*parts))
+        if found is not None:
+            power = 1 << (grid.finest(table.lake_partition, table.tier_kind) - 1).bit_length()
             raise UsageError(
-                f"{name} has {table.tier_key} below {first}: no lake partition {table.lake_partition} can begin there",
-                hint=f"change such rows, or register {table.name} with --lake-partition truncate[N], N a power of two",
+                f"{name} has {table.tier_key} {found}; no lake partition {table.lake_partition} begins below {first}",
+                hint=f"change such rows, or register {table.name} with --lake-partition 'truncate[{power}]'",
             )
 
 
