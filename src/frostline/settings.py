@@ -175,6 +175,9 @@ class Settings(BaseSettings):
     lease_seconds: Annotated[int, Field(ge=2)] = 60
     """How long a worker that does not answer keeps others from its table; a job that runs renews its lease."""
 
+    job_history_days: Annotated[int, Field(ge=1)] = 90
+    """How long `frostline jobs` remembers a job. What the lake or a partition still refers to is kept."""
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @classmethod

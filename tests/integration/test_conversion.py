@@ -272,7 +272,7 @@ def test_a_swap_that_fails_leaves_the_table_as_it_was(emptied: Connection) -> No
     assert value(emptied, "select ref from public.seen where id = 1") == "still followed"
 
 
-def test_functions_of_the_owner_run_with_his_rights_only(emptied: Connection) -> None:
+def test_what_a_check_calls_runs_with_the_rights_of_the_owner_only(emptied: Connection) -> None:
     run(
         emptied,
         "create role keeper; grant create, usage on schema public to keeper; create table public.seen_as (who text); grant insert on public.seen_as to public",
@@ -280,7 +280,8 @@ def test_functions_of_the_owner_run_with_his_rights_only(emptied: Connection) ->
     try:
         run(
             emptied,
-            "create function public.spy(text) returns boolean language plpgsql as $$ begin insert into public.seen_as values (current_user); return true; end $$",
+            "create function public.note() returns void language sql as $$ insert into public.seen_as values (current_user) $$;"
+            "create function public.spy(text) returns boolean stable language plpgsql as $$ begin perform public.note(); return true; end $$",
         )
         make(emptied, 100)
         run(

@@ -146,6 +146,7 @@ WRONG_SETTINGS: dict[str, tuple[str, str | int]] = {
     "archive_batch_bytes": ("0", "much"),
     "export_memory": ("0MB", 512),
     "lease_seconds": ("1", "long"),
+    "job_history_days": ("0", "for ever"),
     "worker_interval_s": ("0", "often"),
     "spark_idle_s": ("-1", "never"),
     "metrics_port": ("0", "http"),

@@ -9,6 +9,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
 from tests.fixtures.lake import Lake, fill_events
+from tests.fixtures.statements import run
 from tests.fixtures.tables import make_events
 
 from frostline.catalog.connect import connect as open_connection
@@ -124,3 +125,37 @@ def test_without_the_extension_it_says_what_to_ask_for(
         superuser.execute("drop extension postgres_fdw cascade")
     with pytest.raises(UsageError, match="postgres_fdw"):
         install(Settings(dsn=managed_database, warehouse=str(tmp_path)))
+
+
+LOUD = """
+create table public.seen (id bigint);
+create function public.watch() returns trigger language plpgsql as $$
+begin insert into public.seen values (old.id); return null; end $$;
+create trigger watch after delete on {} for each row execute function public.watch()
+"""
+
+
+@pytest.mark.spark
+def test_a_fold_that_would_fire_delete_triggers_is_refused_until_it_need_not(
+    managed: Lake, postgres_server: Postgres
+) -> None:
+    make_events(managed.catalog, "public.events")
+    fill_events(managed.catalog)
+    run(managed.catalog, LOUD.format("public.events"))
+    with pytest.raises(UsageError, match=r"trigger watch on public\.events would fire") as refused:
+        managed.add()
+    assert refused.value.hint is not None
+    assert f"grant set on parameter session_replication_role to {ADMIN}" in refused.value.hint
+    run(managed.catalog, "drop trigger watch on public.events; drop function public.watch; drop table public.seen")
+    managed.add()
+    assert managed.archive()[0].error is None
+    run(managed.catalog, "update public.events set status = 'changed' where id in (1, 2)")
+    run(managed.catalog, LOUD.format("public._events"))
+    (folded,) = managed.fold()
+    assert isinstance(folded.error, UsageError)
+    with psycopg.connect(postgres_server.dsn("managed"), autocommit=True) as superuser:
+        superuser.execute(_filled("grant set on parameter session_replication_role to {}", ADMIN))
+        (folded,) = managed.fold()
+        superuser.execute(_filled("revoke set on parameter session_replication_role from {}", ADMIN))
+    assert (folded.error, folded.taken) == (None, 2)
+    assert managed.value("select count(*) from public.seen") == 0

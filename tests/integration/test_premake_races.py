@@ -11,8 +11,9 @@ import pytest
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.waiting import until_true
 
-from frostline.catalog import jobs, leases, patience
+from frostline.catalog import jobs, leases, made, patience
 from frostline.catalog.connect import Connection, connect
+from frostline.catalog.made import Purpose
 from frostline.errors import ConflictError
 from frostline.failpoints import Failpoint
 from frostline.model.names import Name
@@ -182,11 +183,11 @@ def test_rows_that_come_in_the_last_moment_are_moved_under_the_same_lock(
     table = make_table(catalog, strays=0)
     real, came = premake._Making._lock_heap, list[bool]()  # pyright: ignore[reportPrivateUsage]
 
-    def lock_late(self: Any, *, is_live: bool) -> None:
+    def lock_late(self: Any) -> None:
         if not came:
             run(other, "insert into public.events values (450, 'late')")
-        came.append(is_live)
-        real(self, is_live=is_live)
+        came.append(self.is_live)
+        real(self)
 
     monkeypatch.setattr(premake._Making, "_lock_heap", lock_late)  # pyright: ignore[reportPrivateUsage]
     result = job.run(catalog, settings, table)
@@ -233,7 +234,7 @@ def test_a_leftover_that_was_attached_meanwhile_is_none(
 ) -> None:
     table = make_table(catalog, strays=0)
     run(catalog, "create table public.p4 (like public.events); insert into public.p4 values (450, 'row')")
-    run(catalog, f"comment on table public.p4 is {premake.made_by(table).as_string(catalog)}")
+    made.record(catalog, table, Name("public", "p4"), Purpose.PREMAKE)
     real = leases.require
 
     def attach_it(connection: Connection, chosen: Table) -> None:
@@ -242,7 +243,7 @@ def test_a_leftover_that_was_attached_meanwhile_is_none(
 
     with jobs.exclusive(catalog, table):
         monkeypatch.setattr(leases, "require", attach_it)
-        newpartition.drop_leftovers(catalog, table, premake.made_by(table))
+        newpartition.drop_leftovers(catalog, table, Purpose.PREMAKE)
     assert value(catalog, IN_RANGE) == 1
 
 

@@ -39,7 +39,7 @@ from frostline.pipeline import plan, thaw, verify
 from frostline.relation import guard
 
 HEAP = "select tableoid::regclass::text, count(*) from public._events group by 1 order by 1"
-LEFTOVERS = "select count(*) from pg_class where obj_description(oid, 'pg_class') like 'made by Frostline: rows on%'"
+LEFTOVERS = "select count(*) from frostline.made_table where purpose = 'thaw'"
 
 
 @pytest.fixture

@@ -23,6 +23,8 @@ TYPE_SETTINGS = {
 
 _TRANSACTIONS = {"default_transaction_isolation": "read committed", "default_transaction_read_only": "off"}
 """What is looked at under a lock must be newer than the lock, whatever the role's or the database's defaults are."""
+_POLICIES = {"row_security": "off"}
+"""A job sees all rows or fails. No policy of a table hides one from it, or has its functions run with its rights."""
 _LIMITS: dict[str, Any] = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
@@ -37,9 +39,12 @@ _SPACE = "\\ "
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
-def connect(dsn: str, *, purpose: str) -> Connection:
-    """Open an autocommit connection; `purpose` shows in pg_stat_activity."""
-    chosen = {**TYPE_SETTINGS, **_TRANSACTIONS}
+def connect(dsn: str, *, purpose: str, for_user: bool = False) -> Connection:
+    """Open an autocommit connection; `purpose` shows in pg_stat_activity.
+
+    `for_user` is for what somebody reads or writes through the relation: policies hold for him.
+    """
+    chosen = {**TYPE_SETTINGS, **_TRANSACTIONS, **({} if for_user else _POLICIES)}
     options = " ".join(f"-c {key}={value.replace(' ', _SPACE)}" for key, value in chosen.items())
     try:
         return psycopg.connect(

@@ -4,7 +4,7 @@ from typing import Any
 
 from psycopg import sql
 
-from frostline.catalog import queries
+from frostline.catalog import queries, trust
 from frostline.catalog.connect import Connection
 from frostline.errors import UsageError
 from frostline.model.names import Name, quoted
@@ -26,6 +26,7 @@ def read(connection: Connection, name: Name) -> HeapFacts:
     oid, relkind, persistence, owner, strategy, parts, tier_attnum, row_security, is_partition, _ = found[0]
     partitions = read_partitions(connection, oid)
     keys = rows(connection, "primary_key", oid=oid)[0][0]
+    dangers = tuple(trust.refusals(connection, oid))
     return HeapFacts(
         name=name,
         oid=oid,
@@ -41,7 +42,7 @@ def read(connection: Connection, name: Name) -> HeapFacts:
         columns=read_columns(connection, oid),
         primary_key=tuple(keys or ()),
         partitions=partitions,
-        default_has_rows=_default_has_rows(connection, partitions),
+        default_has_rows=not dangers and _default_has_rows(connection, partitions),
         inbound_foreign_keys=_texts(connection, "inbound_foreign_keys", oid),
         materialized_views=materialized_views(connection, oid),
         row_type_users=_texts(connection, "row_type_users", oid),
@@ -49,6 +50,8 @@ def read(connection: Connection, name: Name) -> HeapFacts:
         policies=read_policies(connection, oid),
         comment=rows(connection, "comment", oid=oid)[0][0],
         default_name_taken=_is_taken(connection, name.default_partition()),
+        dangers=dangers,
+        loud=tuple(trust.loud(connection, oid)),
         key_types=tuple(KeyType(*row) for row in rows(connection, "key_types", oid=oid)),
         checked_views=_texts(connection, "checked_views", oid),
         grouping_views=_texts(connection, "grouping_views", oid),
@@ -82,8 +85,10 @@ def _column(row: tuple[Any, ...]) -> HeapColumn:
 def read_partitions(connection: Connection, oid: int, *, sizes: bool = True) -> tuple[HeapPartition, ...]:
     """The partitions of a partitioned table, DEFAULT included. Without `sizes` it takes no lock on any of them."""
     return tuple(
-        HeapPartition(Name(schema, table), relkind, bound, child, size, estimate)
-        for schema, table, relkind, bound, child, size, estimate in rows(connection, "partitions", oid=oid, sizes=sizes)
+        HeapPartition(Name(schema, table), relkind, bound, child, size, estimate, unlogged)
+        for schema, table, relkind, bound, child, size, estimate, unlogged in rows(
+            connection, "partitions", oid=oid, sizes=sizes
+        )
         if bound is not None  # a child by inheritance has none
     )
 

@@ -1,7 +1,7 @@
 """Jobs, the partitions they archived and the files they wrote."""
 
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,7 +10,7 @@ from enum import StrEnum
 import psycopg
 
 from frostline import logs
-from frostline.catalog import checksums, leases, queries
+from frostline.catalog import checksums, leases, queries, trust
 from frostline.catalog.connect import Connection
 from frostline.errors import ConflictError
 from frostline.logs import without_passwords
@@ -68,14 +68,15 @@ class ArchivedPartition:
 def exclusive(connection: Connection, table: Table, lease_s: float = leases.SECONDS) -> Generator[None]:
     """Be the only one who runs a job on the table; ConflictError when somebody else does.
 
-    Jobs that a dead or paused process left behind are abandoned first. Whatever changes what readers see calls
-    `leases.require` in its own transaction.
+    Jobs that a dead or paused process left behind are abandoned first. UsageError when code of a role with fewer
+    rights would run with ours. Whatever changes what readers see calls `leases.require` in its own transaction.
     """
     with leases.held(connection, table, lease_s):
         with connection.transaction():
             leases.require(connection, table)  # a holder that was paused here must not touch the next one's job
             connection.execute(queries.get("job", "abandon_unfinished"), {"table_id": table.id})
             connection.execute(queries.get("job", "leave_other_histories"))
+            trust.require(connection, table)
         yield
 
 
@@ -150,6 +151,18 @@ def totals(connection: Connection) -> list[JobTotals]:
     return [JobTotals(Name(schema, table), *numbers) for schema, table, *numbers in rows]
 
 
+def prune(connection: Connection, table: Table, days: int, kept: Collection[int] = ()) -> int:
+    """Forget jobs that ended so many days ago and that nothing refers to; says how many. Their totals stay.
+
+    Those of tables that are not managed any more go too.
+    `kept` are those of which files lie in the warehouse: `sweep` tells by them whose files they are.
+    """
+    values = {"table_id": table.id, "days": days, "kept": list(kept)}
+    connection.execute(queries.get("job", "prune_removed"), {"days": days})
+    row = connection.execute(queries.get("job", "prune"), values).fetchone()
+    return 0 if row is None else row[0]
+
+
 def record_done(connection: Connection, table: Table, kind: str, detail: str) -> None:
     """Write down something that was done in one step."""
     values = {"table_id": table.id, "kind": kind, "detail": detail}
@@ -162,6 +175,12 @@ def record_partition(
     """Write down, in the publishing transaction, that the partition left the hot tier."""
     values = {"table_id": table.id, "job_id": job_id, "partition_name": str(name), "lower": lower, "upper": upper}
     connection.execute(queries.get("job", "insert_partition"), values)
+
+
+def rename_partition(connection: Connection, table: Table, upper: int, name: Name) -> None:
+    """Write down that the archived partition that ends there has another name."""
+    values = {"table_id": table.id, "upper": upper, "partition_name": str(name)}
+    connection.execute(queries.get("job", "rename_partition"), values)
 
 
 def uncleaned(connection: Connection, table: Table) -> list[ArchivedPartition]:

@@ -120,7 +120,8 @@ def refusals(facts: ConversionFacts) -> list[Refusal]:
         return [Refusal(f"{heap.name} is partitioned already", f"frostline table add {heap.name} --hot INTERVAL")]
     if heap.relkind != "r":
         return [Refusal(f"{heap.name} is not a table", "name an ordinary table")]
-    return [*_shape(facts), *_tier_key(facts), *_key(facts), *_constraints(facts), *_surroundings(facts)]
+    own = [*_shape(facts), *_tier_key(facts), *_key(facts), *_constraints(facts), *_surroundings(facts)]
+    return [*own, *heap.dangers]
 
 
 def _shape(facts: ConversionFacts) -> Iterator[Refusal]:

@@ -52,6 +52,15 @@ def cell_end(transform: str, kind: TierKind, value: int) -> int:
     return _next_day_edge(transform, value // unit) * unit
 
 
+def smallest(transform: str, kind: TierKind) -> int:
+    """The smallest tier value that the lake can hold: the first that one of its partitions can begin with."""
+    truncate = _TRUNCATE.fullmatch(transform)
+    if not truncate:
+        return kind.lowest
+    width, lowest = int(truncate[1]), TierKind.INTEGER.lowest if kind is TierKind.SMALLINT else kind.lowest
+    return max(-(-lowest // width) * width, kind.lowest)
+
+
 def cell_start(transform: str, kind: TierKind, value: int) -> int:
     """Where the lake partition begins that the value lies in."""
     truncate = _TRUNCATE.fullmatch(transform)

@@ -20,6 +20,8 @@ class Partition:
     size_bytes: int
     rows_estimate: int
     """-1 when Postgres never counted."""
+    is_unlogged: bool = False
+    """A crash of Postgres empties it."""
 
 
 def bounds(kind: TierKind, text: str) -> tuple[int | None, int | None]:

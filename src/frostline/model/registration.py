@@ -75,6 +75,7 @@ class HeapPartition:
     oid: int
     size_bytes: int
     rows_estimate: int
+    is_unlogged: bool = False
 
     @property
     def is_default(self) -> bool:
@@ -92,6 +93,14 @@ class Policy:
     roles: tuple[str, ...]
     using: str | None
     check: str | None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One reason why a table cannot be managed, and what to do about it."""
+
+    reason: str
+    hint: str
 
 
 @dataclass(frozen=True)
@@ -129,6 +138,10 @@ class HeapFacts:
     """Views that rely on its primary key: GROUP BY id, and columns that it does not name."""
     other_policies: tuple[str, ...] = ()
     """Policies of other tables that read it."""
+    dangers: tuple[Refusal, ...] = ()
+    """Code of a role with fewer rights than ours that would run with ours."""
+    loud: tuple[Refusal, ...] = ()
+    """Triggers that would fire when a fold deletes rows."""
 
     @property
     def tier_column(self) -> HeapColumn | None:
@@ -146,14 +159,6 @@ class HeapFacts:
         return plain.get(column.pg_type.name)
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """One reason why a table cannot be managed, and what to do about it."""
-
-    reason: str
-    hint: str
-
-
 def refusals(facts: HeapFacts) -> list[Refusal]:
     """Every reason at once; an empty list means the table can be managed."""
     if facts.relkind != "p":
@@ -167,7 +172,8 @@ def partition_refusals(facts: HeapFacts) -> list[Refusal]:
     if facts.relkind != "p":
         return [_not_partitioned(facts)]
     ranges = [one for one in facts.partitions if not one.is_default] if kind is not None else []
-    return [*_shape(facts), *(refusal for one in ranges if kind for refusal in _unreadable_bound(kind, one))]
+    unreadable = (refusal for one in ranges if kind for refusal in _unreadable_bound(kind, one))
+    return [*_shape(facts), *unreadable, *facts.dangers]
 
 
 def _not_partitioned(facts: HeapFacts) -> Refusal:
@@ -247,7 +253,11 @@ def _partitions(facts: HeapFacts) -> list[Refusal]:
         if partition.relkind != "r":
             hint = "detach it, or merge its sub-partitions"
             found.append(Refusal(f"partition {partition.name} is not a plain table", hint))
-        elif facts.tier_kind is not None and not partition.is_default:
+            continue
+        if partition.is_unlogged:
+            reason = f"partition {partition.name} is unlogged: a crash of Postgres would empty it"
+            found.append(Refusal(reason, f"alter table {partition.name} set logged"))
+        if facts.tier_kind is not None and not partition.is_default:
             found.extend(_unreadable_bound(facts.tier_kind, partition))
     if facts.default_has_rows:
         found.append(Refusal("its DEFAULT partition holds rows", "move them into partitions of their own first"))
@@ -269,6 +279,8 @@ def _surroundings(facts: HeapFacts) -> list[Refusal]:
         *(Refusal(f"foreign key {one} points at it", of_keys) for one in keys),
         *(Refusal(f"materialized view {one} reads it", of_views) for one in views),
         *(Refusal(f"{one} uses its row type", "change it to named columns") for one in users),
+        *facts.dangers,
+        *facts.loud,
     ]
     found.extend(_readers(facts))
     if facts.heap_name_taken:

@@ -69,7 +69,9 @@ def archive_table(
     """Archive what is ripe, job by job, then clean what may be cleaned."""
     moved, rows, size = 0, 0, 0
     with turn.taken(connection, settings, chosen, "archive", "archiving") as table:
+        heap.refuse_unlogged(connection, table)
         whole = plan.of_table(connection, table).plan
+        heap.refuse_smallest(connection, table, heap.may_be_smallest(table, whole.partitions))
         for name in heap.adopt(connection, table, whole.from_line):
             _log.warning("%s", logs.fields(stage="adopt", table=str(table.name), partition=str(name)))
         for batch in archive.batches(whole, settings.archive_batch_bytes):

@@ -12,7 +12,7 @@ from frostline.catalog.jobs import ArchivedPartition
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import foreign
 from frostline.model.tables import Table
-from frostline.pipeline import verify
+from frostline.pipeline import turn, verify
 from frostline.relation import bound, heap
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,8 @@ NOTHING = Result((), ())
 def run(connection: Connection, table: Table, lease_s: float = leases.SECONDS) -> Result:
     """Clean one table, by itself."""
     hint = f"frostline clean {table.name}"
-    with gives_up(f"cleaning {table.name}", hint=hint), jobs.exclusive(connection, table, lease_s):
+    held = jobs.exclusive(connection, table, lease_s)
+    with gives_up(f"cleaning {table.name}", hint=hint), held, turn.settled_names(connection, table):
         return within_job(connection, table)
 
 

@@ -4,6 +4,7 @@ Rows move from Postgres to Parquet inside DuckDB, as columns and as a stream; Py
 is read under one snapshot that the driver has exported, so all shards of a job show one point in time.
 """
 
+import re
 from dataclasses import replace
 
 import duckdb
@@ -20,6 +21,7 @@ from frostline.pipeline.source import Shard
 _COLUMN = "frostline_{number}::{type} as {name}"
 _COPY = "copy (select {columns} from postgres_query('pg', {query}) {order}) to {location} ({options})"
 _NAME = "select * from postgres_query('pg', {query})"
+_NO_TABLE = re.compile(r'relation ".*" does not exist')
 _ROW_GROUP_ROWS = 122_880
 _ROW_GROUP_BYTES = "64MB"
 
@@ -99,6 +101,8 @@ def failure(shard: Shard, error: duckdb.Error) -> FrostlineError:
         return UnavailableError(f"export of {shard.partition} failed: {trouble.reason}", hint=trouble.hint)
     if "snapshot" in message and ("does not exist" in message or "invalid" in message):
         return source.snapshot_gone(shard)
+    if _NO_TABLE.search(message):
+        return source.renamed(shard)
     reason = duck.postgres_reason(message)
     return UnavailableError(f"export of {shard.partition} failed: {reason}", hint=shard.command)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from frostline import logs
-from frostline.catalog import jobs, seams, snapshots
+from frostline.catalog import jobs, seams, snapshots, trust
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
@@ -61,6 +61,8 @@ def fold_table(
 ) -> Result:
     """Fold what the overlay holds below the frost line."""
     with turn.taken(connection, settings, chosen, "fold", "folding") as table:
+        trust.require_silence(connection, table)
+        heap.refuse_smallest(connection, table, [Name("frostline_overlay", table.internal)], marks=True)
         return Fold(connection, settings, table).run(spark, report)
 
 

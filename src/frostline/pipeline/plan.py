@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from frostline.catalog import jobs, seams
+from frostline.catalog import jobs, seams, trust
 from frostline.catalog.connect import Connection
 from frostline.model import archive
 from frostline.model.partitions import Partition
@@ -29,6 +29,7 @@ class TablePlan:
 
 def of_table(connection: Connection, table: Table) -> TablePlan:
     """Plan one table. Reads catalogs, and rows only where Postgres has no estimate of their number."""
+    trust.require(connection, table)
     seam = seams.get(connection, table)
     cutoff = heap.cutoff(connection, table)
     found = ripe(table, heap.partitions(connection, table), seam.frost_line, cutoff)

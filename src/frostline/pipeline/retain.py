@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 
 from frostline import failpoints, logs
-from frostline.catalog import jobs, seams
+from frostline.catalog import jobs, seams, trust
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
@@ -99,11 +99,13 @@ def retain_table(
         found = plan(connection, table)
         if found.is_empty:
             return _result(table, found)
+        trust.require_silence(connection, table)
         return Retention(connection, settings, table, found).run(spark, report)
 
 
 def planned(connection: Connection, table: Table) -> Result:
     """What a retention would do now. Of files that reach across R, nobody has counted the rows yet."""
+    trust.require(connection, table)
     if table.mode is Mode.PARTITION:
         return Result(table, partitions=tuple(str(one.name) for one in dropping.expirable(connection, table)))
     found = plan(connection, table)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from frostline.catalog import facts, jobs, seams, snapshot_sources, tables
+from frostline.catalog import facts, jobs, seams, snapshot_sources, tables, trust
 from frostline.catalog.connect import Connection
 from frostline.catalog.snapshot_sources import Member
 from frostline.catalog.snapshot_versions import Copied, Known
@@ -116,6 +116,7 @@ def _find(connection: Connection, wish: Wish) -> _Found:
     members = snapshot_sources.members(connection, [one.oid for one in relations])
     for one in relations:
         _refuse_foreign(one, members[one.oid])
+    _refuse_untrusted(connection, members)
     managed = [tables.get(connection, one.name) for one in relations if one.is_managed]
     overlays = tuple(Name("frostline_overlay", one.internal) for one in managed)
     return _Found(relations, members, overlays)
@@ -214,6 +215,13 @@ def _refuse_foreign(relation: Relation, members: Sequence[Member]) -> None:
                 f"{relation.name} has the foreign table {one.name} in it, which no snapshot reaches",
                 hint=f"leave it out: --exclude '{relation.name}'",
             )
+
+
+def _refuse_untrusted(connection: Connection, members: Mapping[int, Sequence[Member]]) -> None:
+    """Nothing of a role with fewer rights runs with those of the one that copies: docs/design/deputies.md."""
+    every = {one.oid: one.name for those in members.values() for one in those}
+    for oid, refusal in trust.untrusted_readers(connection, every).items():
+        raise UsageError(f"cannot read {every[oid]}: {refusal.reason}", hint=refusal.hint)
 
 
 def _columns(connection: Connection, relation: Relation) -> tuple[Column, ...]:

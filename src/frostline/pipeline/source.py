@@ -165,6 +165,8 @@ def _reading(shard: Shard) -> Generator[psycopg.Connection[tuple[Any, ...]]]:
             _check_name(connection, shard)
     except (psycopg.errors.UndefinedObject, psycopg.errors.InvalidParameterValue) as error:
         raise snapshot_gone(shard) from error
+    except psycopg.errors.UndefinedTable as error:
+        raise renamed(shard) from error
     except psycopg.Error as error:
         hint = "frostline status; then run the command again"
         raise UnavailableError(f"cannot read {shard.partition}: {first_line(error)}", hint=hint) from error
@@ -208,6 +210,12 @@ def _refusal(shard: Shard, column: Column, count: int) -> UsageError:
         hint="NaN needs a numeric column without precision, and lake timestamps end in January 294247: "
         f"change these values, then: {shard.command}",
     )
+
+
+def renamed(shard: Shard) -> ConflictError:
+    """There is no table of the partition's name any more."""
+    message = f"{shard.partition} was dropped or renamed while it was exported; nothing was published"
+    return ConflictError(message, hint=shard.command)
 
 
 def snapshot_gone(shard: Shard) -> ConflictError:

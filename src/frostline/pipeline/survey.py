@@ -8,7 +8,7 @@ from typing import TypeVar
 from psycopg import sql
 
 from frostline import logs
-from frostline.catalog import jobs, leases, merging, pins, seams, states, tables
+from frostline.catalog import jobs, leases, merging, pins, seams, states, tables, trust
 from frostline.catalog.connect import Connection, first_line
 from frostline.model import expiry
 from frostline.model.names import Name
@@ -54,7 +54,9 @@ def each(connection: Connection, question: Callable[[Connection, Table], Read]) 
         for name in tables.names(connection):
             try:
                 with connection.transaction():
-                    answers.append(question(connection, tables.get(connection, name)))
+                    table = tables.get(connection, name)
+                    trust.require(connection, table)
+                    answers.append(question(connection, table))
             except Exception as error:
                 if connection.broken:
                     raise

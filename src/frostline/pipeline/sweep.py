@@ -101,6 +101,7 @@ def _sweep(connection: Connection, settings: Settings, chosen: Table, age: timed
         if found.orphans:
             sweep.delete(found)
         staging.drop_abandoned(connection)  # of writes from Spark, to whichever table
+        jobs.prune(connection, table, settings.job_history_days, sweep.writers)
         return found
 
 
@@ -115,6 +116,8 @@ class Sweep:
         self.location = paths.table_location(settings.warehouse, table)
         self.base: str | None = None
         """The current metadata."""
+        self.writers: set[int] = set()
+        """The jobs of which the folder has files."""
 
     def look(self) -> Result:
         """What there is to delete. One listing of the folder, and one look at each of the lake's manifests.
@@ -142,6 +145,7 @@ class Sweep:
             files = list(paths.stored(self.location))
             now: datetime | None = paths.store_clock(self.location) if files else None
         self._refuse_another_place({file.location for file in files})
+        self.writers = {job for file in files if (job := paths.job_of(file.location)) is not None}
         needed = self._needed()
         for file in files:
             assert now is not None

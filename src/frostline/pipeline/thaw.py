@@ -218,7 +218,7 @@ class Thaw:
         """A range that never had a partition gets one only for rows of the lake; others stay in DEFAULT."""
         for stretch, name in made:
             if stretch.holds is Holds.NO_PARTITION and not meant[name].rows:
-                refill.drop(self.connection, name)
+                refill.drop(self.connection, self.table, name)
             else:
                 yield stretch, name, meant[name]
 

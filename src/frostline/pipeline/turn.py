@@ -15,6 +15,7 @@ from frostline.errors import ConflictError, FrostlineError, OutcomeUnknown
 from frostline.lake import expected, foreign, paths, store
 from frostline.lake.commit import StagedCommit
 from frostline.model.tables import Seam, Table
+from frostline.relation import heap
 from frostline.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -33,7 +34,20 @@ def taken(connection: Connection, settings: Settings, table: Table, command: str
         foreign.refuse(connection, table)
         _remove_leftovers(connection, settings, table)
         expected.add(checksums.of_metadata(connection, table))
-        yield tables.get(connection, table.name)
+        with settled_names(connection, table):
+            yield tables.get(connection, table.name)
+
+
+@contextmanager
+def settled_names(connection: Connection, table: Table) -> Generator[None]:
+    """Begin with the names that partitions have now. One that changes meanwhile is a ConflictError: run it again."""
+    try:
+        with connection.transaction():
+            leases.require(connection, table)
+            heap.follow_renames(connection, table)
+        yield
+    except psycopg.errors.UndefinedTable as error:
+        raise heap.changed(table) from error
 
 
 def for_each(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from psycopg import errors, sql
 
 from frostline import sqlfiles
-from frostline.catalog import checksums, jobs, seams
+from frostline.catalog import checksums, jobs, seams, trust
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import ArchivedPartition
 from frostline.errors import CorruptionError
@@ -40,6 +40,7 @@ def run(connection: Connection, table: Table) -> Report:
     """
     with connection.transaction():
         connection.execute(_statement("one_snapshot"))
+        trust.require(connection, table)
         seam = seams.get(connection, table)
         recorded = jobs.recorded_files(connection, table)
         waiting = [one for one in jobs.uncleaned(connection, table) if heap.exists(connection, one.name)]

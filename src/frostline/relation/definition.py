@@ -16,7 +16,7 @@ from frostline.relation.names import trusted
 from frostline.relation.writes import Writes, seam_is_current
 
 DEFAULT_PARTITION_COMMENT = "made by Frostline: rows for which there is no other partition"
-"""How removal tells our DEFAULT partition from the user's own."""
+"""For people. Removal tells our DEFAULT partition from the user's own by `frostline.made_table`."""
 
 
 def template(name: str) -> sql.SQL:
@@ -94,6 +94,7 @@ class Definition:
             default_partition=self._default_partition_name(),
             heap=self.heap,
             made_by=sql.Literal(DEFAULT_PARTITION_COMMENT),
+            owner=sql.Identifier(self.facts.owner),
         )
 
     def _overlay(self) -> sql.Composed:

@@ -1,4 +1,7 @@
-"""Event triggers on DDL of the heap: no partition below the frost line, and row security that the relation follows."""
+"""Event triggers on DDL of the heap: partitions below the frost line, and code that would run with our rights.
+
+Those are refused. Row security is followed by the relation.
+"""
 
 import psycopg
 from psycopg import sql
@@ -6,7 +9,11 @@ from psycopg import sql
 from frostline import sqlfiles
 from frostline.catalog.connect import Connection
 
-TRIGGERS = {"frostline_partitions": "trigger", "frostline_row_security": "follow_trigger"}
+TRIGGERS = {
+    "frostline_partitions": "trigger",
+    "frostline_row_security": "follow_trigger",
+    "frostline_code": "code_trigger",
+}
 
 
 def _statement(name: str) -> sql.SQL:
@@ -16,13 +23,14 @@ def _statement(name: str) -> sql.SQL:
 def ensure(connection: Connection) -> bool:
     """Install the guards where the role may: event triggers need a superuser, or what a managed Postgres has for one.
 
-    Says whether they are there. Without them archive still finds and adopts such partitions, and the worker, `init` and
-    `up` follow row security.
+    Says whether they are there. Without them archive still finds and adopts such partitions, each job looks for such
+    code when it begins, and the worker, `init` and `up` follow row security.
     """
     try:
         with connection.transaction():
             connection.execute(_statement("function"))
             connection.execute(_statement("follow_function"))
+            connection.execute(_statement("code_function"))
             (present,) = connection.execute(_statement("exists")).fetchone() or ([],)
             for name, statement in TRIGGERS.items():
                 if name not in present:

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import facts, tables
+from frostline.catalog import facts, jobs, tables
 from frostline.catalog.connect import Connection
 from frostline.catalog.patience import be_brief, patiently
 from frostline.errors import ConflictError, UnavailableError, UsageError
@@ -17,9 +18,12 @@ from frostline.model.names import Name
 from frostline.model.partitions import Partition, bounds
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind, from_text, to_text
-from frostline.relation import clock, names
+from frostline.relation import clock, names, newpartition
 from frostline.relation import marks as overlay_marks
 from frostline.relation.definition import line, mark_trigger, replace_image
+
+_MOST_SLICES = 1_000
+"""A range of more of the lake's partitions is looked at for those that have rows: most of them have none."""
 
 
 def _statement(name: str) -> sql.SQL:
@@ -38,8 +42,50 @@ def partitions(connection: Connection, table: Table, *, sizes: bool = True) -> l
     result: list[Partition] = []
     for one in found:
         lower, upper = (None, None) if one.is_default else bounds(table.tier_kind, one.bound)
-        result.append(Partition(one.name, lower, upper, one.is_default, one.size_bytes, one.rows_estimate))
+        about = (one.is_default, one.size_bytes, one.rows_estimate, one.is_unlogged)
+        result.append(Partition(one.name, lower, upper, *about))
     return result
+
+
+def refuse_unlogged(connection: Connection, table: Table) -> None:
+    """UsageError when a partition is unlogged. A crash of Postgres would empty it, and an archive would not know."""
+    for one in partitions(connection, table, sizes=False):
+        if one.is_unlogged:
+            raise UsageError(
+                f"partition {one.name} of {table.name} is unlogged: a crash of Postgres would empty it",
+                hint=f"alter table {one.name} set logged",
+            )
+
+
+def refuse_smallest(connection: Connection, table: Table, relations: Iterable[Name], *, marks: bool = False) -> None:
+    """UsageError when one of these, or of these overlays, has a tier value that is too small for the lake."""
+    first = grid.smallest(table.lake_partition, table.tier_kind)
+    live = sql.SQL("frostline_live" if marks else "true")
+    condition = sql.SQL("{} and {}").format(names.within(table, None, first), live)
+    for name in relations if first > table.tier_kind.lowest else ():
+        parts = (sql.Identifier(table.tier_key), names.identifier(name), condition)
+        found = _one(connection, sql.SQL("select min({})::text from only {} where {}").format(*parts))
+        if found is not None:
+            power = 1 << (grid.finest(table.lake_partition, table.tier_kind) - 1).bit_length()
+            raise UsageError(
+                f"{name} has {table.tier_key} {found}; no lake partition {table.lake_partition} begins below {first}",
+                hint=f"change such rows, or register {table.name} with --lake-partition 'truncate[{power}]'",
+            )
+
+
+def may_be_smallest(table: Table, partitions: Iterable[Partition]) -> list[Name]:
+    """The partitions that can have such a value; DEFAULT is one of them."""
+    first = grid.smallest(table.lake_partition, table.tier_kind)
+    return [one.name for one in partitions if one.lower is None or one.lower < first]
+
+
+def follow_renames(connection: Connection, table: Table) -> None:
+    """Call archived partitions as they are called now: what has their bounds and marks its changes is one of them."""
+    present = {(one.lower, one.upper): one.name for one in partitions(connection, table, sizes=False)}
+    for name, lower, upper, is_cleaned in jobs.archived(connection, table):
+        found = present.get((lower, upper))
+        if not is_cleaned and found is not None and found != name and _is_captured(connection, table, found):
+            jobs.rename_partition(connection, table, upper, found)
 
 
 def keep(connection: Connection, table: Table, wanted: Iterable[Partition]) -> None:
@@ -54,15 +100,16 @@ def keep(connection: Connection, table: Table, wanted: Iterable[Partition]) -> N
             connection.execute(sql.SQL("lock table only {} in access share mode").format(names.identifier(name)))
         connection.execute(sql.SQL("set local lock_timeout to default"))
     except (psycopg.errors.UndefinedTable, psycopg.errors.LockNotAvailable):
-        raise _changed(table) from None
+        raise changed(table) from None
     present = {one.name: (one.lower, one.upper) for one in partitions(connection, table)}
     if not bounds_of.items() <= present.items():
-        raise _changed(table)
+        raise changed(table)
 
 
-def _changed(table: Table) -> ConflictError:
+def changed(table: Table) -> ConflictError:
+    """What is said when a partition is not what it was when the job began."""
     return ConflictError(
-        f"a partition of {table.name} was dropped or detached while it was archived",
+        f"a partition of {table.name} was dropped, detached or renamed while it was archived",
         hint=f"frostline archive {table.name}",
     )
 
@@ -111,7 +158,7 @@ def capture(connection: Connection, table: Table, partition: Name) -> None:
 
     SHARE ROW EXCLUSIVE on that partition: waits for its writers in short tries, never blocks a reader.
     """
-    if _is_captured(connection, partition):
+    if _is_captured(connection, table, partition):
         return
     target = next((one for one in partitions(connection, table) if one.name == partition), None)
     if target is None:
@@ -124,7 +171,7 @@ def capture(connection: Connection, table: Table, partition: Name) -> None:
 
 
 def _capture(connection: Connection, table: Table, partition: Partition) -> None:
-    if not _is_captured(connection, partition.name):
+    if not _is_captured(connection, table, partition.name):
         mark_changes(connection, table, names.identifier(partition.name))
         forget_marks(connection, table, partition.lower, partition.upper)
 
@@ -145,8 +192,11 @@ def forget_marks(connection: Connection, table: Table, lower: int | None, upper:
     connection.execute(statement)
 
 
-def _is_captured(connection: Connection, partition: Name) -> bool:
-    return bool(_one(connection, _statement("is_captured").format(partition=sql.Literal(str(partition)))))
+def _is_captured(connection: Connection, table: Table, partition: Name) -> bool:
+    """By the function, which nobody but us may put on a table; anybody can give a trigger its name."""
+    function = sql.Literal(names.function(table, "mark").as_string(connection))
+    named = {"schema": sql.Literal(partition.schema), "table": sql.Literal(partition.table)}
+    return bool(_one(connection, _statement("is_captured").format(function=function, **named)))
 
 
 def adopt(connection: Connection, table: Table, frost_line: int) -> list[Name]:
@@ -157,14 +207,17 @@ def adopt(connection: Connection, table: Table, frost_line: int) -> list[Name]:
     adopted: list[Name] = []
     for partition in partitions(connection, table) if frost_line > table.tier_kind.lowest else ():
         is_below = not partition.is_default and (partition.lower is None or partition.lower < frost_line)
-        if not is_below or _is_captured(connection, partition.name):
+        if not is_below or _is_captured(connection, table, partition.name):
             continue
         target = names.identifier(partition.name)
-        with connection.transaction():
-            mark_changes(connection, table, target)
-            _mark_all(connection, table, target)
+        patiently(connection, partition.name, lambda target=target: _adopt(connection, table, target))
         adopted.append(partition.name)
     return adopted
+
+
+def _adopt(connection: Connection, table: Table, target: sql.Identifier) -> None:
+    mark_changes(connection, table, target)
+    _mark_all(connection, table, target)
 
 
 def _mark_all(connection: Connection, table: Table, target: sql.Identifier) -> None:
@@ -187,8 +240,11 @@ def slices(connection: Connection, table: Table, partition: Partition) -> Iterat
     """Cut the partition's range where the lake's partitions end; only pieces that may hold rows."""
     assert partition.upper is not None
     if partition.lower is not None:
-        yield from grid.slices(table.lake_partition, table.tier_kind, partition.lower, partition.upper)
-        return
+        every = grid.slices(table.lake_partition, table.tier_kind, partition.lower, partition.upper)
+        some = list(islice(every, _MOST_SLICES + 1))
+        if len(some) <= _MOST_SLICES:
+            yield from some
+            return
     yield from occupied(connection, table, partition.name, partition.upper)
 
 
@@ -270,7 +326,7 @@ def empty(connection: Connection, table: Table, partition: Name, lower: int | No
     connection.execute(sql.SQL("lock table only {} in access exclusive mode").format(target))
     if marks(connection, table, lower, upper):
         return False
-    with overlay_marks.silence(connection, table):
+    with overlay_marks.silence(connection, table), newpartition.unnoticed(connection, partition):
         connection.execute(_statement("empty").format(partition=target))
     return True
 
@@ -278,16 +334,23 @@ def empty(connection: Connection, table: Table, partition: Name, lower: int | No
 def drop(connection: Connection, table: Table, partition: Name) -> bool:
     """Drop an emptied partition if nobody uses the heap just now; says whether it did. Never queues for its lock.
 
-    One that got rows since it was emptied stays: they are the heap's half of what the overlay shows.
+    DROP locks DEFAULT too, so that is locked before. One that got rows since it was emptied stays: they are the heap's
+    half of what the overlay shows.
     """
-    heap, target = names.identifier(table.heap), names.identifier(partition)
+    target = names.identifier(partition)
     try:
         with connection.transaction():
-            connection.execute(sql.SQL("lock table only {} in access exclusive mode nowait").format(heap))
-            connection.execute(sql.SQL("lock table only {} in access exclusive mode nowait").format(target))
+            for one in (table.heap, newpartition.default_partition(connection, table), partition):
+                _lock_now(connection, one)
             if has_rows(connection, partition):
                 return False
             connection.execute(sql.SQL("drop table {}").format(target))
     except (psycopg.errors.LockNotAvailable, psycopg.errors.DependentObjectsStillExist):
         return False
     return True
+
+
+def _lock_now(connection: Connection, name: Name | None) -> None:
+    if name is not None:
+        lock = sql.SQL("lock table only {} in access exclusive mode nowait")
+        connection.execute(lock.format(names.identifier(name)))

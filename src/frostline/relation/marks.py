@@ -7,6 +7,7 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
+from frostline.catalog import trust
 from frostline.catalog.connect import Connection
 from frostline.model.tables import Table
 from frostline.relation import names
@@ -66,14 +67,20 @@ def take_away(connection: Connection, table: Table, frost_line: int, in_grace: I
         _analyze(connection, "frostline_locked")
         connection.execute(_statement("lock_overlay").format(**parts))
         with _unnoticed(connection):
-            _delete_heap(connection, in_grace)
+            _delete_heap(connection, table, in_grace)
         return connection.execute(_statement("delete_overlay").format(**parts)).rowcount
 
 
-def _delete_heap(connection: Connection, in_grace: Iterable[str]) -> None:
-    """Delete the locked heap rows whose marks are locked too, partition by partition."""
+def _delete_heap(connection: Connection, table: Table, in_grace: Iterable[str]) -> None:
+    """Delete the locked heap rows whose marks are locked too, partition by partition.
+
+    UsageError when a trigger of the user would fire. Once we hold a lock of writers, nobody can make another.
+    """
     oids = sql.SQL("array[{}]::regclass[]").format(sql.SQL(", ").join(map(sql.Literal, in_grace)))
     found = connection.execute(_statement("emptied_partitions").format(in_grace=oids)).fetchall()
+    for schema, name, _ in found:
+        connection.execute(_statement("lock_partition").format(partition=sql.Identifier(schema, name)))
+    trust.require_silence(connection, table)
     for schema, name, oid in found:
         partition = sql.Identifier(schema, name)
         connection.execute(_statement("delete_heap").format(partition=partition, oid=sql.Literal(oid)))

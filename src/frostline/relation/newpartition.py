@@ -8,8 +8,9 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import facts, leases, tables
+from frostline.catalog import facts, leases, made, tables
 from frostline.catalog.connect import Connection
+from frostline.catalog.made import Purpose
 from frostline.model.names import MAX_BYTES, Name, cut
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
@@ -20,10 +21,8 @@ def _statement(name: str) -> sql.SQL:
     return sql.SQL(sqlfiles.load(__package__ or "", "newpartition")[name])
 
 
-def create(
-    connection: Connection, table: Table, name: Name, bounds: tuple[int | None, int], made_by: sql.Literal
-) -> None:
-    """Make an empty table like the heap. `made_by` is its comment until it is attached, by which it is found again.
+def create(connection: Connection, table: Table, name: Name, bounds: tuple[int | None, int], purpose: Purpose) -> None:
+    """Make an empty table like the heap. The catalog knows it until it is attached, and so it is found again.
 
     The caller holds the table's lease: ConflictError if it was lost.
     """
@@ -33,12 +32,12 @@ def create(
         heap=names.identifier(table.heap),
         tier_key=sql.Identifier(table.tier_key),
         in_range=names.within(table, *bounds),
-        made_by=made_by,
         owner=sql.Identifier(found[0][3]),
     )
     with connection.transaction():
         leases.require(connection, table)
         connection.execute(statement)
+        made.record(connection, table, name, purpose)
 
 
 def copy_replica_identity(connection: Connection, table: Table, name: Name) -> None:
@@ -64,6 +63,7 @@ def attach(connection: Connection, table: Table, name: Name, lower: int | None, 
         heap=names.identifier(table.heap), partition=names.identifier(name), lower=low, upper=high
     )
     connection.execute(statement)
+    made.forget(connection, table, name)
 
 
 def free_name(connection: Connection, wanted: Name) -> Name:
@@ -81,23 +81,24 @@ def _alternatives(wanted: Name) -> Iterator[Name]:
         yield Name(wanted.schema, cut(wanted.table, MAX_BYTES - len(suffix)) + suffix)
 
 
-def drop_leftovers(connection: Connection, table: Table, made_by: sql.Literal) -> None:
-    """Drop the tables with this comment that were never attached; nobody ever read them.
+def drop_leftovers(connection: Connection, table: Table, purpose: Purpose) -> None:
+    """Drop the tables that were made for this and never attached; nobody ever read them.
 
     LockNotAvailable when somebody holds one. ConflictError unless this session has the table's lease: who has it now
     may be about to attach one of them, with rows.
     """
-    for oid, schema, name in connection.execute(_statement("leftovers").format(made_by=made_by)).fetchall():
+    for oid, name in made.leftovers(connection, table, purpose):
         with connection.transaction():
             leases.require(connection, table)
-            _drop_leftover(connection, oid, sql.Identifier(schema, name), made_by)
+            _drop_leftover(connection, oid, names.identifier(name))
+            made.forget_gone(connection, table, purpose)
 
 
-def _drop_leftover(connection: Connection, oid: int, target: sql.Identifier, made_by: sql.Literal) -> None:
+def _drop_leftover(connection: Connection, oid: int, target: sql.Identifier) -> None:
     """Look again under the lock: it may have been attached since it was found."""
     with suppress(psycopg.errors.UndefinedTable), connection.transaction():
         connection.execute(sql.SQL("lock table {} in access exclusive mode nowait").format(target))
-        parts = {"oid": sql.Literal(oid), "name": sql.Literal(target.as_string(connection)), "made_by": made_by}
+        parts = {"oid": sql.Literal(oid), "name": sql.Literal(target.as_string(connection))}
         row = connection.execute(_statement("is_leftover").format(**parts)).fetchone()
         if row is not None and row[0]:
             connection.execute(sql.SQL("drop table {}").format(target))
@@ -106,27 +107,31 @@ def _drop_leftover(connection: Connection, oid: int, target: sql.Identifier, mad
 def default_partition(connection: Connection, table: Table) -> Name | None:
     """The DEFAULT partition of the heap, if there is one."""
     found = facts.rows(connection, "default_partition", oid=tables.heap_oid(connection, table.name, table.mode))
-    return Name(*found[0][:2]) if found else None
+    return Name(*found[0]) if found else None
 
 
 @contextmanager
 def unnoticed(connection: Connection, partition: Name) -> Generator[None]:
-    """Where the caller has the partition to itself for writing: no trigger of the user fires there until this ends."""
+    """Where the caller has the partition to itself, by ACCESS EXCLUSIVE: no trigger or rule of the user fires there.
+
+    It ends with the block, or with the transaction that an error in it rolls back.
+    """
     target = names.identifier(partition)
     query = _statement("triggers").format(partition=sql.Literal(target.as_string(connection)))
-    found: list[tuple[str, str]] = connection.execute(query).fetchall()
-    for trigger, _ in found:
-        _set_trigger(connection, target, trigger, "disable")
+    found: list[tuple[str, str, str]] = connection.execute(query).fetchall()
+    for kind, name, _ in found:
+        _set_trigger(connection, target, _KINDS[kind], name, "disable")
     yield
-    for trigger, state in found:
-        _set_trigger(connection, target, trigger, _ENABLE[state])
+    for kind, name, state in found:
+        _set_trigger(connection, target, _KINDS[kind], name, _ENABLE[state])
 
 
+_KINDS: dict[str, LiteralString] = {"trigger": "trigger", "rule": "rule"}
 _ENABLE: dict[str, LiteralString] = {"O": "enable", "A": "enable always", "R": "enable replica"}
 
 
-def _set_trigger(connection: Connection, partition: sql.Identifier, trigger: str, state: LiteralString) -> None:
-    statement = _statement("set_trigger").format(
-        partition=partition, state=sql.SQL(state), trigger=sql.Identifier(trigger)
-    )
-    connection.execute(statement)
+def _set_trigger(
+    connection: Connection, partition: sql.Identifier, kind: LiteralString, name: str, state: LiteralString
+) -> None:
+    parts = {"state": sql.SQL(state), "kind": sql.SQL(kind), "name": sql.Identifier(name)}
+    connection.execute(_statement("set_trigger").format(partition=partition, **parts))

@@ -10,8 +10,9 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import facts, jobs, leases, seams, tables
+from frostline.catalog import facts, jobs, leases, seams, tables, trust
 from frostline.catalog.connect import Connection, first_line
+from frostline.catalog.made import Purpose
 from frostline.catalog.patience import in_use, patiently
 from frostline.errors import ConflictError, FrostlineError, UnavailableError
 from frostline.failpoints import Failpoint, reached
@@ -89,15 +90,11 @@ def _row(connection: Connection, statement: sql.Composed) -> tuple[Any, ...]:
     return row
 
 
-def made_by(table: Table) -> sql.Literal:
-    """The comment of a table that is to become a partition, until it is one."""
-    return sql.Literal(f"made by Frostline: to be a partition of table {table.id}")
-
-
 def plan(connection: Connection, table: Table) -> Plan:
     """What is missing now. Reads catalogs, and of a table with an integer tier key the highest value."""
     if not table.policy.premake:
         return Plan((), None)
+    trust.require(connection, table)
     partitions = heap.partitions(connection, table, sizes=False)
     floor = _floor(connection, table)
     now = clock.now(connection, table, partitions, floor)
@@ -183,7 +180,7 @@ def clean_up(connection: Connection, table: Table) -> None:
     ConflictError unless this session has the table's lease; LockNotAvailable when somebody holds such a table.
     """
     defaultguard.clear(connection, table)
-    newpartition.drop_leftovers(connection, table, made_by(table))
+    newpartition.drop_leftovers(connection, table, Purpose.PREMAKE)
 
 
 def _try_to_clean_up(connection: Connection, table: Table) -> None:
@@ -210,6 +207,8 @@ class _Making:
         self.most_moved = most_moved
         self.patience_s = patience_s
         self.watchers: list[int] = []
+        self.is_live = False
+        """DEFAULT has rows of the range, so the heap has to be locked for a move."""
         self.default = newpartition.default_partition(connection, table)
 
     def run(self, *, is_ahead: bool) -> Made | None:
@@ -220,6 +219,8 @@ class _Making:
                 self._refuse_size()
             name = self._create()
             reached(Failpoint.PREMAKE_CREATED_ONE)
+            # Before the transaction: what only counts there would hold DEFAULT already while it waits for the heap.
+            self.is_live = self.default is not None and not is_guarded and self._count(self.default).rows > 0
             moved = patiently(
                 self.connection,
                 self.table.heap,
@@ -241,7 +242,7 @@ class _Making:
         for _ in range(3):
             name = newpartition.free_name(self.connection, self.wanted)
             try:
-                newpartition.create(self.connection, self.table, name, (self.lower, self.upper), made_by(self.table))
+                newpartition.create(self.connection, self.table, name, (self.lower, self.upper), Purpose.PREMAKE)
             except (psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation):
                 continue  # somebody took the name in this moment
             newpartition.copy_replica_identity(self.connection, self.table, name)
@@ -252,10 +253,10 @@ class _Making:
         """In one transaction: lock, move the rows of DEFAULT that belong here, attach. Returns how many were moved."""
         self.watchers = []
         leases.require(self.connection, self.table)
-        is_live = self.default is not None and not is_guarded and self._count(self.default).rows > 0
-        self._lock_heap(is_live=is_live)
+        self._lock_heap()
         self.default = newpartition.default_partition(self.connection, self.table)
-        moved = 0 if self.default is None or is_guarded else self._move(self.default, name, is_live=is_live)
+        self._lock_default()
+        moved = 0 if self.default is None or is_guarded else self._move(self.default, name)
         newpartition.attach(self.connection, self.table, name, self.lower, self.upper)
         if self.default is not None and is_guarded:
             defaultguard.drop(self.connection, self.default)
@@ -264,18 +265,24 @@ class _Making:
             self._refuse_watchers()
         return moved
 
-    def _lock_heap(self, *, is_live: bool) -> None:
+    def _lock_heap(self) -> None:
         """Nobody waits for it, unless there are rows to move.
 
         Then everybody does. A writer may be about to write more of them, and Postgres refuses a row that it has sent to
         DEFAULT just before there was a partition for it. A reader that waited for DEFAULT only would know the old
         partitions, and see the rows in none of them.
         """
-        mode = sql.SQL("access exclusive" if is_live else "share update exclusive")
+        mode = sql.SQL("access exclusive" if self.is_live else "share update exclusive")
         heap_name = names.identifier(self.table.heap)
         self.connection.execute(sql.SQL("lock table only {} in {} mode").format(heap_name, mode))
-        if is_live:
+        if self.is_live:
             self._refuse_watchers()
+
+    def _lock_default(self) -> None:
+        """At once as ATTACH needs it. Who had read it and then writes would wait for a weaker lock, and we for him."""
+        if self.default is not None:
+            target = names.identifier(self.default)
+            self.connection.execute(sql.SQL("lock table only {} in access exclusive mode").format(target))
 
     def _refuse_watchers(self) -> None:
         """Who has a snapshot from before would look for the moved rows in the new partition, and not see them."""
@@ -317,16 +324,16 @@ class _Making:
         kind, size, is_referenced = _row(self.connection, statement)
         return kind, size, is_referenced
 
-    def _move(self, default: Name, name: Name, *, is_live: bool) -> int:
-        """Move the rows of the range out of DEFAULT, unnoticed by marks and triggers. Nobody else writes there now."""
+    def _move(self, default: Name, name: Name) -> int:
+        """Move the rows of the range out of DEFAULT, unnoticed by marks and triggers. Nobody else uses it now."""
         kind, _, is_referenced = self._about(default)
         target = names.identifier(default)
-        self.connection.execute(sql.SQL("lock table only {} in share row exclusive mode").format(target))
         rows = self._count(default).rows
         if not rows:
             return 0
         self._refuse_rows(default, rows, is_plain=kind == "r", is_referenced=is_referenced)
-        if not is_live:
+        if not self.is_live:
+            self.is_live = True
             raise _NotNow("they were written in this moment, and the heap is not locked for a move")
         with newpartition.unnoticed(self.connection, default):
             if self.table.mode is Mode.TIERED:

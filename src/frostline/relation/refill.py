@@ -10,8 +10,9 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import facts
+from frostline.catalog import facts, made
 from frostline.catalog.connect import Connection
+from frostline.catalog.made import Purpose
 from frostline.catalog.patience import be_brief
 from frostline.errors import CorruptionError, UsageError
 from frostline.model.names import MAX_BYTES, Name, cut
@@ -26,11 +27,6 @@ def _statement(name: str) -> sql.SQL:
     return sql.SQL(sqlfiles.load(__package__ or "", "refill")[name])
 
 
-def _made_by(table: Table) -> sql.Literal:
-    """How a refill table is told from the user's own; it has this comment until it is attached."""
-    return sql.Literal(f"made by Frostline: rows on their way back into table {table.id}")
-
-
 def create(connection: Connection, table: Table, stretch: Stretch, job: str) -> Name:
     """Make an empty table like the heap for the stretch, next to the heap, and return its name.
 
@@ -38,7 +34,7 @@ def create(connection: Connection, table: Table, stretch: Stretch, job: str) -> 
     """
     suffix = f"_thaw_{job}"
     name = Name(table.name.schema, cut(_wanted_name(table, stretch).table, MAX_BYTES - len(suffix)) + suffix)
-    newpartition.create(connection, table, name, (_lower(table, stretch), stretch.upper), _made_by(table))
+    newpartition.create(connection, table, name, (_lower(table, stretch), stretch.upper), Purpose.THAW)
     return name
 
 
@@ -48,12 +44,14 @@ def _wanted_name(table: Table, stretch: Stretch) -> Name:
 
 def drop_leftovers(connection: Connection, table: Table) -> None:
     """Drop the tables that a thaw which died has left; nobody ever read them."""
-    newpartition.drop_leftovers(connection, table, _made_by(table))
+    newpartition.drop_leftovers(connection, table, Purpose.THAW)
 
 
-def drop(connection: Connection, name: Name) -> None:
+def drop(connection: Connection, table: Table, name: Name) -> None:
     """Drop a refill table."""
-    connection.execute(sql.SQL("drop table {}").format(names.identifier(name)))
+    with connection.transaction():
+        connection.execute(sql.SQL("drop table {}").format(names.identifier(name)))
+        made.forget(connection, table, name)
 
 
 def analyze(connection: Connection, name: Name) -> None:
@@ -97,6 +95,7 @@ def attach(connection: Connection, table: Table, stretch: Stretch, refill: Name)
                 _take_rows_from(connection, table, stretch, partition)
     if stretch.partition is not None:
         _drop_partition(connection, stretch.partition)
+    made.forget(connection, table, refill)
     name = _rename(connection, refill, _wanted_name(table, stretch))
     heap.mark_changes(connection, table, names.identifier(name))
     newpartition.attach(connection, table, name, _lower(table, stretch), stretch.upper)
@@ -104,14 +103,14 @@ def attach(connection: Connection, table: Table, stretch: Stretch, refill: Name)
 
 
 def _lock(connection: Connection, table: Table, stretch: Stretch, default: Name | None) -> None:
-    """In the order in which writers take them: heap, partition, overlay."""
+    """In the order in which writers take them: heap, partition, overlay. None is raised later."""
     be_brief(connection)
     # A writer that has looked for its row and not yet marked it holds DEFAULT. Without one, it holds only the heap.
     is_shared = stretch.partition is None and default is not None
     mode = sql.SQL("share update exclusive" if is_shared else "access exclusive")
     connection.execute(sql.SQL("lock table only {} in {} mode").format(names.identifier(table.heap), mode))
-    if default is not None:
-        connection.execute(sql.SQL("lock table only {} in access exclusive mode").format(names.identifier(default)))
+    for partition in filter(None, (default, stretch.partition)):
+        connection.execute(sql.SQL("lock table only {} in access exclusive mode").format(names.identifier(partition)))
     connection.execute(sql.SQL("lock table {} in share mode").format(names.overlay(table)))
 
 

@@ -7,8 +7,9 @@ import psycopg
 from psycopg import sql
 
 from frostline.catalog import facts as catalog_facts
-from frostline.catalog import seams, tables
+from frostline.catalog import made, seams, tables
 from frostline.catalog.connect import Connection
+from frostline.catalog.made import Purpose
 from frostline.errors import UnavailableError
 from frostline.model import registration as rules
 from frostline.model.names import Name
@@ -101,6 +102,9 @@ def _add(connection: Connection, wish: Wish) -> Added:
         done.append(statement.as_string(connection))
         connection.execute(statement)
     tables.set_objects_digest(connection, table, renewal.digest_of(connection, Definition(table, found)))
+    if not any(partition.is_default for partition in found.partitions):
+        ours = wish.name.default_partition(otherwise=found.default_name_taken)
+        made.record(connection, table, ours, Purpose.DEFAULT)
     return Added(table, changed=True, statements=tuple(done))
 
 

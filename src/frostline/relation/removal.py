@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psycopg
 from psycopg import sql
 
-from frostline.catalog import facts, jobs, leases, tables
+from frostline.catalog import facts, jobs, leases, made, tables
 from frostline.catalog.connect import Connection
 from frostline.errors import UnavailableError, UsageError
 from frostline.lake import foreign
@@ -13,7 +13,7 @@ from frostline.model.names import Name
 from frostline.model.policy import Mode
 from frostline.model.tables import Table
 from frostline.relation import dependents, heap, names, partitioning, premake, refill
-from frostline.relation.definition import DEFAULT_PARTITION_COMMENT, template
+from frostline.relation.definition import template
 from frostline.relation.registration import grants, limit_waiting
 from frostline.relation.writes import DOORS
 
@@ -100,11 +100,11 @@ def _statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
     )
     yield template("forget_policies").format(table_id=sql.Literal(table.id))
     yield from given
-    yield from _drop_our_default(connection, oid)
+    yield from _drop_our_default(connection, table, oid)
 
 
-def _drop_our_default(connection: Connection, oid: int) -> Iterator[sql.Composed]:
-    for schema, partition, comment in facts.rows(connection, "default_partition", oid=oid):
+def _drop_our_default(connection: Connection, table: Table, oid: int) -> Iterator[sql.Composed]:
+    for schema, partition in facts.rows(connection, "default_partition", oid=oid):
         ours = Name(schema, partition)
-        if comment == DEFAULT_PARTITION_COMMENT and not heap.has_rows(connection, ours):
+        if made.is_default(connection, table, ours) and not heap.has_rows(connection, ours):
             yield sql.SQL("drop table {}").format(names.identifier(ours))

@@ -109,7 +109,7 @@ def _taken(held: ExitStack, dsn: str, wanted: Sequence[str], as_of: AsOf, tries:
 
 def _attempted(held: ExitStack, dsn: str, wanted: Sequence[str], as_of: AsOf) -> Point:
     snapshot = held.enter_context(snapshots.exported(dsn))
-    with connect(dsn, purpose="spark") as connection:
+    with connect(dsn, purpose="spark", for_user=True) as connection:
         connection.execute(_statement("join").format(snapshot=sql.Literal(snapshot)))
         moment = Moment(dsn, snapshot, _one(connection, _statement("horizon").format()))
         found = {text: replace(_table_point(connection, text, as_of), dsn=dsn) for text in wanted}

@@ -127,7 +127,10 @@ def settled(dsn: str, batch: Batch, lost: LostInCommit) -> Written:
     """Find out by the label whether it was committed. The claim waits for a transaction that is still at it."""
     for _ in range(_LOOKS if batch.label is not None else 0):
         try:
-            with connect(dsn, purpose="spark write") as connection, connection.transaction(force_rollback=True):
+            with (
+                connect(dsn, purpose="spark write", for_user=True) as connection,
+                connection.transaction(force_rollback=True),
+            ):
                 claim = batches.begin(connection, batch.table, batch.label, batch.mode, 0)
         except (UnavailableError, psycopg.OperationalError):
             time.sleep(_LOOK_PAUSE_S)

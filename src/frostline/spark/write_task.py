@@ -65,7 +65,7 @@ def copy(dsn: str, table: str, batches: Batches, attempt: int) -> int:
     """Copy the rows in one transaction, and say how many they are. What an attempt before it has left stays there."""
     failpoints.reached(Failpoint.WRITE_BEFORE_COPY)
     try:
-        with connect(dsn, purpose="spark write") as connection:
+        with connect(dsn, purpose="spark write", for_user=True) as connection:
             rows = _send(connection, table, batches, attempt)
     except (psycopg.OperationalError, UnavailableError) as error:
         raise UnavailableError(f"{LOST}: {first_line(error)}") from error

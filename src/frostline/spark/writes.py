@@ -56,7 +56,7 @@ def write(
         raise UsageError(f"lake_rows is {lake_rows}", hint="use 1 or more, or None for never")
     with (
         gives_up(f"writing to {batch.table}", hint="write again; nothing was written"),
-        connect(database.dsn_of(dsn, home), purpose="spark write") as connection,
+        connect(database.dsn_of(dsn, home), purpose="spark write", for_user=True) as connection,
     ):
         done = _write(connection, df, batch, _Files(lake_rows, home))
     values = {"rows": done.rows, "inserted": done.inserted, "updated": done.updated, "deleted": done.deleted}

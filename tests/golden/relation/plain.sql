@@ -2,6 +2,7 @@ alter table "public"."events" rename to "_events";
 
 create table "public"."events_default" partition of "public"."_events" default;
 comment on table "public"."events_default" is 'made by Frostline: rows for which there is no other partition';
+alter table "public"."events_default" owner to "postgres";
 
 create table "frostline_overlay"."events_7" (
     "id" bigint,

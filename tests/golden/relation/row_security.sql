@@ -2,6 +2,7 @@ alter table "public"."messages" rename to "_messages";
 
 create table "public"."messages_default" partition of "public"."_messages" default;
 comment on table "public"."messages_default" is 'made by Frostline: rows for which there is no other partition';
+alter table "public"."messages_default" owner to "postgres";
 
 create table "frostline_overlay"."messages_7" (
     "tenant" name collate pg_catalog."C",

@@ -103,3 +103,18 @@ def test_a_cell_starts_where_the_one_before_it_ends(kind: TierKind, transform: s
     start = grid.cell_start(transform, kind, number)
     assert start <= number < grid.cell_end(transform, kind, start)
     assert grid.cell_end(transform, kind, start - 1) == start
+
+
+@pytest.mark.parametrize(
+    ("transform", "kind", "first"),
+    [
+        ("truncate[100]", TierKind.SMALLINT, -(2**15)),
+        ("truncate[100]", TierKind.INTEGER, -2147483600),
+        ("truncate[100]", TierKind.BIGINT, -9223372036854775800),
+        ("truncate[128]", TierKind.BIGINT, -(2**63)),
+        ("truncate[5000000000]", TierKind.INTEGER, 0),
+        ("month", TierKind.TIMESTAMPTZ, TierKind.TIMESTAMPTZ.lowest),
+    ],
+)
+def test_the_smallest_value_of_the_lake_begins_a_partition(transform: str, kind: TierKind, first: int) -> None:
+    assert grid.smallest(transform, kind) == first

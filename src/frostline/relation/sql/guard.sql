@@ -21,7 +21,8 @@ begin
           join pg_namespace n on n.oid = h.relnamespace
           join frostline.managed_table t on t.schema_name = n.nspname and '_' || t.table_name = h.relname
           join frostline.seam s on s.table_id = t.table_id
-         where not exists (select from pg_trigger g where g.tgrelid = c.oid and g.tgname = '!frostline_mark')
+         where not exists (select from pg_trigger g where g.tgrelid = c.oid
+                             and g.tgfoid = to_regproc('frostline_relation.mark_' || t.table_id))
     loop
         continue when made.lower is null or made.all_is_hot;
         if made.lower = 'MINVALUE' then
@@ -38,6 +39,44 @@ begin
 end
 $body$;
 revoke execute on function frostline.refuse_partition_below_frost_line() from public
+
+-- name: code_function
+-- What has fewer rights than we must not put code on a managed table that would run with ours: docs/design/deputies.md. Jobs look
+-- before they begin, and this keeps it so while they run. What a table has already does not keep others from altering it:
+-- only what this transaction has brought is refused. Runs with its owner's rights, and calls nothing of the table's.
+create or replace function frostline.refuse_untrusted_code() returns event_trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+declare
+    heap record;
+    found record;
+begin
+    for heap in
+        select h.oid, t.schema_name, t.table_name
+          from frostline.managed_table t
+          join pg_namespace n on n.nspname = t.schema_name
+          join pg_class h on h.relnamespace = n.oid
+                         and h.relname = case t.mode when 'tiered' then '_' else '' end || t.table_name
+         where exists (
+            select from pg_event_trigger_ddl_commands() d
+              left join pg_index i on d.classid = 'pg_class'::regclass and i.indexrelid = d.objid
+              left join pg_trigger g on d.classid = 'pg_trigger'::regclass and g.oid = d.objid
+              left join pg_statistic_ext s on d.classid = 'pg_statistic_ext'::regclass and s.oid = d.objid
+             where d.classid not in ('pg_class'::regclass, 'pg_trigger'::regclass, 'pg_statistic_ext'::regclass)
+                or h.oid = coalesce(pg_partition_root(coalesce(i.indrelid, g.tgrelid, s.stxrelid, d.objid)),
+                                    i.indrelid, g.tgrelid, s.stxrelid, d.objid))
+    loop
+        for found in
+            select c.object, c.code from frostline.untrusted_code(heap.oid) c where c.age <= age(pg_current_xact_id()::xid)
+        loop
+            raise insufficient_privilege using
+                message = format('%s would run %s with the rights of Frostline on %I.%I',
+                                 found.object, found.code, heap.schema_name, heap.table_name),
+                hint = format('the function must be stable or immutable, and belong to a superuser or to %s', current_user);
+        end loop;
+    end loop;
+end
+$body$;
+revoke execute on function frostline.refuse_untrusted_code() from public
 
 -- name: follow_function
 -- What is said of row security on the heap holds for the relation from then on. Switching it changes the relation's own objects,
@@ -80,3 +119,9 @@ create event trigger frostline_partitions on ddl_command_end when tag in ('CREAT
 create event trigger frostline_row_security on ddl_command_end
     when tag in ('CREATE POLICY', 'ALTER POLICY', 'DROP POLICY', 'ALTER TABLE')
     execute function frostline.follow_row_security()
+
+-- name: code_trigger
+create event trigger frostline_code on ddl_command_end
+    when tag in ('CREATE TABLE', 'ALTER TABLE', 'CREATE INDEX', 'ALTER INDEX', 'CREATE STATISTICS', 'ALTER STATISTICS',
+                 'ALTER DOMAIN', 'ALTER TYPE', 'CREATE CAST')
+    execute function frostline.refuse_untrusted_code()

@@ -11,7 +11,11 @@ select min(frostline_marked_at) + {age}::interval from {overlay} where {conditio
 select {text}::{kind}::text
 
 -- name: is_captured
-select exists (select from pg_trigger where tgrelid = {partition}::regclass and tgname = '!frostline_mark' and tgenabled = 'A')
+-- A partition that is gone or has another name by now is not.
+select exists (select from pg_trigger t
+                 join pg_class c on c.oid = t.tgrelid and c.relname = {table}
+                 join pg_namespace n on n.oid = c.relnamespace and n.nspname = {schema}
+                where t.tgfoid = to_regproc({function}) and t.tgenabled = 'A' and t.tgtype & 1 = 1)
 
 -- name: forget_marks
 -- Under the lock of the trigger's creation. Marks from before it, above the frost line, mean nothing: of rows that were moved

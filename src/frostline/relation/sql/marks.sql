@@ -64,6 +64,10 @@ select n.nspname, c.relname, c.oid
   from pg_catalog.pg_class as c join pg_catalog.pg_namespace as n on n.oid = c.relnamespace
  where c.oid in (select d.frostline_partition from pg_temp.frostline_done as d) and not (c.oid = any({in_grace}::oid[]))
 
+-- name: lock_partition
+-- As a writer has it.
+lock table only {partition} in row exclusive mode
+
 -- name: delete_heap
 -- By their places, which cannot change: we have locked the rows.
 delete from only {partition} as h

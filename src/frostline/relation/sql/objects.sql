@@ -8,6 +8,7 @@ alter table {relation} rename to {heap_table};
 -- name: default_partition
 create table {default_partition} partition of {heap} default;
 comment on table {default_partition} is {made_by};
+alter table {default_partition} owner to {owner};
 
 -- name: overlay
 create table {overlay} (

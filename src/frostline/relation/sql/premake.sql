@@ -4,8 +4,7 @@ select count(*), min({tier_key})::text, max({tier_key})::text
   from (select {tier_key} from {partition} where {condition} limit {most}) as counted
 
 -- name: move
--- Under ACCESS EXCLUSIVE on the heap and SHARE ROW EXCLUSIVE on DEFAULT: nobody reads through the heap, and nobody else
--- writes. Generated columns are computed anew.
+-- Under ACCESS EXCLUSIVE on the heap and ACCESS EXCLUSIVE on DEFAULT: nobody else reads or writes it. Generated columns are computed anew.
 with moved as (delete from only {default_partition} where {condition} returning {columns})
 insert into {partition} ({columns}) select {columns} from moved
 

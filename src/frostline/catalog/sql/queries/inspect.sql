@@ -76,7 +76,8 @@ select distinct on (f.position) f.name, f.formatted, t.typname::text,
 -- name: partitions
 -- Bounds come as Postgres prints them; `model.partitions` reads them. Sizes need ACCESS SHARE on each partition.
 select n.nspname, c.relname, c.relkind::text, pg_get_expr(c.relpartbound, 0), c.oid,
-       case when %(sizes)s then pg_total_relation_size(c.oid) else 0 end, c.reltuples::bigint
+       case when %(sizes)s then pg_total_relation_size(c.oid) else 0 end, c.reltuples::bigint,
+       c.relpersistence <> 'p'
   from pg_inherits i
   join pg_class c on c.oid = i.inhrelid
   join pg_namespace n on n.oid = c.relnamespace
@@ -104,8 +105,8 @@ select exists (
             or exists (select from pg_type t where t.typnamespace = n.oid and t.typname = %(name)s)))
 
 -- name: default_partition
--- The partition that takes what no other does, and its comment.
-select n.nspname, c.relname, obj_description(c.oid, 'pg_class')
+-- The partition that takes what no other does.
+select n.nspname, c.relname
   from pg_partitioned_table p
   join pg_class c on c.oid = p.partdefid
   join pg_namespace n on n.oid = c.relnamespace

@@ -59,15 +59,55 @@ select j.kind, count(*), max(j.changed_at), (array_agg(j.error order by j.job_id
  group by j.kind
 
 -- name: totals
--- By table and kind.
-select t.schema_name, t.table_name, j.kind, count(*) filter (where j.state in ('published', 'cleaned')),
-       count(*) filter (where j.state = 'failed' and not j.interrupted),
-       coalesce(sum(extract(epoch from j.ended_at - j.started_at))
-                filter (where j.state in ('published', 'cleaned')), 0)::float,
-       coalesce(sum(j.rows) filter (where j.state in ('published', 'cleaned')), 0)::bigint,
-       coalesce(sum(j.size_bytes) filter (where j.state in ('published', 'cleaned')), 0)::bigint
-  from frostline.job j join frostline.managed_table t using (table_id)
+-- By table and kind, those that were pruned included.
+select t.schema_name, t.table_name, a.kind, sum(a.done)::bigint, sum(a.failed)::bigint, sum(a.seconds)::float,
+       sum(a.rows)::bigint, sum(a.size_bytes)::bigint
+  from (select j.table_id, j.kind, count(*) filter (where j.state in ('published', 'cleaned')) as done,
+               count(*) filter (where j.state = 'failed' and not j.interrupted) as failed,
+               coalesce(sum(extract(epoch from j.ended_at - j.started_at))
+                        filter (where j.state in ('published', 'cleaned')), 0)::float as seconds,
+               coalesce(sum(j.rows) filter (where j.state in ('published', 'cleaned')), 0) as rows,
+               coalesce(sum(j.size_bytes) filter (where j.state in ('published', 'cleaned')), 0) as size_bytes
+          from frostline.job j group by 1, 2
+         union all
+        select p.table_id, p.kind, p.done, p.failed, p.seconds, p.rows, p.size_bytes from frostline.job_total p) a
+  join frostline.managed_table t using (table_id)
  group by 1, 2, 3 order by 1, 2, 3
+
+-- name: prune
+-- Jobs that ended long ago, and that nothing refers to: no file or partition that they recorded, no file that lies in the
+-- warehouse, no leftovers. Of each kind the last one and the last that succeeded stay: they tell what is wrong. Row locks; one
+-- statement, so a job is either there or counted in the totals.
+with newest as (
+    select max(job_id) as job_id from frostline.job where table_id = %(table_id)s group by kind
+     union
+    select max(job_id) from frostline.job where table_id = %(table_id)s and state in ('published', 'cleaned') group by kind
+), gone as (
+    delete from frostline.job j
+     where j.table_id = %(table_id)s and j.ended_at < now() - %(days)s * interval '1 day'
+       and (j.state in ('published', 'cleaned') or j.state = 'failed' and j.tidied)
+       and not j.job_id = any(%(kept)s) and j.job_id not in (select n.job_id from newest n)
+       and not exists (select from frostline.lake_file f where f.job_id = j.job_id)
+       and not exists (select from frostline.archived_partition a where a.job_id = j.job_id)
+    returning j.kind, j.state, j.interrupted, j.rows, j.size_bytes, j.ended_at - j.started_at as took
+), counted as (
+    insert into frostline.job_total as p (table_id, kind, done, failed, seconds, rows, size_bytes)
+    select %(table_id)s, g.kind, count(*) filter (where g.state <> 'failed'),
+           count(*) filter (where g.state = 'failed' and not g.interrupted),
+           coalesce(sum(extract(epoch from g.took)) filter (where g.state <> 'failed'), 0),
+           coalesce(sum(g.rows) filter (where g.state <> 'failed'), 0),
+           coalesce(sum(g.size_bytes) filter (where g.state <> 'failed'), 0)
+      from gone g group by g.kind
+    on conflict (table_id, kind) do update
+       set done = p.done + excluded.done, failed = p.failed + excluded.failed, seconds = p.seconds + excluded.seconds,
+           rows = p.rows + excluded.rows, size_bytes = p.size_bytes + excluded.size_bytes
+    returning p.kind
+)
+select count(*) from gone
+
+-- name: prune_removed
+-- Those of tables that are not managed any more: nothing refers to them. Row locks.
+delete from frostline.job where table_id is null and coalesce(ended_at, changed_at) < now() - %(days)s * interval '1 day'
 
 -- name: insert_done
 insert into frostline.job (table_id, kind, state, detail, ended_at)
@@ -79,6 +119,9 @@ values (%(table_id)s, %(partition_name)s, %(lower)s, %(upper)s, %(job_id)s, pg_c
 on conflict (table_id, upper) do update
    set partition_name = excluded.partition_name, lower = excluded.lower, job_id = excluded.job_id,
        published_xid = excluded.published_xid, published_at = now(), cleaned_at = null
+
+-- name: rename_partition
+update frostline.archived_partition set partition_name = %(partition_name)s where table_id = %(table_id)s and upper = %(upper)s
 
 -- name: uncleaned
 select a.partition_name, a.lower, a.upper, a.job_id, a.published_xid::text,

@@ -1,0 +1,52 @@
+"""The tables that we made and that lie among the user's: our catalog knows them. Anybody can write a comment."""
+
+from enum import StrEnum
+
+from frostline.catalog import queries
+from frostline.catalog.connect import Connection
+from frostline.model.names import Name
+from frostline.model.tables import Table
+
+
+class Purpose(StrEnum):
+    """What such a table is for."""
+
+    DEFAULT = "default"
+    """It is the heap's DEFAULT partition."""
+    PREMAKE = "premake"
+    """It is to become a partition, ahead of time."""
+    THAW = "thaw"
+    """It is to become one again, with rows of the lake."""
+
+
+def record(connection: Connection, table: Table, name: Name, purpose: Purpose) -> None:
+    """Write down, in the transaction that makes it, that this table is ours."""
+    values = {**_named(table, name), "purpose": purpose.value}
+    connection.execute(queries.get("made", "record"), values)
+
+
+def forget(connection: Connection, table: Table, name: Name) -> None:
+    """Write down, in the transaction that attaches or drops it, that it is not ours any more."""
+    connection.execute(queries.get("made", "forget"), _named(table, name))
+
+
+def leftovers(connection: Connection, table: Table, purpose: Purpose) -> list[tuple[int, Name]]:
+    """Those that never became partitions: oid and name."""
+    values = {"table_id": table.id, "purpose": purpose.value}
+    found = connection.execute(queries.get("made", "leftovers"), values).fetchall()
+    return [(oid, Name(schema, name)) for oid, schema, name in found]
+
+
+def forget_gone(connection: Connection, table: Table, purpose: Purpose) -> None:
+    """Forget those that are gone, or were renamed or attached by somebody: they are not ours to drop."""
+    connection.execute(queries.get("made", "forget_gone"), {"table_id": table.id, "purpose": purpose.value})
+
+
+def is_default(connection: Connection, table: Table, name: Name) -> bool:
+    """Whether we made the DEFAULT partition that has this name."""
+    row = connection.execute(queries.get("made", "is_default"), _named(table, name)).fetchone()
+    return row is not None and row[0]
+
+
+def _named(table: Table, name: Name) -> dict[str, int | str]:
+    return {"table_id": table.id, "schema": name.schema, "table": name.table}
