@@ -10,7 +10,9 @@ from frostline.model.tables import Table
 from frostline.relation import plans, renewal
 
 ONE = "id = 1 and ts = '2024-03-05 00:00+00'"
-KEPT = "select count(*) from pg_backend_memory_contexts where name = 'CachedPlan' and ident like '%\"_events\" as h %'"
+KEPT = (
+    "select count(*) from pg_backend_memory_contexts where name = 'CachedPlan' and ident like '%frostline_write%hot %'"
+)
 
 
 @pytest.fixture

@@ -224,6 +224,12 @@ def objects_digest(connection: Connection, table: Table) -> str | None:
     return None if row is None else row[0]
 
 
+def functions_digest(connection: Connection, table: Table) -> str:
+    """What stands for the table's functions as they are in Postgres now."""
+    row = connection.execute(queries.get("table", "functions_digest"), {"table_id": table.id}).fetchone()
+    return "" if row is None else row[0]
+
+
 def set_objects_digest(connection: Connection, table: Table, digest: str) -> None:
     """Say so, in the transaction that makes them."""
     connection.execute(queries.get("table", "set_objects_digest"), {"table_id": table.id, "digest": digest})

@@ -72,6 +72,7 @@ def limit_waiting(connection: Connection) -> None:
     """For the rest of the transaction: no lock is waited for long, and Postgres prints every name in full."""
     connection.execute(sql.SQL("set local lock_timeout = {}").format(LOCK_TIMEOUT_MS))
     connection.execute(sql.SQL("set local search_path = pg_catalog, pg_temp"))
+    renewal.let_guard_pass(connection)
 
 
 def _check(connection: Connection, wish: Wish) -> TierKind:
@@ -101,7 +102,7 @@ def _add(connection: Connection, wish: Wish) -> Added:
     for statement in _statements(connection, table, found, before):
         done.append(statement.as_string(connection))
         connection.execute(statement)
-    tables.set_objects_digest(connection, table, renewal.digest_of(connection, Definition(table, found)))
+    renewal.record(connection, Definition(table, found))
     if not any(partition.is_default for partition in found.partitions):
         ours = wish.name.default_partition(otherwise=found.default_name_taken)
         made.record(connection, table, ours, Purpose.DEFAULT)

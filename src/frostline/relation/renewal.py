@@ -4,6 +4,7 @@ import hashlib
 import logging
 
 import psycopg
+from psycopg import sql
 
 from frostline import logs
 from frostline.catalog import facts, tables
@@ -49,23 +50,35 @@ def renew_table(connection: Connection, table: Table) -> bool:
 
 def replace_objects(connection: Connection, table: Table) -> None:
     """Inside a transaction: put the objects of this version, for the heap as it is now, in the place of the others."""
+    let_guard_pass(connection)
     definition = _definition(connection, table)
     for statement in definition.renewal():
         connection.execute(statement)
     for statement in plans.statements(connection, table):
         connection.execute(statement)
-    tables.set_objects_digest(connection, table, digest_of(connection, definition))
+    record(connection, definition)
+
+
+def let_guard_pass(connection: Connection) -> None:
+    """For the rest of the transaction: the event trigger on row security knows that it is us."""
+    connection.execute(sql.SQL("set local frostline.renewing = 'on'"))
+
+
+def record(connection: Connection, definition: Definition) -> None:
+    """Say of which version the objects are that this transaction has made."""
+    tables.set_objects_digest(connection, definition.table, _digest(connection, definition))
 
 
 def is_current(connection: Connection, table: Table) -> bool:
-    """Whether the table's objects are of this version."""
-    return tables.objects_digest(connection, table) == digest_of(connection, _definition(connection, table))
+    """Whether the table's objects are of this version, and still what it made."""
+    return tables.objects_digest(connection, table) == _digest(connection, _definition(connection, table))
 
 
-def digest_of(connection: Connection, definition: Definition) -> str:
-    """What stands for the SQL of this version and for the server that it was made on."""
+def _digest(connection: Connection, definition: Definition) -> str:
+    """What stands for the SQL of this version, for the server, and for the functions as they are there."""
     texts = [statement.as_string(connection) for statement in definition.renewal()]
     texts.append(str(connection.info.server_version >= plans.PRUNED_SINCE))
+    texts.append(tables.functions_digest(connection, definition.table))
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 

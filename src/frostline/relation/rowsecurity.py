@@ -57,7 +57,7 @@ def switch(connection: Connection, table: Table, *, on: bool) -> bool:
 
 
 def _switch(connection: Connection, table: Table, *, on: bool) -> None:
-    connection.execute(sql.SQL("set local frostline.renewing = 'on'"))
+    renewal.let_guard_pass(connection)
     statement = sql.SQL("alter table {} {} row level security")
     verb = sql.SQL("enable" if on else "disable")
     connection.execute(statement.format(names.identifier(table.heap), verb))

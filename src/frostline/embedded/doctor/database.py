@@ -93,10 +93,11 @@ def owners(patient: Patient) -> Verdict:
 
 def row_security(patient: Patient) -> Verdict:
     """Whether each relation applies the row security of its heap."""
+    managed = len(patient.tables)
     found = rowsecurity.strayed(patient.postgres)
     for name, problem in found.items():
         return fault(_and_more(f"on {name.heap} {problem}", len(found)), patient.command("init"))
-    return ok(f"of {len(patient.tables)} managed tables")
+    return ok(f"of {managed} managed tables")
 
 
 def foreign_commits(patient: Patient) -> Verdict:

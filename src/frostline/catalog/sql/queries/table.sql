@@ -89,6 +89,14 @@ select case when lowered_xid < pg_snapshot_xmax(pg_current_snapshot()) then lowe
 -- name: objects_digest
 select objects_digest from frostline.managed_table where table_id = %(table_id)s
 
+-- name: functions_digest
+-- Of the table's functions as they are now: somebody may have changed one, or an older version has made it.
+select coalesce(md5(string_agg(concat_ws('|', p.oid::regprocedure, p.prosecdef, p.proconfig, p.prosrc), '|'
+                               order by p.oid::regprocedure::text)), '')
+  from pg_proc p
+ where p.pronamespace in ('frostline_relation'::regnamespace, 'frostline_write'::regnamespace)
+   and p.proname ~ ('_' || %(table_id)s::integer || '$')
+
 -- name: set_objects_digest
 update frostline.managed_table set objects_digest = %(digest)s where table_id = %(table_id)s
 
