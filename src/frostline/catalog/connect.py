@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 from psycopg import conninfo, sql
 
-from frostline.errors import UnavailableError, UsageError
+from frostline.errors import UnavailableError, UsageError, message_of
 
 TYPE_SETTINGS = {
     "search_path": "pg_catalog,pg_temp",
@@ -88,5 +88,5 @@ def gives_up(doing: str, *, hint: str) -> Generator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text: libpq writes several."""
-    return (str(error).strip().splitlines() or ["no reason given"])[0]
+    """The first line of an error's text, without a hint: libpq writes several."""
+    return (message_of(error).strip().splitlines() or ["no reason given"])[0]

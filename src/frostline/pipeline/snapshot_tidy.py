@@ -56,7 +56,7 @@ def tidy_all(connection: Connection) -> Tidied:
         except ConflictError:
             _log.info("%s", logs.fields(stage="leftovers", snapshot=name, note="a run is going on"))
         except FrostlineError as error:
-            _log.error("%s", logs.fields(stage="leftovers", snapshot=name, error=str(error)))
+            _log.error("%s", logs.fields(stage="leftovers", snapshot=name, error=error.message))
             errors.append(error)
     return Tidied(deleted, tuple(errors))
 

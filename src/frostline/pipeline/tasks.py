@@ -104,7 +104,7 @@ def attempt(function: Callable[[Item], Made], item: Item) -> Outcome[Made]:
         error = raised if isinstance(raised, errors.FrostlineError) else faults.understood(raised)
         if error is None:
             raise
-        return Outcome(error=str(error), hint=error.hint, kind=type(error).__name__)
+        return Outcome(error=error.message, hint=error.hint, kind=type(error).__name__)
 
 
 def unwrap(outcome: Outcome[Made]) -> Made:

@@ -236,7 +236,7 @@ def _explained() -> Generator[None]:
 
 def _spoken(error: FrostlineError) -> FrostlineError:
     """Spark shows the text of an error only, so the hint goes into it."""
-    return type(error)(f"{error}; {error.hint}" if error.hint else str(error))
+    return type(error)(f"{error.message}; {error.hint}" if error.hint else error.message)
 
 
 def _failure(error: duckdb.Error) -> FrostlineError:

@@ -48,7 +48,7 @@ def outcome(dsn: str, table: str, batches: Batches, attempt: int) -> Outcome[Cop
     try:
         return Outcome(Copied(attempt, copy(dsn, table, batches, attempt)))
     except UsageError as error:
-        return Outcome(error=str(error), hint=error.hint, kind=type(error).__name__)
+        return Outcome(error=error.message, hint=error.hint, kind=type(error).__name__)
 
 
 def report(done: Outcome[Copied]) -> pa.RecordBatch:
