@@ -52,6 +52,7 @@ Bytes = Annotated[int, Field(ge=1 << 20)]
 DuckMemory = Annotated[str, Field(pattern=r"^[1-9][0-9]*(KB|MB|GB|TB|KiB|MiB|GiB|TiB)$")]
 SparkMemory = Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgt]$")]
 Text = Annotated[str, Field(min_length=1)]
+HostNames = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]+(, *[A-Za-z0-9._:-]+)*$")]
 
 
 def _spark_master(text: str) -> str:
@@ -135,6 +136,8 @@ class Settings(BaseSettings):
     """Where the lake server serves its metrics; not at all when it is not set."""
     metrics_listen: Text = "127.0.0.1"
     """The address that ports for metrics bind. Whoever reaches it reads them: they ask for no password."""
+    metrics_hosts: HostNames | None = None
+    """Names, with commas between, under which metrics are asked for, besides the address itself. Requests for other hosts are refused."""
 
     catalog_uri: CatalogUri | None = None
     """An Iceberg REST catalog, for snapshots; without it they go to the catalog in Postgres."""

@@ -150,6 +150,7 @@ WRONG_SETTINGS: dict[str, tuple[str, str | int]] = {
     "worker_interval_s": ("0", "often"),
     "spark_idle_s": ("-1", "never"),
     "metrics_port": ("0", "http"),
+    "metrics_hosts": ("a b", 5),
     "lake_metrics_port": ("65536", -1),
     "log_level": ("loud", "INFO"),
     **dict.fromkeys(
