@@ -137,7 +137,7 @@ class Settings(BaseSettings):
     metrics_listen: Text = "127.0.0.1"
     """The address that ports for metrics bind. Whoever reaches it reads them: they ask for no password."""
     metrics_hosts: HostNames | None = None
-    """Names, with commas between, under which metrics are asked for, besides the address itself. Requests for other hosts are refused."""
+    """Names, with commas between, that clients may call the host of the metrics, besides the address itself."""
 
     catalog_uri: CatalogUri | None = None
     """An Iceberg REST catalog, for snapshots; without it they go to the catalog in Postgres."""
