@@ -181,7 +181,14 @@ class Settings(BaseSettings):
     job_history_days: Annotated[int, Field(ge=1)] = 90
     """How long `frostline jobs` remembers a job. What the lake or a partition still refers to is kept."""
 
+    umask: Annotated[str, Field(pattern=r"^0?0[0-7]{2}$")] = "077"
+    """What others may not do with the files that Frostline makes; 027 lets the group of the lake's folders read."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @property
+    def file_mask(self) -> int:
+        """The umask as a number."""
+        return int(self.umask, 8)
 
     @classmethod
     def settings_customise_sources(

@@ -153,6 +153,7 @@ WRONG_SETTINGS: dict[str, tuple[str, str | int]] = {
     "metrics_hosts": ("a b", 5),
     "lake_metrics_port": ("65536", -1),
     "log_level": ("loud", "INFO"),
+    "umask": ("777", 77),
     **dict.fromkeys(
         ("dsn", "warehouse", "metrics_listen", "lake_host", "lake_listen", "lake_user", "lake_password", "lake_passfile",
          "lake_tls_certificate", "lake_tls_key", "catalog_warehouse", "catalog_token", "catalog_credential",

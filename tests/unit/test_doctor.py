@@ -174,3 +174,13 @@ def test_a_check_that_hangs_or_breaks_does_not_stop_the_next() -> None:
     assert found[0].detail == "nothing answers within 0.1 s"
     assert found[1].detail == "unexpected ZeroDivisionError: in postgresql://me:***@host/db and more"
     assert all(one.hint for one in found if one.state is State.FAULT)
+
+
+def test_a_folder_is_open_to_others_when_it_and_all_above_it_are(tmp_path: Path) -> None:
+    inner = tmp_path / "lake"
+    inner.mkdir(mode=0o755)
+    inner.chmod(0o755)
+    tmp_path.chmod(0o700)
+    assert not store.others_may_enter(inner)
+    assert store.others_may_enter(Path("/"))
+    assert not store.others_may_enter(tmp_path / "not there")

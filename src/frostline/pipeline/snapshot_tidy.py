@@ -95,5 +95,7 @@ def _of_version(location: str, found: Collection[str]) -> set[str]:
         if not isinstance(error.__cause__, FileNotFoundError):
             raise
         folder = location.rpartition("/metadata/")[0]
-        _log.warning("%s", logs.fields(stage="leftovers", folder=folder, warning=f"{error}; nothing is deleted there"))
+        _log.warning(
+            "%s", logs.fields(stage="leftovers", folder=folder, warning=f"{error.message}; nothing is deleted there")
+        )
         return {one for one in found if one.startswith(f"{folder}/")}

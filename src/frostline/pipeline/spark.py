@@ -13,6 +13,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from frostline import filemode
 from frostline.errors import UnavailableError
 from frostline.pipeline.apart import apart
 from frostline.pipeline.java import find_java
@@ -28,7 +29,8 @@ def session(master: str, *, memory: str = "1g", options: Mapping[str, str] | Non
     for key, value in {**_options(master, memory), **(options or {})}.items():
         builder = builder.config(key, value)
     try:
-        return apart(builder.getOrCreate)
+        with filemode.applied(filemode.in_use()):  # the Java process inherits it
+            return apart(builder.getOrCreate)
     except (Py4JError, PySparkException, OSError) as error:
         _end_java()
         raise _did_not_start(error) from error

@@ -13,7 +13,7 @@ import psycopg
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from frostline import errors
+from frostline import errors, filemode
 from frostline.catalog import faults
 from frostline.lake import objectstore, store
 from frostline.model.tables import Table
@@ -62,11 +62,12 @@ def run(
     context = spark.sparkContext
     done, rows, size = context.accumulator(0), context.accumulator(0), context.accumulator(0)
 
-    access = objectstore.in_use()
+    access, mask = objectstore.in_use(), filemode.in_use()
 
     def task(item: Item) -> Outcome[Made]:
         objectstore.use(access)
-        outcome = attempt(function, item)
+        with filemode.applied(mask):
+            outcome = attempt(function, item)
         done.add(1)
         for file in _files(outcome.made):
             rows.add(file.rows)

@@ -79,7 +79,7 @@ def failure_recorded(connection: Connection, job_id: int) -> Generator[None]:
         _record(connection, job_id, jobs.STOPPED, interrupted=True)
         raise
     except Exception as error:
-        _record(connection, job_id, str(faults.understood(error) or error), interrupted=False)
+        _record(connection, job_id, message_of(faults.understood(error) or error), interrupted=False)
         raise
 
 
