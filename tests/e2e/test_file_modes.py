@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -92,7 +92,7 @@ class World:
             self.shown[str(path)] = f"{found.st_mode:o}"
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def watched(self) -> Generator[None]:
         """Look all the time."""
         ended = threading.Event()
 

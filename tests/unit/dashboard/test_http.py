@@ -10,7 +10,7 @@ import pytest
 from tests.fixtures.scraped import scrape
 
 from frostline.dashboard.exposition import Family, Sample, gauge
-from frostline.dashboard.http import CLIENTS, Endpoint
+from frostline.dashboard.http import CLIENT_S, CLIENTS, Endpoint
 from frostline.errors import UsageError
 
 Serve = Callable[..., Endpoint]
@@ -25,8 +25,8 @@ def serve() -> Iterator[Serve]:
     """Starts endpoints that are closed after the test."""
     running: list[Endpoint] = []
 
-    def start(collect: Callable[[], list[Family]] = one_gauge, **options: float) -> Endpoint:
-        running.append(Endpoint("127.0.0.1", 0, collect, **options))
+    def start(collect: Callable[[], list[Family]] = one_gauge, client_s: float = CLIENT_S) -> Endpoint:
+        running.append(Endpoint("127.0.0.1", 0, collect, client_s=client_s))
         return running[-1]
 
     yield start
