@@ -35,16 +35,24 @@ def test_an_old_postgres_is_a_fault(major: int, state: State) -> None:
 
 
 def test_a_package_of_another_version_is_doubtful() -> None:
-    wanted = machine.pinned("pyspark")
+    assert machine.required("pyspark") == "<5,>=4.1"
+    for version in ("4.1.0", "4.1.4", "4.10"):
+        assert machine.judge_package("pyspark", version).state is State.OK
+    for version in ("4.0.5", "5.0.0", "5.1"):
+        other = machine.judge_package("pyspark", version)
+        assert (other.state, other.hint) == (State.WARNING, "pip install 'pyspark<5,>=4.1'")
+
+
+def test_a_package_that_must_be_of_one_version() -> None:
+    wanted = machine.required("duckdb")
     assert wanted
-    assert machine.judge_package("pyspark", wanted).state is State.OK
-    other = machine.judge_package("pyspark", "0.1")
-    assert (other.state, other.hint) == (State.WARNING, f"pip install pyspark=={wanted}")
+    assert machine.judge_package("duckdb", wanted.removeprefix("==")).state is State.OK
+    assert machine.judge_package("duckdb", "0.1").state is State.WARNING
 
 
-def test_a_package_with_extras_or_none_has_a_pin_too() -> None:
-    assert machine.pinned("psycopg")
-    assert machine.pinned("no-such-package") is None
+def test_a_package_with_extras_or_none_is_known_too() -> None:
+    assert machine.required("psycopg")
+    assert machine.required("no-such-package") is None
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ _HERE = Path(str(resources.files("frostline.pipeline")))
 _JAVA_HOME = _HERE / "java_home"
 _KEY = re.compile(r"\s*([^#!\s=:][^\s=:]*)")
 
+_NO_MASTER = "no master answers, or it does not take our secret"
+
 _log = logging.getLogger(__name__)
 
 
@@ -37,21 +39,38 @@ def session(master: str, *, memory: str = "1g", options: Mapping[str, str] | Non
     builder = SparkSession.Builder().master(master).appName("frostline")
     for key, value in {**_options(master, memory), **(options or {})}.items():
         builder = builder.config(key, value)
+    started = _started(builder, master)
+    _warn_if_open(started)
+    return started
+
+
+def _started(builder: SparkSession.Builder, master: str) -> SparkSession:
     try:
         with filemode.applied(filemode.in_use()):  # the Java process inherits it
-            started = apart(builder.getOrCreate)
-        _warn_if_open(started)
-        return started
+            return apart(builder.getOrCreate)
     except (Py4JError, PySparkException, OSError) as error:
-        _end_java()
-        raise _did_not_start(error) from error
+        _end_half_started()
+        raise _did_not_start(master, error) from error
 
 
-def _did_not_start(error: Exception) -> UnavailableError:
+def _end_half_started() -> None:
+    """Else the next try would get what is left of this one."""
+    context: Any = SparkContext
+    half = context._active_spark_context  # noqa: SLF001
+    if half is not None:
+        with suppress(Py4JError, OSError):
+            apart(half.stop)
+    _end_java()
+
+
+def _did_not_start(master: str, error: Exception) -> UnavailableError:
     """What Java itself has written is on stderr already."""
     gone = isinstance(error, PySparkRuntimeError) and error.getCondition() == "JAVA_GATEWAY_EXITED"
     cause: object = getattr(error, "java_exception", error)
     reason = "Java ended at once" if gone else (str(cause).strip().splitlines() or [type(error).__name__])[0]
+    if master.startswith("spark://") and (isinstance(error, OSError) or "stopped SparkContext" in reason):
+        hint = "see what Java wrote above, and docs/guides/cluster.md"
+        return UnavailableError(f"Spark did not start: {_NO_MASTER} ({master})", hint=hint)
     hint = "see what Java wrote above; check spark_memory, spark_master and JAVA_HOME: frostline doctor --spark"
     return UnavailableError(f"Spark did not start: {reason}", hint=hint)
 
