@@ -69,8 +69,8 @@ def test_neither_passwords_nor_keys_are_ever_in_sparks_memory(known_password: tu
 
 
 def test_sparks_ports_are_on_the_loopback_and_ask_for_a_secret(spark: SparkSession) -> None:
-    jvm: Any = spark.sparkContext._jvm
-    assert jvm.org.apache.spark.SparkEnv.get().securityManager().isAuthenticationEnabled()
+    started: Any = spark.sparkContext._jsc
+    assert started.sc().conf().get("spark.authenticate") == "true"
     context: Any = SparkContext
     java = psutil.Process(context._gateway.proc.pid)
     listening = [one for one in java.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
