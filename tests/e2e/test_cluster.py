@@ -111,8 +111,6 @@ def test_a_stranger_without_the_secret_gets_nothing_done(cluster: Cluster, lake:
     whole = environment_archive(tmp_path / "whole.tar.gz", with_frostline=True)
     done = user.run("archive", archive=whole, SPARK_CONF_DIR=str(tmp_path / "conf"))
     assert done.returncode == 4
-    refusal = (
-        f"Spark does not start with master {cluster.master}: no master answers there, or it does not take our secret"
-    )
-    assert last_lines(done) == [f"error: {refusal}", "hint: see its log, and docs/guides/cluster.md"]
+    refusal = f"Spark did not start: no master answers, or it does not take our secret ({cluster.master})"
+    assert last_lines(done) == [f"error: {refusal}", "hint: see what Java wrote above, and docs/guides/cluster.md"]
     assert lake.data_files() == []

@@ -7,6 +7,7 @@ import pytest
 from frostline import errors
 from frostline.catalog.connect import first_line
 from frostline.cli.errors import explain, report
+from frostline.cli.output import TextOutput
 from frostline.errors import FrostlineError, message_of
 from frostline.pipeline import tasks
 
@@ -24,8 +25,9 @@ def test_python_callers_see_the_hint_in_the_text_of_an_error(kind: type[Frostlin
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_terminal_shows_the_hint_once(kind: type[FrostlineError], capsys: pytest.CaptureFixture[str]) -> None:
     error = kind("no such table 'x'", hint="frostline status")
-    assert explain(error)[:2] == ("no such table 'x'", "frostline status")
-    report(error, debug=False)
+    complaint = explain(error)
+    assert (complaint.message, complaint.hint) == ("no such table 'x'", "frostline status")
+    report(error, TextOutput(), debug=False)
     assert capsys.readouterr().err == "error: no such table 'x'\nhint: frostline status\n"
 
 

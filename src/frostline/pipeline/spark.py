@@ -158,9 +158,10 @@ def _closed(master: str) -> dict[str, str]:
 
 
 def _warn_if_open(spark: SparkSession) -> None:
-    if spark.sparkContext.getConf().get("spark.authenticate") != "true":
+    context = spark.sparkContext
+    if apart(lambda: context.getConf().get("spark.authenticate")) != "true":
         warning = "Spark's ports ask for no secret: whoever reaches them runs code there"
-        _log.warning("%s", logs.fields(stage="spark", master=spark.sparkContext.master, warning=warning))
+        _log.warning("%s", logs.fields(stage="spark", master=context.master, warning=warning))
 
 
 def _prepare_environment(master: str) -> None:
