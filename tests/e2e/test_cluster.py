@@ -75,7 +75,7 @@ def test_archive_and_fold_on_a_standalone_cluster(lake: Lake, cluster: Cluster, 
     assert done.returncode == 4
     assert last_lines(done) == [
         "error: Spark gave up: ModuleNotFoundError: No module named 'frostline'",
-        "hint: install frostline on the executors, or send it to them: docs/guides/cluster.md",
+        "hint: install the package on the executors, or send it to them: docs/guides/cluster.md",
     ]
 
     done = user.run("archive", archive=whole, more="--conf spark.executorEnv.PGPASSFILE=/nowhere")

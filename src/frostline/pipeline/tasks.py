@@ -25,7 +25,7 @@ _CAUSE = re.compile(
     r"^(?:\w+\.)*\w*(?:Error|Exception): .*|.*\[PYTHON_VERSION_MISMATCH\].*|.*Cannot run program .*", re.MULTILINE
 )
 _HINTS = (
-    ("No module named", "install frostline on the executors, or send it to them: docs/guides/cluster.md"),
+    ("No module named", "install the package on the executors, or send it to them: docs/guides/cluster.md"),
     ("PYTHON_VERSION_MISMATCH", "let PYSPARK_PYTHON name a Python of the driver's version: docs/guides/cluster.md"),
     ("Cannot run program", "let PYSPARK_PYTHON name a Python that the executors have: docs/guides/cluster.md"),
 )
