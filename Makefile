@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation
+LOCKS := requirements.lock requirements-build.lock requirements-java.lock
 PYTEST_ARGS ?=
 MINUTES ?= 10
 SCALE ?= 1
@@ -17,17 +19,20 @@ INTEROP := org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0 \
            org.postgresql:postgresql:42.7.14 \
            org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner
 
-.PHONY: install demo test test-pg15 interop jars soak bench bench-smoke check format lint types contracts lock clean
+.PHONY: install demo test test-lowest test-pg15 interop jars soak bench bench-smoke check format lint types contracts lock clean
 
 install: $(STAMP)
 
-# Spark runs on Java 17 or newer. Where none is found, one is installed next to the package.
-$(STAMP): pyproject.toml requirements.lock
+# Nothing is installed whose hash is not in a lock, nor what a package asks for to be built: setuptools comes first, and
+# builds the others. Spark runs on Java 17 or newer. Where none is found, one is installed next to the package.
+$(STAMP): pyproject.toml $(LOCKS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	extras=dev; \
-	java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])' || extras=dev,java; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable ".[$$extras]"
+	$(PIP) --require-hashes --requirement requirements-build.lock
+	$(PIP) --require-hashes --requirement requirements.lock
+	java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])' || $(PIP) --require-hashes --requirement requirements-java.lock
+	$(PIP) --no-index --editable .
+	@$(BIN)/python -m pip check >/dev/null || { $(BIN)/python -m pip check; echo "error: pyproject.toml and requirements.lock differ: make lock" >&2; exit 1; }
 	@touch $@
 
 demo: install
@@ -82,12 +87,26 @@ types: install
 contracts: install
 	$(BIN)/lint-imports
 
-# The only target that needs uv: it resolves for every platform and Python at once.
+# These two need uv. The locks are for every platform and Python at once; what they name already stays: make lock UPGRADE=--upgrade
+UPGRADE ?=
+COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+           --no-emit-index-url --no-emit-find-links --quiet $(UPGRADE)
 lock:
-	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --no-header --no-annotate \
-	  --no-emit-index-url --no-emit-find-links --output-file requirements.lock
-	printf '%s\n' '# Every version that is installed, written by `make lock`. Do not edit.' | cat - requirements.lock > requirements.lock.new
-	mv requirements.lock.new requirements.lock
+	$(COMPILE) --extra dev --output-file requirements.lock pyproject.toml
+	sed -n 's/^requires = \["\(.*\)"\]$$/\1/p' pyproject.toml | $(COMPILE) --output-file requirements-build.lock -
+	sed -n 's/^java = \["\(.*\)"\]$$/\1/p' pyproject.toml | $(COMPILE) --output-file requirements-java.lock -
+	for one in $(LOCKS); do \
+	  { echo '# What is installed, with the hashes of its files. Written by `make lock`; do not edit.'; cat $$one; } > $$one.new && mv $$one.new $$one; \
+	done
+
+# A few tests with the lowest version of everything that pyproject.toml allows.
+LOWEST := .cache/lowest
+test-lowest:
+	uv venv --quiet --clear --python 3.11 $(LOWEST)
+	uv pip compile --quiet --resolution lowest-direct --python-version 3.11 --extra dev --output-file $(LOWEST)/requirements.txt pyproject.toml
+	VIRTUAL_ENV=$(CURDIR)/$(LOWEST) uv pip install --quiet --requirement $(LOWEST)/requirements.txt --editable .
+	$(LOWEST)/bin/pytest -p no:cacheprovider $(or $(PYTEST_ARGS),tests/unit tests/integration/test_archive.py tests/integration/test_fold.py \
+	  tests/integration/test_spark_read.py tests/integration/test_spark_write.py tests/integration/test_s3.py)
 
 clean:
 	rm -rf $(VENV) build dist demo src/*.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -2,6 +2,7 @@
 
 pytest_plugins = [
     "tests.fixtures.lakeserver",
+    "tests.fixtures.cluster",
     "tests.fixtures.command",
     "tests.fixtures.conversion",
     "tests.fixtures.golden",

@@ -19,8 +19,14 @@ class FrostlineError(Exception):
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
+        self.message = message
+        """What is wrong, without the hint."""
         self.hint = hint
         """What to do about it, if possible a command to run."""
+
+    def __str__(self) -> str:
+        """What is wrong, and what to do about it, on one line: a traceback in Python shows nothing else."""
+        return f"{self.message}; hint: {'; '.join(self.hint.splitlines())}" if self.hint else self.message
 
 
 class UsageError(FrostlineError):
@@ -56,3 +62,8 @@ class CorruptionError(FrostlineError):
 
     exit_code = 1
     sqlstate = "XX001"
+
+
+def message_of(error: BaseException) -> str:
+    """The text of any error without its hint, for places that show the hint elsewhere, or on one line."""
+    return error.message if isinstance(error, FrostlineError) else str(error)

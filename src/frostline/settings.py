@@ -52,6 +52,7 @@ Bytes = Annotated[int, Field(ge=1 << 20)]
 DuckMemory = Annotated[str, Field(pattern=r"^[1-9][0-9]*(KB|MB|GB|TB|KiB|MiB|GiB|TiB)$")]
 SparkMemory = Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgt]$")]
 Text = Annotated[str, Field(min_length=1)]
+HostNames = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]+(, *[A-Za-z0-9._:-]+)*$")]
 
 
 def _spark_master(text: str) -> str:
@@ -135,6 +136,8 @@ class Settings(BaseSettings):
     """Where the lake server serves its metrics; not at all when it is not set."""
     metrics_listen: Text = "127.0.0.1"
     """The address that ports for metrics bind. Whoever reaches it reads them: they ask for no password."""
+    metrics_hosts: HostNames | None = None
+    """Names, with commas between, that clients may call the host of the metrics, besides the address itself."""
 
     catalog_uri: CatalogUri | None = None
     """An Iceberg REST catalog, for snapshots; without it they go to the catalog in Postgres."""
@@ -178,7 +181,14 @@ class Settings(BaseSettings):
     job_history_days: Annotated[int, Field(ge=1)] = 90
     """How long `frostline jobs` remembers a job. What the lake or a partition still refers to is kept."""
 
+    umask: Annotated[str, Field(pattern=r"^0?0[0-7]{2}$")] = "077"
+    """What others may not do with the files that Frostline makes; 027 lets the group of the lake's folders read."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @property
+    def file_mask(self) -> int:
+        """The umask as a number."""
+        return int(self.umask, 8)
 
     @classmethod
     def settings_customise_sources(

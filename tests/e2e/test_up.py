@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 from tests.fixtures.waiting import until
 
 from frostline.embedded.home import prepare
@@ -53,6 +54,25 @@ def test_it_says_ready_when_the_database_can_be_used(start: Start, tmp_path: Pat
     with psycopg.connect(ready(start(tmp_path / "home"))) as connection:
         row = connection.execute("select count(*) from pg_foreign_server where srvname = 'frostline_lake'").fetchone()
     assert row == (1,)
+
+
+def test_what_it_prints_has_no_password_and_connects_whoever_may_read_the_file(start: Start, tmp_path: Path) -> None:
+    process = start(tmp_path / "my home")
+    dsn = ready(process)
+    passfile = tmp_path / "my home" / "postgres.pgpass"
+    password = str(conninfo_to_dict(load(tmp_path / "my home").dsn)["password"])
+    assert password not in dsn
+    assert conninfo_to_dict(dsn)["passfile"] == str(passfile)
+    assert password in passfile.read_text()
+    assert (passfile.stat().st_mode & 0o777, passfile.stat().st_uid) == (0o600, os.geteuid())
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("select current_user, current_database()").fetchone() == ("postgres", "frostline")
+    passfile.unlink()
+    with pytest.raises(psycopg.OperationalError, match="no password supplied"):
+        psycopg.connect(dsn)
+    process.terminate()
+    assert process.stdout
+    assert password not in process.stdout.read()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

@@ -150,8 +150,10 @@ WRONG_SETTINGS: dict[str, tuple[str, str | int]] = {
     "worker_interval_s": ("0", "often"),
     "spark_idle_s": ("-1", "never"),
     "metrics_port": ("0", "http"),
+    "metrics_hosts": ("a b", 5),
     "lake_metrics_port": ("65536", -1),
     "log_level": ("loud", "INFO"),
+    "umask": ("777", 77),
     **dict.fromkeys(
         ("dsn", "warehouse", "metrics_listen", "lake_host", "lake_listen", "lake_user", "lake_password", "lake_passfile",
          "lake_tls_certificate", "lake_tls_key", "catalog_warehouse", "catalog_token", "catalog_credential",

@@ -17,6 +17,7 @@ from psycopg import sql
 from tests.fixtures import every_type
 from tests.fixtures.lake_tables import events, lake_location
 
+from frostline.catalog.connect import Dsn
 from frostline.errors import ConflictError, CorruptionError, UnavailableError, UsageError
 from frostline.lake import commit, datafiles, snapshots
 from frostline.model.names import Name
@@ -59,7 +60,7 @@ def insert(connection: Connection, rows: list[dict[str, str | None]]) -> None:
 
 def shard(dsn: str, snapshot: str, folder: Path, **changes: object) -> Shard:
     location = lake_location(folder / "wäre house", TABLE)
-    whole = Shard(TABLE, dsn, snapshot, every_type.HEAP, every_type.LOWER, every_type.UPPER, location, 1)
+    whole = Shard(TABLE, Dsn(dsn), snapshot, every_type.HEAP, every_type.LOWER, every_type.UPPER, location, 1)
     return dataclasses.replace(whole, **changes)  # pyright: ignore[reportArgumentType]
 
 
@@ -274,7 +275,7 @@ def test_an_integer_tier_key_is_cut_by_its_value(
     table = dataclasses.replace(table, tier_kind=type(TABLE.tier_kind).BIGINT)
     with exported(empty_database) as snapshot:
         one = Shard(
-            table, empty_database, snapshot, Name("public", "numbers"), -5, 0, lake_location(tmp_path, table), 1
+            table, Dsn(empty_database), snapshot, Name("public", "numbers"), -5, 0, lake_location(tmp_path, table), 1
         )
         written = export_shard(one)
     assert written is not None

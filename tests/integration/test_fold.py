@@ -11,6 +11,7 @@ from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 
 from frostline.catalog import jobs, seams, snapshots
+from frostline.catalog.connect import Dsn
 from frostline.errors import CorruptionError
 from frostline.lake import commit, paths
 from frostline.model.names import Name
@@ -243,7 +244,7 @@ def test_a_file_that_holds_a_marked_key_and_was_not_found_to_is_not_left_as_it_i
     with snapshots.exported(cold.dsn) as snapshot:
         piece = rewrite.Slice(
             table=table,
-            dsn=cold.dsn,
+            dsn=Dsn(cold.dsn),
             snapshot=snapshot,
             overlay=Name("frostline_overlay", table.internal),
             lower=january.lower,

@@ -91,7 +91,7 @@ def settings(empty_database: str, tmp_path: Path) -> Settings:
 def with_passfile(settings: Settings, postgres: Postgres) -> Generator[Settings]:
     """The same with a password file next to the server's data, which the server's user can read."""
     file = postgres.data_dir.parent / f"{settings.lake_port}.pgpass"
-    file.write_text(passfile.line(settings.lake_host, settings.lake_port, settings.lake_user, LAKE_PASSWORD))
+    file.write_text(passfile.line(settings.lake_host, settings.lake_port, "lake", settings.lake_user, LAKE_PASSWORD))
     file.chmod(0o600)
     give(file)
     try:

@@ -35,16 +35,24 @@ def test_an_old_postgres_is_a_fault(major: int, state: State) -> None:
 
 
 def test_a_package_of_another_version_is_doubtful() -> None:
-    wanted = machine.pinned("pyspark")
+    assert machine.required("pyspark") == "<5,>=4.1"
+    for version in ("4.1.0", "4.1.4", "4.10"):
+        assert machine.judge_package("pyspark", version).state is State.OK
+    for version in ("4.0.5", "5.0.0", "5.1"):
+        other = machine.judge_package("pyspark", version)
+        assert (other.state, other.hint) == (State.WARNING, "pip install 'pyspark<5,>=4.1'")
+
+
+def test_a_package_that_must_be_of_one_version() -> None:
+    wanted = machine.required("duckdb")
     assert wanted
-    assert machine.judge_package("pyspark", wanted).state is State.OK
-    other = machine.judge_package("pyspark", "0.1")
-    assert (other.state, other.hint) == (State.WARNING, f"pip install pyspark=={wanted}")
+    assert machine.judge_package("duckdb", wanted.removeprefix("==")).state is State.OK
+    assert machine.judge_package("duckdb", "0.1").state is State.WARNING
 
 
-def test_a_package_with_extras_or_none_has_a_pin_too() -> None:
-    assert machine.pinned("psycopg")
-    assert machine.pinned("no-such-package") is None
+def test_a_package_with_extras_or_none_is_known_too() -> None:
+    assert machine.required("psycopg")
+    assert machine.required("no-such-package") is None
 
 
 @pytest.mark.parametrize(
@@ -174,3 +182,13 @@ def test_a_check_that_hangs_or_breaks_does_not_stop_the_next() -> None:
     assert found[0].detail == "nothing answers within 0.1 s"
     assert found[1].detail == "unexpected ZeroDivisionError: in postgresql://me:***@host/db and more"
     assert all(one.hint for one in found if one.state is State.FAULT)
+
+
+def test_a_folder_is_open_to_others_when_it_and_all_above_it_are(tmp_path: Path) -> None:
+    inner = tmp_path / "lake"
+    inner.mkdir(mode=0o755)
+    inner.chmod(0o755)
+    tmp_path.chmod(0o700)
+    assert not store.others_may_enter(inner)
+    assert store.others_may_enter(Path("/"))
+    assert not store.others_may_enter(tmp_path / "not there")

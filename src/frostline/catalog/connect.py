@@ -1,5 +1,6 @@
 """Connections to Postgres for Frostline's own work."""
 
+import json
 import os
 import socket
 from collections.abc import Generator
@@ -9,7 +10,8 @@ from typing import Any
 import psycopg
 from psycopg import conninfo, sql
 
-from frostline.errors import UnavailableError, UsageError
+from frostline import secretfile
+from frostline.errors import UnavailableError, UsageError, message_of
 
 TYPE_SETTINGS = {
     "search_path": "pg_catalog,pg_temp",
@@ -36,7 +38,34 @@ _LIMITS: dict[str, Any] = {
 _SPACE = "\\ "
 """As libpq wants it in its options."""
 
+_SECRET = ("password", "sslpassword", "oauth_client_secret")
+"""The options of libpq that are secrets themselves, and not only name them."""
+
 Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+class Dsn(str):  # noqa: SLOT000  (it has to be what libpq's callers take)
+    """A connection string as a Spark task has it. What is pickled of it has no password, but names a file that has it.
+
+    Where that file is not to be had, libpq looks for a password as it always does: PGPASSFILE, ~/.pgpass, PGPASSWORD.
+    """
+
+    place: str | None = None
+    """The file that it was in, if this one was unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Take the secrets out."""
+        options: dict[str, Any] = conninfo.conninfo_to_dict(self)
+        secret = {key: options.pop(key) for key in _SECRET if key in options}
+        place = self.place or (secretfile.put(json.dumps(secret)) if secret else None)
+        return _restored, (conninfo.make_conninfo(**options), place)
+
+
+def _restored(text: str, place: str | None) -> Dsn:
+    found = secretfile.get(place) if place else None
+    dsn = Dsn(conninfo.make_conninfo(text, **json.loads(found)) if found else text)
+    dsn.place = place
+    return dsn
 
 
 def connect(dsn: str, *, purpose: str, for_user: bool = False) -> Connection:
@@ -88,5 +117,5 @@ def gives_up(doing: str, *, hint: str) -> Generator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text: libpq writes several."""
-    return (str(error).strip().splitlines() or ["no reason given"])[0]
+    """The first line of an error's text, without a hint: libpq writes several."""
+    return (message_of(error).strip().splitlines() or ["no reason given"])[0]

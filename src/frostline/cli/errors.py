@@ -47,7 +47,7 @@ def explain(error: BaseException) -> Complaint:
     """What to say about any error."""
     known = _known(error)
     if known is not None:
-        return Complaint(known.sqlstate, type(known).__name__, str(known), known.hint, known.exit_code)
+        return Complaint(known.sqlstate, type(known).__name__, known.message, known.hint, known.exit_code)
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return _interrupted(error)
     text = f"unexpected {type(error).__name__}: {error}"

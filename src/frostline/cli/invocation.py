@@ -12,7 +12,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from frostline import logs, settings
+from frostline import filemode, logs, settings
 from frostline.catalog import migrations
 from frostline.catalog.connect import Connection, connect
 from frostline.cli.output import JsonOutput, Output, TextOutput
@@ -36,7 +36,7 @@ class Invocation:
     """Settings that the command's own options have set."""
 
     def settings(self, given: Mapping[str, Any] | None = None) -> settings.Settings:
-        """Read the settings, and start the log and the way to an object store as they say.
+        """Read the settings, and start the log, the way to an object store and the umask as they say.
 
         `given` are values of the command's own options; they hold for the rest of the call.
         """
@@ -44,6 +44,7 @@ class Invocation:
         loaded = settings.load(self.home, self.given)
         logs.configure("debug" if self.debug else loaded.log_level)
         objectstore.use(objectstore.Access.of(loaded))
+        filemode.use(loaded.file_mask)
         return loaded
 
     @contextmanager

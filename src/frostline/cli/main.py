@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import click
 
+from frostline import filemode
 from frostline.cli.errors import report
 from frostline.cli.invocation import Invocation, shared_options, wanted_output
 from frostline.cli.output import Output, TextOutput
@@ -112,6 +113,7 @@ def _refuse_other_bytes(arguments: Sequence[str]) -> None:
 
 def main() -> NoReturn:
     """Run the program for this process's command line."""
+    filemode.begin()
     standard_streams()
     end_as_interrupted()
     code = run(sys.argv[1:])

@@ -23,7 +23,8 @@ def up(
 ) -> None:
     """Start the embedded Postgres, the lake server and the worker, and run until SIGTERM.
 
-    All state is kept in the home directory. Prints `ready dsn=...` when it can be used.
+    All state is kept in the home directory. Prints `ready dsn=...` when it can be used; the password is not in it, but
+    in the file that it names.
     """
     from frostline.embedded.home import prepare  # noqa: PLC0415
     from frostline.embedded.up import run  # noqa: PLC0415

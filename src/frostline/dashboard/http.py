@@ -1,8 +1,11 @@
 """The only HTTP listener of Frostline: `GET /metrics`, on a port that is closed unless it is asked for.
 
 It stays out of the way of what it watches: few clients at a time, each with a few seconds and a few kilobytes.
+It answers only to names that it is known by, so that no web page can have a browser read it under a name of its own
+(DNS rebinding).
 """
 
+import ipaddress
 import logging
 import socket
 import threading
@@ -23,6 +26,7 @@ CLIENT_S = 10.0
 """What one client has altogether, however slowly it speaks."""
 REQUEST_BYTES = 8192
 
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _PLAIN = "text/plain; charset=utf-8"
 _log = logging.getLogger(__name__)
 
@@ -32,10 +36,15 @@ Collect = Callable[[], Iterable[Family]]
 class Endpoint:
     """Serves what a function returns, in threads of its own, until `stop`."""
 
-    def __init__(self, host: str, port: int, collect: Collect, *, client_s: float = CLIENT_S) -> None:
-        """Bind the address and begin to serve; UsageError when it cannot be had."""
+    def __init__(
+        self, host: str, port: int, collect: Collect, *, names: Iterable[str] = (), client_s: float = CLIENT_S
+    ) -> None:
+        """Bind the address and begin to serve; UsageError when it cannot be had.
+
+        `names` are names that clients may ask for, besides the address they have reached.
+        """
         try:
-            self._server = _Server(host, port, collect, client_s)
+            self._server = _Server(host, port, collect, client_s, frozenset(map(str.lower, (host, *names))))
         except OSError as error:
             raise UsageError(
                 f"cannot serve metrics on {host}:{port}: {error.strerror or error}",
@@ -57,13 +66,18 @@ class Endpoint:
         self._server.server_close()
 
 
+def host_names(text: str | None) -> list[str]:
+    """What the setting `metrics_hosts` lists."""
+    return [name.strip() for name in text.split(",")] if text else []
+
+
 @contextmanager
-def served(host: str, port: int | None, collect: Collect) -> Generator[None]:
+def served(host: str, port: int | None, collect: Collect, *, names: Iterable[str] = ()) -> Generator[None]:
     """Serve it for the block; without a port, do not."""
     if port is None:
         yield
         return
-    endpoint = Endpoint(host, port, collect)
+    endpoint = Endpoint(host, port, collect, names=names)
     try:
         yield
     finally:
@@ -77,8 +91,8 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 4 * CLIENTS
 
-    def __init__(self, host: str, port: int, collect: Collect, client_s: float) -> None:
-        self.collect, self.client_s = collect, client_s
+    def __init__(self, host: str, port: int, collect: Collect, client_s: float, names: frozenset[str]) -> None:
+        self.collect, self.client_s, self._names = collect, client_s, names
         self._room = threading.BoundedSemaphore(CLIENTS)
         if ":" in host:
             self.address_family = socket.AF_INET6
@@ -90,6 +104,12 @@ class _Server(ThreadingHTTPServer):
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def is_called(self, name: str, reached: str) -> bool:
+        """Whether a client that has reached one of our addresses may call us so."""
+        if name in self._names or name == reached:
+            return True
+        return name in _LOOPBACK and ipaddress.ip_address(reached).is_loopback
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Give the client a thread, if there is room."""
@@ -142,6 +162,14 @@ class _Bounded:
         return line
 
 
+def _name(host: str) -> str:
+    """The name or the address in a Host header, without the port."""
+    text = host.strip().lower()
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0].removesuffix(".")
+
+
 class _Handler(BaseHTTPRequestHandler):
     """One request, then the connection ends."""
 
@@ -157,6 +185,17 @@ class _Handler(BaseHTTPRequestHandler):
         except LineTooLong:
             self.requestline = self.request_version = self.command = ""
             self._say(431, "the request is too long\n")
+
+    def parse_request(self) -> bool:
+        """Read the request; one for another host than us ends here, whatever its method."""
+        if not super().parse_request():
+            return False
+        asked = self.headers.get_all("Host") or []
+        reached = str(self.connection.getsockname()[0]).partition("%")[0].removeprefix("::ffff:")
+        if len(asked) == 1 and cast(_Server, self.server).is_called(_name(asked[0]), reached):
+            return True
+        self._say(421, "not known by this name here; the setting metrics_hosts adds names\n")
+        return False
 
     def do_GET(self) -> None:
         """The metrics, or 404."""

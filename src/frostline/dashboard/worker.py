@@ -35,7 +35,12 @@ _GAUGES: tuple[tuple[str, str, Number], ...] = (
 
 def served(settings: Settings) -> AbstractContextManager[None]:
     """Serve the metrics for the block, if a port is set for them."""
-    return http.served(settings.metrics_listen, settings.metrics_port, lambda: collected(settings.dsn))
+    return http.served(
+        settings.metrics_listen,
+        settings.metrics_port,
+        lambda: collected(settings.dsn),
+        names=http.host_names(settings.metrics_hosts),
+    )
 
 
 def collected(dsn: str) -> list[Family]:

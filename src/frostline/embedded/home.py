@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from psycopg.conninfo import conninfo_to_dict
 
@@ -17,6 +18,7 @@ from frostline.settings import FILE_NAME, read_file, write_file
 DATABASE = "frostline"
 _LOCK = "frostline.lock"
 _PASSFILE = "lake.pgpass"
+CLIENT_PASSFILE = "postgres.pgpass"
 _PG_PORT = 15432
 _LAKE_PORT = 15433
 """Below the range that systems hand out to outgoing connections, so they are still free at the next start."""
@@ -35,6 +37,16 @@ class Home:
         """What the environment must not override: this home's own Postgres, and what was asked for."""
         asked_for = ("warehouse",) if self.warehouse_was_named else ()
         return {key: self.values[key] for key in ("dsn", "lake_port", "lake_passfile", *asked_for)}
+
+    @property
+    def client_passfile(self) -> Path:
+        """Where clients find the password of the embedded Postgres."""
+        return self.directory / CLIENT_PASSFILE
+
+    @property
+    def client_dsn(self) -> str:
+        """The connection string to show: it names the file that has the password."""
+        return f"{self.postgres.address(DATABASE)}?passfile={quote(str(self.client_passfile))}"
 
     @property
     def postgres(self) -> Postgres:

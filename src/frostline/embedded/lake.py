@@ -79,7 +79,12 @@ def running(settings: Settings) -> Generator["LakeServer"]:
 
     server = start(settings)
     try:
-        with http.served(settings.metrics_listen, settings.lake_metrics_port, lambda: lakeserver.families(server)):
+        with http.served(
+            settings.metrics_listen,
+            settings.lake_metrics_port,
+            lambda: lakeserver.families(server),
+            names=http.host_names(settings.metrics_hosts),
+        ):
             yield server
     finally:
         server.stop()

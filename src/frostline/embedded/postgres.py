@@ -66,6 +66,10 @@ class Postgres:
         """Where the server writes its log."""
         return self.data_dir / "server.log"
 
+    def address(self, database: str = USER) -> str:
+        """A connection string of the superuser, without the password."""
+        return f"postgresql://{USER}@{HOST}:{self.port}/{quote(database, safe='')}"
+
     def dsn(self, database: str = USER) -> str:
         """A connection string of the superuser, password included."""
         return f"postgresql://{USER}:{quote(self.password, safe='')}@{HOST}:{self.port}/{quote(database, safe='')}"

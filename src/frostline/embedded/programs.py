@@ -81,13 +81,22 @@ def give(path: Path) -> None:
 
 
 def let_through(path: Path) -> None:
-    """Let the server's user pass the directories above `path`. It may enter them, not list them."""
-    if not server_owner():
+    """Let the server's user pass the directories above `path`. It may enter them, not list them.
+
+    Into the one that holds `path`, and that nobody but us could enter, its group is let and nobody else.
+    """
+    owner = server_owner()
+    if not owner:
         return
-    for parent in path.resolve().parents:
-        mode = parent.stat().st_mode
-        if not mode & 0o001:
-            parent.chmod(mode | 0o001)
+    nearest, *others = path.resolve().parents
+    if not nearest.stat().st_mode & 0o077:
+        os.chown(nearest, -1, owner.pw_gid)
+        nearest.chmod(0o710)
+    for parent in (nearest, *others):
+        found = parent.stat()
+        is_let = found.st_mode & (0o011 if found.st_gid == owner.pw_gid else 0o001)
+        if not is_let:
+            parent.chmod(found.st_mode | 0o001)
 
 
 def _add_user() -> pwd.struct_passwd:

@@ -10,6 +10,7 @@ from typing import NoReturn
 import psycopg
 from psycopg.pq import Conninfo
 
+from frostline import filemode
 from frostline.embedded.programs import embedded
 from frostline.errors import UsageError
 
@@ -17,6 +18,7 @@ from frostline.errors import UsageError
 def become_psql(dsn: str, arguments: Sequence[str]) -> NoReturn:
     """Run psql in place of this process. The password goes through the environment, where `ps` does not show it."""
     program = _program()
+    filemode.give_back()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and psql would inherit that
     os.execve(program, [program, *arguments], {**os.environ, **connection_variables(dsn)})  # noqa: S606
 

@@ -26,7 +26,7 @@ def run(
     with started(home, settings) as postgres:
         watched = [WorkerProcess(home.directory)] if worker else []
         try:
-            announce(f"ready dsn={settings.dsn}")
+            announce(f"ready dsn={home.client_dsn}")
             _watch(postgres, watched, stop)
         finally:
             for one in watched:
@@ -42,6 +42,7 @@ def started(home: Home, settings: Settings) -> Generator[Postgres]:
         postgres.start()
         _ensure_database(postgres)
         passfile.write(settings)
+        passfile.write_for_clients(home.client_passfile, postgres)
         install(settings)
         parts.enter_context(lake.running(settings))
         yield postgres

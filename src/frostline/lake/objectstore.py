@@ -4,18 +4,22 @@ The access is one value for the process, put in place by whoever has read the se
 `s3://bucket/key` is all that the catalog, Iceberg's own files and the readers know of a file, so whatever opens one
 would have to be handed the access by everything above it; caches of what was read from a location would have to be
 kept apart by it too. A process works on one warehouse, so there is one access. Spark tasks run in processes of their
-own and bring it along.
+own: what is sent to them has no keys, but names a private file that has them.
 """
 
+import json
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from frostline import secretfile
 from frostline.errors import UsageError
 from frostline.lake import ducksql
-from frostline.settings import Settings
+from frostline.settings import ENV_PREFIX, Settings, load
 
 if TYPE_CHECKING:
     from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -43,6 +47,14 @@ class Access:
     path_style: bool = False
     timeout_s: int = _TIMEOUT_S
     """After how long without an answer a request is tried again, or given up."""
+    place: str | None = field(default=None, repr=False, compare=False)
+    """The file that the keys were in, if this was unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Take the keys out: what is pickled names a file that has them."""
+        keys = (self.access_key, self.secret_key, self.session_token)
+        place = self.place or secretfile.put(json.dumps(keys))
+        return _restored, (place, self.region, self.endpoint, self.path_style, self.timeout_s)
 
     @classmethod
     def of(cls, settings: Settings) -> "Access | None":
@@ -59,6 +71,23 @@ class Access:
             endpoint=settings.s3_endpoint or (_AMAZON.format(region=settings.s3_region) if by_path else None),
             path_style=by_path,
         )
+
+
+def _restored(place: str, region: str, endpoint: str | None, path_style: bool, timeout_s: int) -> Access:  # noqa: FBT001
+    """The same access with the keys in the file; else with those that this machine has, if any."""
+    found = secretfile.get(place)
+    keys: Any = json.loads(found) if found else _own_keys()
+    return Access(*keys, region=region, endpoint=endpoint, path_style=path_style, timeout_s=timeout_s, place=place)
+
+
+def _own_keys() -> tuple[str, str, str | None]:
+    """What the environment of this process says, or the home that it names; nothing if neither does."""
+    home = os.environ.get(f"{ENV_PREFIX}HOME")
+    try:
+        own = Access.of(load(Path(home) if home else None, {"dsn": "-", "warehouse": "."}))
+    except UsageError:
+        own = None
+    return (own.access_key, own.secret_key, own.session_token) if own else ("", "", None)
 
 
 _current: Access | None = None
@@ -92,6 +121,11 @@ def current() -> Access:
         raise UsageError(
             "s3_access_key and s3_secret_key are not set",
             hint="set them in frostline.toml, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        )
+    if not _current.access_key:
+        raise UsageError(
+            "this machine of the Spark cluster has no keys of the object store",
+            hint="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for the executors: docs/guides/cluster.md",
         )
     return _current
 

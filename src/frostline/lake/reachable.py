@@ -45,7 +45,7 @@ def only(metadata: TableMetadata, gone: Collection[int]) -> Sizes:
             found |= own
             known |= own.keys()
         except UnavailableError as error:
-            _log.warning("%s", logs.fields(stage="expire", snapshot=snapshot.snapshot_id, warning=str(error)))
+            _log.warning("%s", logs.fields(stage="expire", snapshot=snapshot.snapshot_id, warning=error.message))
     return {location: size for location, size in found.items() if location not in kept}
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from frostline import logs
 from frostline.catalog import jobs, merging, seams, snapshots
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, Dsn
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint, reached
@@ -152,7 +152,7 @@ class Job:
                 for lower, upper in pieces:
                     yield Shard(
                         table=self.table,
-                        dsn=self.settings.dsn,
+                        dsn=Dsn(self.settings.dsn),
                         snapshot=snapshot,
                         partition=partition.name,
                         lower=lower,

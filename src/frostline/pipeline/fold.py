@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from frostline import logs
 from frostline.catalog import jobs, seams, snapshots, trust
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, Dsn
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint, reached
@@ -112,7 +112,7 @@ class Fold:
         for lower, upper in heap.occupied(self.connection, self.table, overlay, self.seam.frost_line):
             yield Slice(
                 table=self.table,
-                dsn=self.settings.dsn,
+                dsn=Dsn(self.settings.dsn),
                 snapshot=snapshot,
                 overlay=overlay,
                 lower=lower,

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from frostline import failpoints, logs
 from frostline.catalog import jobs, seams, snapshots
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, Dsn
 from frostline.catalog.jobs import State
 from frostline.errors import UsageError
 from frostline.failpoints import Failpoint
@@ -124,7 +124,7 @@ class Job:
         for lower, upper in heap.occupied(self.connection, self.table, self.load.name, self.seam.frost_line):
             shard = Shard(
                 table=self.table,
-                dsn=self.settings.dsn,
+                dsn=Dsn(self.settings.dsn),
                 snapshot=snapshot,
                 partition=self.load.name,
                 lower=lower,

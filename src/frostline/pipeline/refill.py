@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 
 from frostline import failpoints
-from frostline.catalog.connect import Connection, connect, first_line
+from frostline.catalog.connect import Connection, Dsn, connect, first_line
 from frostline.errors import UnavailableError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.lake import checksums, damage, duck, ducksql, ducktext, schema, store
@@ -32,7 +32,7 @@ class Piece:
     """The part of one lake file that goes into one refill table."""
 
     table: Table
-    dsn: str = field(repr=False)
+    dsn: Dsn = field(repr=False)
     refill: Name
     lower: int
     upper: int

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import duckdb
 import numpy as np
 
+from frostline.catalog.connect import Dsn
 from frostline.errors import CorruptionError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import datafiles, duck, ducksql, paths, schema
@@ -30,7 +31,7 @@ class Slice:
     """The part of one lake partition that has marks, and the files that may hold their keys."""
 
     table: Table
-    dsn: str = field(repr=False)
+    dsn: Dsn = field(repr=False)
     snapshot: str
     overlay: Name
     lower: int

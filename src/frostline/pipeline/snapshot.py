@@ -15,6 +15,7 @@ from frostline import logs
 from frostline.catalog import jobs, snapshot_versions, snapshots
 from frostline.catalog.connect import Connection, gives_up
 from frostline.catalog.snapshot_versions import Copied, Known, Run
+from frostline.errors import message_of
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import paths
 from frostline.lake.datafiles import WrittenFile
@@ -91,7 +92,7 @@ class Job:
             yield
         except (Exception, KeyboardInterrupt) as error:
             try:
-                reason = jobs.STOPPED if isinstance(error, KeyboardInterrupt) else str(error)
+                reason = jobs.STOPPED if isinstance(error, KeyboardInterrupt) else message_of(error)
                 snapshot_versions.fail(self.connection, self.job.id, reason)
             except psycopg.Error:
                 _log.warning("%s", logs.fields(snapshot=self.wish.name, warning="could not record the failure"))

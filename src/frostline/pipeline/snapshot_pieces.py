@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
+from frostline.catalog.connect import Dsn
 from frostline.catalog.snapshot_versions import Run
 from frostline.catalog.snapshots import Holder
 from frostline.errors import FrostlineError
@@ -114,7 +115,7 @@ class Copying:
         """All rows of a relation."""
         return Shard(
             table=source.table,
-            dsn=self.settings.dsn,
+            dsn=Dsn(self.settings.dsn),
             snapshot=self.plan.moment.snapshot,
             partition=relation.name,
             lower=None,

@@ -56,7 +56,7 @@ def tidy_all(connection: Connection) -> Tidied:
         except ConflictError:
             _log.info("%s", logs.fields(stage="leftovers", snapshot=name, note="a run is going on"))
         except FrostlineError as error:
-            _log.error("%s", logs.fields(stage="leftovers", snapshot=name, error=str(error)))
+            _log.error("%s", logs.fields(stage="leftovers", snapshot=name, error=error.message))
             errors.append(error)
     return Tidied(deleted, tuple(errors))
 
@@ -95,5 +95,7 @@ def _of_version(location: str, found: Collection[str]) -> set[str]:
         if not isinstance(error.__cause__, FileNotFoundError):
             raise
         folder = location.rpartition("/metadata/")[0]
-        _log.warning("%s", logs.fields(stage="leftovers", folder=folder, warning=f"{error}; nothing is deleted there"))
+        _log.warning(
+            "%s", logs.fields(stage="leftovers", folder=folder, warning=f"{error.message}; nothing is deleted there")
+        )
         return {one for one in found if one.startswith(f"{folder}/")}

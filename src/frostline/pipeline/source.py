@@ -8,7 +8,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import sql
 
-from frostline.catalog.connect import first_line, local_settings
+from frostline.catalog.connect import Dsn, first_line, local_settings
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.model.names import Name
 from frostline.model.tables import Column, Fingerprint, Table
@@ -41,7 +41,7 @@ class Shard:
     """A part of a heap partition that one task exports into one file."""
 
     table: Table
-    dsn: str = field(repr=False)
+    dsn: Dsn = field(repr=False)
     snapshot: str
     """What `pg_export_snapshot()` gave to the driver, whose transaction is still open."""
     partition: Name

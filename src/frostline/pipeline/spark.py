@@ -1,6 +1,9 @@
-"""The one Spark session of a run: quiet, UTC, no user interface, nothing downloaded."""
+"""The one Spark session of a run: quiet, UTC, no user interface, nothing downloaded, closed to strangers."""
 
+import logging
 import os
+import re
+import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,32 +16,61 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from frostline import filemode, logs
 from frostline.errors import UnavailableError
 from frostline.pipeline.apart import apart
 from frostline.pipeline.java import find_java
 
 _HERE = Path(str(resources.files("frostline.pipeline")))
 _JAVA_HOME = _HERE / "java_home"
+_KEY = re.compile(r"\s*([^#!\s=:][^\s=:]*)")
+
+_NO_MASTER = "no master answers, or it does not take our secret"
+
+_log = logging.getLogger(__name__)
 
 
 def session(master: str, *, memory: str = "1g", options: Mapping[str, str] | None = None) -> SparkSession:
-    """Start Spark, or return the session that runs already. `options` are Spark settings and win over ours."""
+    """Start Spark, or return the session that runs already.
+
+    `options` are Spark settings and win over ours, as do those of spark-defaults.conf and PYSPARK_SUBMIT_ARGS.
+    """
     _prepare_environment(master)
     builder = SparkSession.Builder().master(master).appName("frostline")
     for key, value in {**_options(master, memory), **(options or {})}.items():
         builder = builder.config(key, value)
+    started = _started(builder, master)
+    _warn_if_open(started)
+    return started
+
+
+def _started(builder: SparkSession.Builder, master: str) -> SparkSession:
     try:
-        return apart(builder.getOrCreate)
+        with filemode.applied(filemode.in_use()):  # the Java process inherits it
+            return apart(builder.getOrCreate)
     except (Py4JError, PySparkException, OSError) as error:
-        _end_java()
-        raise _did_not_start(error) from error
+        _end_half_started()
+        raise _did_not_start(master, error) from error
 
 
-def _did_not_start(error: Exception) -> UnavailableError:
+def _end_half_started() -> None:
+    """Else the next try would get what is left of this one."""
+    context: Any = SparkContext
+    half = context._active_spark_context  # noqa: SLF001
+    if half is not None:
+        with suppress(Py4JError, OSError):
+            apart(half.stop)
+    _end_java()
+
+
+def _did_not_start(master: str, error: Exception) -> UnavailableError:
     """What Java itself has written is on stderr already."""
     gone = isinstance(error, PySparkRuntimeError) and error.getCondition() == "JAVA_GATEWAY_EXITED"
     cause: object = getattr(error, "java_exception", error)
     reason = "Java ended at once" if gone else (str(cause).strip().splitlines() or [type(error).__name__])[0]
+    if master.startswith("spark://") and (isinstance(error, OSError) or "stopped SparkContext" in reason):
+        hint = "see what Java wrote above, and docs/guides/cluster.md"
+        return UnavailableError(f"Spark did not start: {_NO_MASTER} ({master})", hint=hint)
     hint = "see what Java wrote above; check spark_memory, spark_master and JAVA_HOME: frostline doctor --spark"
     return UnavailableError(f"Spark did not start: {reason}", hint=hint)
 
@@ -83,19 +115,53 @@ def is_local(master: str) -> bool:
 
 
 def _options(master: str, memory: str) -> dict[str, str]:
+    """Our settings, without those that the user has made for all of Spark. The first two are for settings of ours."""
+    first = {"spark.driver.memory": memory, "spark.sql.session.timeZone": "UTC"}
+    known = configured(os.environ)
+    others = {**_quiet(), **_closed(master)}
+    return first | {key: value for key, value in others.items() if key not in known}
+
+
+def configured(environment: Mapping[str, str]) -> set[str]:
+    """Which settings the user has made where Spark looks: spark-defaults.conf, and what spark-submit is given."""
+    folder = environment.get("SPARK_CONF_DIR") or str(Path(environment.get("SPARK_HOME", "")) / "conf")
+    file = Path(folder) / "spark-defaults.conf"
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
+    found = {key[1] for key in map(_KEY.match, lines) if key}
+    words = [word.removeprefix("--conf=") for word in shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", ""))]
+    return found | {word.partition("=")[0] for word in words if word.startswith("spark.")}
+
+
+def _quiet() -> dict[str, str]:
     log_config = f"-Dlog4j2.configurationFile={(_HERE / 'log4j2.properties').as_uri()}"
-    options = {
-        "spark.driver.memory": memory,
+    return {
         "spark.driver.extraJavaOptions": log_config,
-        "spark.sql.session.timeZone": "UTC",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+
+
+def _closed(master: str) -> dict[str, str]:
+    """What keeps others from Spark's ports. Spark makes a new secret for each run, where it can hand it to executors.
+
+    All runs of a standalone cluster have one secret, and only its owner knows it: docs/guides/cluster.md.
+    """
     if is_local(master):
         # Otherwise the driver binds the host's public name, which a laptop often cannot even resolve.
-        options |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-    return options
+        loopback = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        return loopback | {"spark.authenticate": "true"}
+    if master == "yarn" or master.startswith("k8s://"):
+        encrypted = ("spark.network.crypto.enabled", "spark.io.encryption.enabled")
+        return dict.fromkeys(("spark.authenticate", *encrypted), "true")
+    return {}
+
+
+def _warn_if_open(spark: SparkSession) -> None:
+    context = spark.sparkContext
+    if apart(lambda: context.getConf().get("spark.authenticate")) != "true":
+        warning = "Spark's ports ask for no secret: whoever reaches them runs code there"
+        _log.warning("%s", logs.fields(stage="spark", master=context.master, warning=warning))
 
 
 def _prepare_environment(master: str) -> None:

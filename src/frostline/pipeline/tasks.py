@@ -1,6 +1,7 @@
 """Runs a function over many items as Spark tasks, one task each, and reports how far they are."""
 
 import gc
+import re
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -13,13 +14,25 @@ import psycopg
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from frostline import errors
+from frostline import errors, filemode
 from frostline.catalog import faults
 from frostline.lake import objectstore, store
 from frostline.model.tables import Table
 from frostline.pipeline.apart import apart, say_no_more
 
 _POLL_S = 0.2
+_CAUSE = re.compile(
+    r"^(?:\w+\.)*\w*(?:Error|Exception): .*|.*\[PYTHON_VERSION_MISMATCH\].*|.*Cannot run program .*", re.MULTILINE
+)
+_HINTS = (
+    ("No module named", "install the package on the executors, or send it to them: docs/guides/cluster.md"),
+    ("PYTHON_VERSION_MISMATCH", "let PYSPARK_PYTHON name a Python of the driver's version: docs/guides/cluster.md"),
+    ("Cannot run program", "let PYSPARK_PYTHON name a Python that the executors have: docs/guides/cluster.md"),
+)
+"""By what is in the failure: what to do."""
+NO_PASSWORD = "no password supplied"  # noqa: S105
+"""What libpq says when it needs one and finds none."""
+LACKS_PASSWORD = "let PGPASSFILE name a password file on the executors: docs/guides/cluster.md"  # noqa: S105
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -62,11 +75,12 @@ def run(
     context = spark.sparkContext
     done, rows, size = context.accumulator(0), context.accumulator(0), context.accumulator(0)
 
-    access = objectstore.in_use()
+    access, mask = objectstore.in_use(), filemode.in_use()
 
     def task(item: Item) -> Outcome[Made]:
         objectstore.use(access)
-        outcome = attempt(function, item)
+        with filemode.applied(mask):
+            outcome = attempt(function, item)
         done.add(1)
         for file in _files(outcome.made):
             rows.add(file.rows)
@@ -89,10 +103,16 @@ def run(
     try:
         return [unwrap(outcome) for outcome in running.result()]
     except (Py4JError, OSError) as error:
-        cause: object = getattr(error, "java_exception", error)  # without one, Java itself is gone
-        reason = str(cause).partition("\n")[0]
-        hint = "see its log, then run the command again"
-        raise errors.UnavailableError(f"Spark gave up: {reason}", hint=hint) from error
+        raise gave_up(error) from error
+
+
+def gave_up(error: Exception) -> errors.UnavailableError:
+    """What is said when Spark itself fails: of a Python traceback in it the last line, which is the cause."""
+    text = str(getattr(error, "java_exception", error))  # without one, Java itself is gone
+    causes: list[str] = _CAUSE.findall(text)
+    cause = causes[-1] if causes else text.partition("\n")[0]
+    hint = next((hint for pattern, hint in _HINTS if pattern in text), "see its log, then run the command again")
+    return errors.UnavailableError(f"Spark gave up: {cause}", hint=hint)
 
 
 def attempt(function: Callable[[Item], Made], item: Item) -> Outcome[Made]:
@@ -104,7 +124,8 @@ def attempt(function: Callable[[Item], Made], item: Item) -> Outcome[Made]:
         error = raised if isinstance(raised, errors.FrostlineError) else faults.understood(raised)
         if error is None:
             raise
-        return Outcome(error=str(error), hint=error.hint, kind=type(error).__name__)
+        hint = LACKS_PASSWORD if NO_PASSWORD in error.message else error.hint
+        return Outcome(error=error.message, hint=hint, kind=type(error).__name__)
 
 
 def unwrap(outcome: Outcome[Made]) -> Made:

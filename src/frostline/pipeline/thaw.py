@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from frostline import failpoints, logs, sqlfiles
 from frostline.catalog import jobs, leases, seams
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, Dsn
 from frostline.catalog.jobs import State
 from frostline.catalog.patience import patiently
 from frostline.errors import ConflictError, CorruptionError, UnavailableError, UsageError
@@ -192,7 +192,7 @@ class Thaw:
         for file in rules.touching(files, stretch.lower, stretch.upper):
             yield Piece(
                 table=self.table,
-                dsn=self.settings.dsn,
+                dsn=Dsn(self.settings.dsn),
                 refill=name,
                 lower=stretch.lower,
                 upper=stretch.upper,

@@ -11,7 +11,7 @@ import psycopg
 from frostline import logs
 from frostline.catalog import checksums, faults, jobs, leases, seams, tables
 from frostline.catalog.connect import Connection, first_line, gives_up
-from frostline.errors import ConflictError, FrostlineError, OutcomeUnknown
+from frostline.errors import ConflictError, FrostlineError, OutcomeUnknown, message_of
 from frostline.lake import expected, foreign, paths, store
 from frostline.lake.commit import StagedCommit
 from frostline.model.tables import Seam, Table
@@ -65,7 +65,7 @@ def for_each(
             error = raised if isinstance(raised, FrostlineError) else faults.understood(raised)
             if error is None:
                 raise
-            _log.error("%s", logs.fields(stage=command, table=str(table.name), error=str(error)))
+            _log.error("%s", logs.fields(stage=command, table=str(table.name), error=error.message))
             results.append(failed(table, error))
     return results
 
@@ -79,7 +79,7 @@ def failure_recorded(connection: Connection, job_id: int) -> Generator[None]:
         _record(connection, job_id, jobs.STOPPED, interrupted=True)
         raise
     except Exception as error:
-        _record(connection, job_id, str(faults.understood(error) or error), interrupted=False)
+        _record(connection, job_id, message_of(faults.understood(error) or error), interrupted=False)
         raise
 
 

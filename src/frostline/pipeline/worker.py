@@ -120,7 +120,7 @@ def _take_part(worker: "Worker") -> None:
                 _log.info("%s", logs.fields(stage="worker", note="leads"))
                 worker.lead(lambda: leases.still_leads(worker.tools.connection, leadership))
         except ConflictError as error:
-            _log.debug("%s", logs.fields(stage="worker", note=str(error)))
+            _log.debug("%s", logs.fields(stage="worker", note=error.message))
             worker.stop.wait(settings.worker_interval_s)
 
 
@@ -178,7 +178,7 @@ class Worker:
             with said as line:
                 line["done"] = done = ACTIONS[action.kind](self.tools, table)
         except ConflictError as error:
-            _log.info("%s", logs.fields(stage="work", table=str(action.name), note=str(error)))
+            _log.info("%s", logs.fields(stage="work", table=str(action.name), note=error.message))
             done = False
         except Exception as error:
             if self.tools.connection.broken or self.tools.connection.closed:
@@ -191,7 +191,7 @@ class Worker:
     def _failed(self, kind: Kind, table: Table, before: Mapping[Kind, Failures], error: Exception) -> None:
         """Have the failure in the catalog, which says when to try again. A job that began has done so itself."""
         known = error if isinstance(error, FrostlineError) else faults.understood(error)
-        text = str(known) if known else f"unexpected {type(error).__name__}: {' '.join(str(error).split())}"
+        text = known.message if known else f"unexpected {type(error).__name__}: {' '.join(str(error).split())}"
         _log.error("%s", logs.fields(stage="work", table=str(table.name), action=kind.value, error=text))
         if jobs.failures(self.tools.connection, table).get(kind) == before.get(kind):
             jobs.fail(self.tools.connection, jobs.start(self.tools.connection, table, kind.value), text)

@@ -18,7 +18,7 @@ from frostline.catalog.connect import Connection, first_line, gives_up
 from frostline.catalog.expiring import Expiring
 from frostline.catalog.jobs import State
 from frostline.catalog.patience import LOCK_TIMEOUT_MS, in_use, patiently
-from frostline.errors import ConflictError, UnavailableError
+from frostline.errors import ConflictError, UnavailableError, message_of
 from frostline.failpoints import Failpoint, reached
 from frostline.model.names import Name
 from frostline.model.partitions import Partition
@@ -200,7 +200,7 @@ class _Expiry:
             jobs.fail(self.connection, job_id, jobs.STOPPED, interrupted=True)
             raise
         except Exception as error:
-            jobs.fail(self.connection, job_id, str(error))
+            jobs.fail(self.connection, job_id, message_of(error))
             raise
         jobs.describe(self.connection, job_id, self._described())
         if self.waiting and not (self.dropped or self.detached or self.kept):

@@ -46,7 +46,7 @@ def _applied(connection: Connection, entries: Sequence[Entry]) -> Iterator[Impor
         try:
             yield Imported(entry.name, _bring(connection, entry, tables.find(connection, entry.name)))
         except UsageError as error:
-            raise UsageError(f"{entry.name}: {error}", hint=error.hint) from None
+            raise UsageError(f"{entry.name}: {error.message}", hint=error.hint) from None
 
 
 def _bring(connection: Connection, entry: Entry, present: Table | None) -> str:

@@ -73,8 +73,8 @@ class Session:
     def _failed(self, error: FrostlineError) -> bytes:
         if self._status == "T":
             self._status = "E"
-        _log.warning("query failed sqlstate=%s error=%r", error.sqlstate, str(error))
-        return backend.error(error.sqlstate, str(error), error.hint)
+        _log.warning("query failed sqlstate=%s error=%r", error.sqlstate, error.message)
+        return backend.error(error.sqlstate, error.message, error.hint)
 
     def _answer(self, message: Later) -> Iterator[Bytes]:
         match message:

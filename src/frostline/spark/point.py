@@ -15,7 +15,7 @@ from psycopg import sql
 
 from frostline import sqlfiles
 from frostline.catalog import asof, pins, seams, snapshots, tables
-from frostline.catalog.connect import Connection, connect
+from frostline.catalog.connect import Connection, Dsn, connect
 from frostline.errors import ConflictError, UsageError
 from frostline.model.names import BadName, Name
 from frostline.model.tables import Seam, Table
@@ -34,7 +34,7 @@ _OWN_COLUMNS = ("frostline_live", "frostline_version", "frostline_marked_at")
 class Moment:
     """What a task needs in order to see Postgres as it was."""
 
-    dsn: str = field(repr=False)
+    dsn: Dsn = field(repr=False)
     snapshot: str
     """What `pg_export_snapshot()` gave; it can be joined while its holder lives."""
     horizon: str
@@ -75,7 +75,7 @@ class TablePoint:
     overlay: Target | None = None
     """Only where it has a key below the frost line."""
     marks: int = 0
-    dsn: str = field(default="", repr=False)
+    dsn: Dsn = field(default_factory=Dsn, repr=False)
     """Where the checksums of its files are."""
 
 
@@ -111,8 +111,8 @@ def _attempted(held: ExitStack, dsn: str, wanted: Sequence[str], as_of: AsOf) ->
     snapshot = held.enter_context(snapshots.exported(dsn))
     with connect(dsn, purpose="spark", for_user=True) as connection:
         connection.execute(_statement("join").format(snapshot=sql.Literal(snapshot)))
-        moment = Moment(dsn, snapshot, _one(connection, _statement("horizon").format()))
-        found = {text: replace(_table_point(connection, text, as_of), dsn=dsn) for text in wanted}
+        moment = Moment(Dsn(dsn), snapshot, _one(connection, _statement("horizon").format()))
+        found = {text: replace(_table_point(connection, text, as_of), dsn=moment.dsn) for text in wanted}
     lakes = [(one.table, one.seam.metadata_location) for one in found.values() if one.table.id]
     pinned = [(table, state) for table, state in lakes if state is not None]
     if pinned:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from frostline import sqlfiles
+from frostline import filemode, sqlfiles
 from frostline.catalog.connect import local_settings
 from frostline.errors import ConflictError, FrostlineError, UnavailableError, UsageError
 from frostline.lake import duck, ducksql, ducktext, objectstore, store
@@ -83,7 +83,7 @@ def batches(reading: Reading, piece: HeapPiece | LakePiece) -> Iterator[pa.Recor
 @contextmanager
 def _opened(reading: Reading) -> Generator[duckdb.DuckDBPyConnection]:
     """A DuckDB that reaches the lake as the driver does."""
-    with objectstore.used(reading.access), duck.borrowed(_MEMORY) as connection:
+    with objectstore.used(reading.access), filemode.applied(filemode.OWNER_ONLY), duck.borrowed(_MEMORY) as connection:
         yield connection
 
 
@@ -236,7 +236,7 @@ def _explained() -> Generator[None]:
 
 def _spoken(error: FrostlineError) -> FrostlineError:
     """Spark shows the text of an error only, so the hint goes into it."""
-    return type(error)(f"{error}; {error.hint}" if error.hint else str(error))
+    return type(error)(f"{error.message}; {error.hint}" if error.hint else error.message)
 
 
 def _failure(error: duckdb.Error) -> FrostlineError:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from frostline.catalog.connect import Dsn
 from frostline.errors import UsageError
 from frostline.lake import objectstore
 from frostline.pipeline import tasks
@@ -32,7 +33,8 @@ _sessions: WeakSet[SparkSession] = WeakSet()
 
 def register(spark: SparkSession, *, dsn: str | None = None, home: str | None = None) -> None:
     """Make the format `frostline` known to the session; `dsn` or `home` are for those who then name neither."""
-    _register(spark, NAME, {key: value for key, value in (("dsn", dsn), ("home", home)) if value is not None})
+    given = (("dsn", None if dsn is None else Dsn(dsn)), ("home", home))
+    _register(spark, NAME, {key: value for key, value in given if value is not None})
 
 
 def register_parts(spark: SparkSession) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 from pyspark.sql import SparkSession
 
-from frostline import failpoints
+from frostline import failpoints, filemode
 from frostline.catalog import batches, jobs, leases, seams, tables
 from frostline.catalog.connect import Connection, dsn_of
 from frostline.errors import ConflictError, UsageError
@@ -142,7 +142,7 @@ def _once(run: Run, chosen: Table) -> Written:
     connection, staged = run.connection, run.staged
     _wait_for_turn(connection, chosen)
     taken = turn.taken(connection, run.settings, chosen, "jobs", "loading")
-    with taken as table, _explained(connection, staged.batch):
+    with taken as table, _explained(connection, staged.batch), filemode.applied(run.settings.file_mask):
         line = seams.get(connection, table).frost_line
         with loading.made(connection, staged.stage, staged.attempts, table, line) as load:
             _check(run, table, load)

@@ -8,9 +8,10 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from frostline import failpoints
-from frostline.catalog.connect import Connection, connect, first_line
+from frostline.catalog.connect import Connection, Dsn, connect, first_line
 from frostline.errors import FrostlineError, UnavailableError, UsageError
 from frostline.failpoints import Failpoint
+from frostline.pipeline import tasks
 from frostline.pipeline.tasks import Outcome
 from frostline.relation import staging
 from frostline.spark import write_text
@@ -31,7 +32,7 @@ class Copied:
     rows: int
 
 
-def task(dsn: str, table: str) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+def task(dsn: Dsn, table: str) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """The function that Spark calls on an executor for each part of the DataFrame."""
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -48,7 +49,7 @@ def outcome(dsn: str, table: str, batches: Batches, attempt: int) -> Outcome[Cop
     try:
         return Outcome(Copied(attempt, copy(dsn, table, batches, attempt)))
     except UsageError as error:
-        return Outcome(error=str(error), hint=error.hint, kind=type(error).__name__)
+        return Outcome(error=error.message, hint=error.hint, kind=type(error).__name__)
 
 
 def report(done: Outcome[Copied]) -> pa.RecordBatch:
@@ -68,6 +69,10 @@ def copy(dsn: str, table: str, batches: Batches, attempt: int) -> int:
         with connect(dsn, purpose="spark write", for_user=True) as connection:
             rows = _send(connection, table, batches, attempt)
     except (psycopg.OperationalError, UnavailableError) as error:
+        if tasks.NO_PASSWORD in str(error):
+            raise UsageError(
+                f"a task cannot connect to Postgres: {first_line(error)}", hint=tasks.LACKS_PASSWORD
+            ) from None
         raise UnavailableError(f"{LOST}: {first_line(error)}") from error
     except psycopg.errors.UndefinedTable:
         raise UnavailableError(f"{LOST}: its staging table is gone") from None

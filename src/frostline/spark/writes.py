@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from frostline import failpoints, logs
 from frostline.catalog import batches
 from frostline.catalog.batches import Relation, Target
-from frostline.catalog.connect import Connection, connect, dsn_of, gives_up
+from frostline.catalog.connect import Connection, Dsn, connect, dsn_of, gives_up
 from frostline.errors import UnavailableError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.model.names import BadName, Name
@@ -138,10 +138,12 @@ def _staged(connection: Connection, relation: Relation, columns: tuple[Target, .
 def _copied(df: DataFrame, dsn: str, stage: Stage) -> list[Copied]:
     """Run the DataFrame, and say which attempts have won: Spark gives back the result of one for each task."""
     try:
-        rows = _collected(write_map.mapped(df, write_task.task(dsn, stage.table), write_task.REPORT))
+        rows = _collected(write_map.mapped(df, write_task.task(Dsn(dsn), stage.table), write_task.REPORT))
     except PythonException as error:
         if write_task.LOST in str(error):
             raise UnavailableError(write_task.LOST, hint="write again; nothing was written") from error
+        if "No module named 'frostline" in str(error):
+            raise tasks.gave_up(error) from error
         raise  # the DataFrame's own
     return [tasks.unwrap(_outcome(row)) for row in rows]
 

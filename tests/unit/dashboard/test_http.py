@@ -10,7 +10,7 @@ import pytest
 from tests.fixtures.scraped import scrape
 
 from frostline.dashboard.exposition import Family, Sample, gauge
-from frostline.dashboard.http import CLIENTS, Endpoint
+from frostline.dashboard.http import CLIENT_S, CLIENTS, Endpoint
 from frostline.errors import UsageError
 
 Serve = Callable[..., Endpoint]
@@ -25,8 +25,8 @@ def serve() -> Iterator[Serve]:
     """Starts endpoints that are closed after the test."""
     running: list[Endpoint] = []
 
-    def start(collect: Callable[[], list[Family]] = one_gauge, **options: float) -> Endpoint:
-        running.append(Endpoint("127.0.0.1", 0, collect, **options))
+    def start(collect: Callable[[], list[Family]] = one_gauge, client_s: float = CLIENT_S) -> Endpoint:
+        running.append(Endpoint("127.0.0.1", 0, collect, client_s=client_s))
         return running[-1]
 
     yield start
@@ -191,3 +191,44 @@ def test_it_tells_nobody_what_it_runs_on(serve: Serve) -> None:
     with raw(serve()) as client:
         client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         assert b"\r\nServer: frostline\r\n" in said(client)
+
+
+def asked_as(endpoint: Endpoint, *hosts: str, method: str = "GET") -> int:
+    """The status that a request with these Host headers gets."""
+    with raw(endpoint) as client:
+        lines = [f"{method} /metrics HTTP/1.1", *(f"Host: {host}" for host in hosts), "Connection: close"]
+        client.sendall("\r\n".join([*lines, "", ""]).encode())
+        return int(said(client).split()[1])
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.0.0.1:9187", "localhost", "LOCALHOST:1", "localhost.", "[::1]:9187"]
+)
+def test_it_answers_to_the_names_of_the_loopback(serve: Serve, host: str) -> None:
+    assert asked_as(serve(), host) == 200
+
+
+@pytest.mark.parametrize("host", [
+    "rebound.example", "rebound.example:9187", "localhost.rebound.example", "127.0.0.1.rebound.example", "10.0.0.1",
+    "", "[", "127.0.0.1@rebound.example", "rebound.example, localhost",
+])  # fmt: skip
+@pytest.mark.parametrize("method", ["GET", "POST", "HEAD"])
+def test_it_answers_to_no_name_of_somebody_else(serve: Serve, host: str, method: str) -> None:
+    assert asked_as(serve(), host, method=method) == 421
+
+
+def test_a_request_names_one_host(serve: Serve) -> None:
+    endpoint = serve()
+    assert asked_as(endpoint) == 421
+    assert asked_as(endpoint, "localhost", "rebound.example") == 421
+
+
+def test_names_of_the_settings_are_known_wherever_it_listens() -> None:
+    endpoint = Endpoint("0.0.0.0", 0, one_gauge, names=["Db1.internal"])
+    try:
+        assert [
+            asked_as(endpoint, host) for host in ("db1.internal:9187", "DB1.INTERNAL", "localhost", "127.0.0.1")
+        ] == [200] * 4
+        assert asked_as(endpoint, "db2.internal") == 421
+    finally:
+        endpoint.stop()

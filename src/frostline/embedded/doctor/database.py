@@ -33,7 +33,7 @@ def postgres(patient: Patient) -> Verdict:
     try:
         patient.connect()
     except UnavailableError as error:
-        return fault(str(error), _wake(patient))
+        return fault(error.message, _wake(patient))
     patient.time_limit = patient.row("time_limit")[0]
     patient.row("limit_ourselves")
     number, text = patient.row("version")
@@ -61,7 +61,7 @@ def catalog(patient: Patient) -> Verdict:
         migrations.require(patient.postgres)
     except UsageError as error:
         is_ours = patient.home is not None and str(error.hint).startswith("frostline init")
-        return fault(str(error), patient.command("init") if is_ours else str(error.hint))
+        return fault(error.message, patient.command("init") if is_ours else str(error.hint))
     patient.has_catalog = True
     return ok(f"at migration {migrations.version(patient.postgres)}")
 

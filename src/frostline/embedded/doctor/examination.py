@@ -102,7 +102,7 @@ def _verdict(patient: Patient, check: Check) -> Verdict:
     except Unknowable as missing:
         return Verdict(State.SKIPPED, str(missing))
     except FrostlineError as error:
-        return fault(str(error), error.hint or patient.command("doctor --debug"))
+        return fault(error.message, error.hint or patient.command("doctor --debug"))
     except psycopg.errors.InsufficientPrivilege as error:
         return fault(f"Postgres says: {first_line(error)}", "let FROSTLINE_DSN name the role that ran frostline init")
     except psycopg.Error as error:

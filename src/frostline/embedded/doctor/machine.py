@@ -1,16 +1,23 @@
 """Checks of this machine: the programs and packages that Frostline runs on."""
 
+import operator
+import re
 import stat
 import sys
 import tempfile
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from frostline.embedded.doctor.finding import Verdict, fault, ok, warning
 from frostline.embedded.doctor.patient import Patient
 from frostline.settings import FILE_NAME
 
 OLDEST_PYTHON = (3, 11)
+_REQUIREMENT = re.compile(r"([\w.-]+)(?:\[[^]]*\])?\s*([^;\s]*)")
+_CONDITION = re.compile(r"(==|>=|<)(.+)")
+_COMPARED: dict[str, Callable[[Any, Any], bool]] = {"==": operator.eq, ">=": operator.ge, "<": operator.lt}
 
 
 def python(_: Patient) -> Verdict:
@@ -66,18 +73,19 @@ def spark(_: Patient) -> Verdict:
 def spark_runs(patient: Patient) -> Verdict:
     """Whether Spark starts and a Python task runs on it. Takes a while, so it is only done when asked for."""
     from frostline.pipeline import spark as pipeline_spark  # noqa: PLC0415
-    from frostline.pipeline.apart import apart  # noqa: PLC0415
+    from frostline.pipeline import tasks  # noqa: PLC0415
 
     chosen = patient.settings
     session = pipeline_spark.session(chosen.spark_master, memory=chosen.spark_memory)
     try:
-        context = session.sparkContext
-        squares = apart(lambda: context.parallelize([1, 2, 3], 2).map(lambda one: one * one).collect())
+        tasks.run(session, _nothing, [1, 2, 3], lambda _: None)
     finally:
         pipeline_spark.stop(session)
-    if squares != [1, 4, 9]:
-        return fault(f"a task on {chosen.spark_master} gave {squares}", "pip install --force-reinstall frostline")
     return ok(f"a task ran on {chosen.spark_master}")
+
+
+def _nothing(_: int) -> None:
+    """A task of ours, which needs the package where it runs."""
 
 
 def duckdb(_: Patient) -> Verdict:
@@ -91,17 +99,30 @@ def duckdb(_: Patient) -> Verdict:
 
 
 def judge_package(name: str, version: str) -> Verdict:
-    """Whether a package is of the version that this Frostline was tested with."""
-    wanted = pinned(name)
-    if wanted is not None and version != wanted:
-        return warning(f"{version}, while Frostline was tested with {wanted}", f"pip install {name}=={wanted}")
-    return ok(version)
+    """Whether a package is of a version that this Frostline was made for."""
+    wanted = required(name)
+    if wanted is None or all(_holds(version, one) for one in wanted.split(",")):
+        return ok(version)
+    return warning(f"{version}, while Frostline was made for {wanted}", f"pip install '{name}{wanted}'")
 
 
-def pinned(name: str) -> str | None:
-    """The version of a package that Frostline asks for."""
+def required(name: str) -> str | None:
+    """The versions of a package that Frostline asks for, such as `>=4.1,<5`."""
     for requirement in metadata.requires("frostline") or ():
-        package, _, version = requirement.partition(";")[0].strip().partition("==")
-        if package.partition("[")[0] == name:
-            return version or None
+        found = _REQUIREMENT.match(requirement)
+        if found and found[1] == name:
+            return found[2] or None
     return None
+
+
+def _holds(version: str, condition: str) -> bool:
+    found = _CONDITION.fullmatch(condition)
+    return found is None or _COMPARED[found[1]](_numbers(version), _numbers(found[2]))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """What counts in a version; zeros at the end do not."""
+    numbers = [int(part) for part in re.findall(r"\d+", version.partition("+")[0])]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)

@@ -2,12 +2,14 @@
 
 import contextlib
 import shutil
+import stat
 import time
 import uuid
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
+from frostline import filemode
 from frostline.catalog import checksums, jobs, seams
 from frostline.embedded.doctor.clocks import judge_skew
 from frostline.embedded.doctor.finding import Unknowable, Verdict, fault, ok, warning
@@ -42,7 +44,16 @@ def warehouse(patient: Patient) -> Verdict:
         return fault(f"{location} gave back something else than was written", "check its disk: dmesg")
     if paths.size_bytes(probe.location) is not None:
         return fault(f"{probe.location} cannot be deleted", f"rm {probe.location.removeprefix('file://')}")
+    local = paths.local_path(location)
+    if local is not None and patient.settings.file_mask == filemode.OWNER_ONLY and others_may_enter(local):
+        return warning(f"others on this machine may read {local}", f"chmod -R go= {local}")
     return ok(f"{location} can be written, read and deleted from")
+
+
+def others_may_enter(folder: Path) -> bool:
+    """Whether any user of the machine gets into the folder; it and all above it have to let everybody in."""
+    reached = folder.resolve()
+    return reached.exists() and all(one.stat().st_mode & stat.S_IXOTH for one in (reached, *reached.parents))
 
 
 def warehouse_clock(patient: Patient) -> Verdict:
