@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import duckdb
 
 from frostline.errors import CorruptionError, UnavailableError
-from frostline.lake import datafiles, duck, ducksql, paths, schema, store
+from frostline.lake import datafiles, duck, ducksql, schema, store, warehouse
 from frostline.lake.datafiles import WrittenFile
 from frostline.model.tables import Fingerprint, RecordedFile, Table
 from frostline.pipeline import export, fingerprint
@@ -45,7 +45,7 @@ def write(
     connection: duckdb.DuckDBPyConnection, table: Table, query: str, location: str, *, dictionaries: bool
 ) -> None:
     """Write what the query selects to a new file."""
-    paths.make_parent(location)
+    warehouse.prepare(location)
     # Row groups can then be limited by size. The rows' own order is not lost: one thread writes them.
     connection.execute("set preserve_insertion_order = false")
     statement = _COPY.format(

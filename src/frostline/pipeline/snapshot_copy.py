@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from frostline.errors import CorruptionError
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import ducksql, ducktext, paths, schema
+from frostline.lake import ducksql, ducktext, paths, schema, warehouse
 from frostline.lake.datafiles import WrittenFile
 from frostline.model.tables import Fingerprint, RecordedFile, Table
 from frostline.pipeline import copying, export, fingerprint, source
@@ -93,7 +93,7 @@ def copy_file(piece: LakePiece) -> WrittenFile | None:
     if not meant.rows:
         return None
     location = paths.data_file(piece.marks.location, piece.marks.job_id)
-    paths.make_parent(location)
+    warehouse.prepare(location)
     reached(Failpoint.SNAPSHOT_BEFORE_FILE)
     with marks_loaded(piece.marks) as connection:
         twins = copying.has_twin_floats(connection, piece.marks.table, [piece.file])

@@ -11,7 +11,7 @@ from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError, UsageError
 from frostline.failpoints import Failpoint
-from frostline.lake import paths, reachable, snapshots, store
+from frostline.lake import paths, reachable, snapshots, store, warehouse
 from frostline.lake.paths import StoredFile
 from frostline.model.tables import Table
 from frostline.pipeline import turn
@@ -68,6 +68,7 @@ def run(connection: Connection, settings: Settings, chosen: Sequence[Table], wis
     """Sweep each table's folder in turn. One table's failure does not stop the others; it is in its result."""
     age = _age(connection, wish)
     if wish.take_over and not wish.dry_run:
+        warehouse.require(connection, settings.warehouse)
         histories.take_over(connection)
     return turn.for_each(
         chosen,
@@ -94,6 +95,7 @@ def _age(connection: Connection, wish: Wish) -> timedelta:
 
 def _sweep(connection: Connection, settings: Settings, chosen: Table, age: timedelta, wish: Wish) -> Result:
     if wish.dry_run:  # leaves even what a failed job left
+        warehouse.require(connection, settings.warehouse)  # the store's clock is asked by writing
         return Sweep(connection, settings, chosen, age, wish).look()
     with turn.taken(connection, settings, chosen, "sweep", "sweeping the lake of") as table:
         sweep = Sweep(connection, settings, table, age, wish)

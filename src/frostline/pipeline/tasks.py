@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from frostline import errors
 from frostline.catalog import faults
-from frostline.lake import objectstore, store
+from frostline.lake import objectstore, store, warehouse
 from frostline.model.tables import Table
 from frostline.pipeline.apart import apart, say_no_more
 
@@ -62,11 +62,12 @@ def run(
     context = spark.sparkContext
     done, rows, size = context.accumulator(0), context.accumulator(0), context.accumulator(0)
 
-    access = objectstore.in_use()
+    access, marker = objectstore.in_use(), warehouse.in_use()
 
     def task(item: Item) -> Outcome[Made]:
         objectstore.use(access)
-        outcome = attempt(function, item)
+        with warehouse.used(marker):
+            outcome = attempt(function, item)
         done.add(1)
         for file in _files(outcome.made):
             rows.add(file.rows)

@@ -7,7 +7,7 @@ from typing import TypeVar
 from frostline.catalog import seams, tables
 from frostline.catalog.connect import Connection, connect
 from frostline.errors import UnavailableError
-from frostline.lake import snapshots
+from frostline.lake import snapshots, warehouse
 from frostline.model.tables import LakeFile, Table
 
 TABLE_CACHED_S = 30.0
@@ -20,8 +20,10 @@ Answer = TypeVar("Answer")
 class CatalogTables:
     """Implements `LakeTables`. Safe for many threads: what is cached is true for good, or for a while."""
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, place: str | None = None) -> None:
         self._dsn = dsn
+        self._unseen = place
+        """The warehouse, until it was seen to be the database's: so long no file of it is opened."""
         self._tables: dict[int, tuple[float, Table]] = {}
         self._locations: dict[tuple[int, int], str] = {}
 
@@ -46,6 +48,7 @@ class CatalogTables:
 
     def files(self, table_id: int, snapshot_id: int) -> Sequence[LakeFile]:
         """The files of one snapshot. Asks Postgres only the first time: a snapshot never changes."""
+        self._see_the_warehouse()
         table = self.resolve(table_id)
         location = self._locations.get((table_id, snapshot_id)) or self._location(table)
         try:
@@ -58,6 +61,12 @@ class CatalogTables:
             self._locations.clear()
         self._locations[table_id, snapshot_id] = location
         return found
+
+    def _see_the_warehouse(self) -> None:
+        place = self._unseen
+        if place is not None:
+            self._ask(lambda connection: warehouse.require(connection, place))
+            self._unseen = None
 
     def _location(self, table: Table) -> str:
         location = self._ask(lambda connection: seams.pointer(connection, table))

@@ -14,7 +14,7 @@ from frostline.catalog import batches, jobs, leases, seams, tables
 from frostline.catalog.connect import Connection, dsn_of
 from frostline.errors import ConflictError, UsageError
 from frostline.failpoints import Failpoint
-from frostline.lake import paths
+from frostline.lake import paths, warehouse
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
 from frostline.pipeline import turn
@@ -190,6 +190,7 @@ def _check(run: Run, table: Table, load: Loading) -> None:
 def _publish(connection: Connection, staged: Staged, job: Job) -> Written:
     """The transaction that readers notice."""
     batch, written = staged.batch, None
+    warehouse.check()
     try:
         with connection.transaction():
             claim = batches.begin(connection, batch.table, batch.label, batch.mode, staged.rows)
