@@ -21,7 +21,7 @@ from frostline.lake.commit import StagedCommit
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import archive
 from frostline.model.tables import Table
-from frostline.pipeline import clean, plan, tasks, turn
+from frostline.pipeline import clean, plan, settle, tasks, turn
 from frostline.pipeline.export import export_shard
 from frostline.pipeline.source import Shard
 from frostline.pipeline.tasks import Report
@@ -69,6 +69,7 @@ def archive_table(
     """Archive what is ripe, job by job, then clean what may be cleaned."""
     moved, rows, size = 0, 0, 0
     with turn.taken(connection, settings, chosen, "archive", "archiving") as table:
+        settle.lake(connection, settings, table)
         whole = plan.of_table(connection, table).plan
         for name in heap.adopt(connection, table, whole.from_line):
             _log.warning("%s", logs.fields(stage="adopt", table=str(table.name), partition=str(name)))

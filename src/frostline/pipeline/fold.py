@@ -16,7 +16,7 @@ from frostline.lake import paths
 from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.model.thaw import touching
-from frostline.pipeline import exchange, tasks, turn
+from frostline.pipeline import exchange, settle, tasks, turn
 from frostline.pipeline.exchange import Exchange
 from frostline.pipeline.rewrite import Rewritten, Slice, rewrite_slice
 from frostline.pipeline.tasks import Report
@@ -61,6 +61,7 @@ def fold_table(
 ) -> Result:
     """Fold what the overlay holds below the frost line."""
     with turn.taken(connection, settings, chosen, "fold", "folding") as table:
+        settle.lake(connection, settings, table)
         return Fold(connection, settings, table).run(spark, report)
 
 

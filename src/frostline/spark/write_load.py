@@ -17,7 +17,7 @@ from frostline.failpoints import Failpoint
 from frostline.lake import paths, warehouse
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
-from frostline.pipeline import turn
+from frostline.pipeline import settle, turn
 from frostline.pipeline.load import Declined, Job
 from frostline.relation import loading, staging
 from frostline.relation.loading import Loading
@@ -143,6 +143,7 @@ def _once(run: Run, chosen: Table) -> Written:
     _wait_for_turn(connection, chosen)
     taken = turn.taken(connection, run.settings, chosen, "jobs", "loading")
     with taken as table, _explained(connection, staged.batch):
+        settle.lake(connection, run.settings, table)
         line = seams.get(connection, table).frost_line
         with loading.made(connection, staged.stage, staged.attempts, table, line) as load:
             _check(run, table, load)
