@@ -103,7 +103,7 @@ def unreadable(what: str, error: OSError) -> UnavailableError:
     if found:
         return UnavailableError(f"lake {what} cannot be read: {found.reason}{_place(error)}", hint=found.hint)
     reason = "is not there" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror or error}"
-    return UnavailableError(f"lake {what} {reason}", hint="check that the warehouse is mounted, then retry")
+    return UnavailableError(f"lake {what} {reason}", hint="check that the warehouse is mounted: frostline doctor")
 
 
 def _place(error: BaseException) -> str:

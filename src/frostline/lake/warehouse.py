@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+import psycopg
+
 from frostline import logs
-from frostline.catalog import warehouses
+from frostline.catalog import histories, warehouses
 from frostline.catalog.connect import Connection
 from frostline.errors import UnavailableError, UsageError
 from frostline.lake import paths, store
@@ -20,6 +22,7 @@ from frostline.lake import paths, store
 FOLDER = "~frostline"
 """At the warehouse's root. No schema's folder is called so: `paths` writes no ~ into those."""
 _log = logging.getLogger(__name__)
+_FROM_BACKUP = "bring it back from a copy of the warehouse; frostline undo TABLE needs no file of partitions in grace"
 _HINT = "mount it, or set warehouse as it was; then run the command again"
 
 
@@ -102,10 +105,30 @@ def expect(connection: Connection, warehouse: str) -> None:
 
 @contextmanager
 def guarded(connection: Connection, warehouse: str) -> Generator[Marker]:
-    """For a job: the warehouse is this database's when the block begins, and `check` looks again inside of it."""
-    with used(require(connection, warehouse)) as marker:
-        assert marker is not None
-        yield marker
+    """For a job: the warehouse is this database's when the block begins, and `check` looks again inside of it.
+
+    So a file that is missing was deleted, and the error says so.
+    """
+    marker = require(connection, warehouse)
+    with used(marker):
+        try:
+            yield marker
+        except UnavailableError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            refuse_unless_there(marker)
+            raise UnavailableError(str(error), hint=deleted(connection)) from error
+
+
+def deleted(connection: Connection) -> str:
+    """What to do about a file that is missing in a warehouse that is there."""
+    try:
+        is_copy = histories.is_copy(connection)
+    except psycopg.Error:
+        is_copy = False
+    if is_copy:
+        return "the database that this one was restored or promoted from may have expired it: " + _FROM_BACKUP
+    return "the warehouse is there, and the file is not: " + _FROM_BACKUP
 
 
 @contextmanager

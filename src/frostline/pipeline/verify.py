@@ -17,6 +17,9 @@ from frostline.model.tables import NO_ROWS, Fingerprint, RecordedFile, Seam, Tab
 from frostline.pipeline import fingerprint
 from frostline.relation import heap, names
 
+MISSING = "is missing"
+"""What is wrong with a file that is not there."""
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -219,7 +222,7 @@ def _bad_files(table: Table, recorded: Sequence[RecordedFile]) -> Iterator[Fault
         with store.reachable(f"read {file.path}"):
             size = paths.size_bytes(file.path)
         if size is None:
-            yield Fault(file.path, "is missing")
+            yield Fault(file.path, MISSING)
         elif size != file.size_bytes:
             yield Fault(file.path, f"has {size} bytes instead of {file.size_bytes}")
         else:

@@ -14,6 +14,7 @@ from frostline.embedded.doctor.finding import Unknowable, Verdict, fault, ok, wa
 from frostline.embedded.doctor.patient import Patient
 from frostline.errors import FrostlineError
 from frostline.lake import paths, store
+from frostline.lake import warehouse as lake_warehouse
 from frostline.model.policy import Mode
 from frostline.model.tables import Table
 
@@ -32,19 +33,39 @@ class Probe:
 
 
 def warehouse(patient: Patient) -> Verdict:
-    """Whether a file can be written, read and deleted there."""
+    """Whether it is this database's, and a file can be written, read and deleted there."""
     location = paths.warehouse_location(patient.settings.warehouse)
+    try:
+        _require_marker(patient)
+    except Unknowable as missing:
+        return _listed(location, str(missing))
     with _probed(location) as probe:
         pass
     if probe.content != _CONTENT:
         return fault(f"{location} gave back something else than was written", "check its disk: dmesg")
     if paths.size_bytes(probe.location) is not None:
         return fault(f"{probe.location} cannot be deleted", f"rm {probe.location.removeprefix('file://')}")
-    return ok(f"{location} can be written, read and deleted from")
+    return ok(f"{location} is this database's, and can be written, read and deleted from")
+
+
+def _require_marker(patient: Patient) -> None:
+    """Nothing is written to a warehouse that is not this database's, or that is not known to be."""
+    connection = patient.postgres
+    if not patient.has_catalog:
+        raise Unknowable("needs the catalog")
+    lake_warehouse.require(connection, patient.settings.warehouse)
+
+
+def _listed(location: str, missing: str) -> Verdict:
+    """What can be said without writing."""
+    with store.reachable(f"use the warehouse {location}"):
+        found = len(paths.names_in(location))
+    return ok(f"{location} can be listed and has {found} entries; whether it may be written to {missing}")
 
 
 def warehouse_clock(patient: Patient) -> Verdict:
     """Whether the store's clock goes as ours does: files are judged by their age."""
+    _require_marker(patient)
     before = time.time()
     with _probed(paths.warehouse_location(patient.settings.warehouse)) as probe:
         after = time.time()
