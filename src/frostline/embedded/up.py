@@ -47,7 +47,7 @@ def started(home: Home, settings: Settings, announce: Callable[[str], None]) -> 
         passfile.write(settings)
         away = install_and_find_lake(settings)
         if away:
-            announce(f"the lake cannot be used: {away} ({away.hint})")
+            announce(f"the lake cannot be used: {away.args[0]} ({away.hint})")
         parts.enter_context(lake.running(settings, without_lake=away is not None))
         yield postgres
 

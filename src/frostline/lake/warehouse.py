@@ -117,7 +117,7 @@ def guarded(connection: Connection, warehouse: str) -> Generator[Marker]:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
             refuse_unless_there(marker)
-            raise UnavailableError(str(error), hint=deleted(connection)) from error
+            raise UnavailableError(str(error.args[0]), hint=deleted(connection)) from error
 
 
 def deleted(connection: Connection) -> str:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -68,8 +69,9 @@ def run(connection: Connection, settings: Settings, chosen: Sequence[Table], wis
     """Sweep each table's folder in turn. One table's failure does not stop the others; it is in its result."""
     age = _age(connection, wish)
     if wish.take_over and not wish.dry_run:
-        warehouse.require(connection, settings.warehouse)
-        histories.take_over(connection)
+        with suppress(FrostlineError) if chosen else nullcontext():  # of a wrong warehouse each table tells
+            warehouse.require(connection, settings.warehouse)
+            histories.take_over(connection)
     return turn.for_each(
         chosen,
         "sweep",

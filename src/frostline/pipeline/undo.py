@@ -161,7 +161,7 @@ class Lowering:
 
         Of the cold range, what the heap has everything of is compared with the lake right before the line goes down.
         """
-        self.lake_left = str(away) if away else None
+        self.lake_left = str(away.args[0]) if away else None
         stage = logs.stage(_log, "undo", table=str(self.table.name), job=self.job_id)
         with turn.failure_recorded(self.connection, self.job_id), stage as said:
             files = [file for file in jobs.recorded_files(self.connection, self.table) if file.upper >= line]
@@ -183,7 +183,8 @@ class Lowering:
         except (ConflictError, UsageError, psycopg.Error):
             raise
         except Exception as error:  # noqa: BLE001  (whatever is wrong with the lake, the heap has the rows)
-            self.lake_left = " ".join(str(error).split())
+            text = error.args[0] if isinstance(error, FrostlineError) else error  # without the hint
+            self.lake_left = " ".join(str(text).split())
             return None
 
     def _compare(self, line: int, cold: Sequence[Stretch]) -> list[str]:
