@@ -15,7 +15,7 @@ from frostline.lake import paths, store, warehouse
 from frostline.lake.warehouse import Marker
 from frostline.model.tables import Table
 
-_BACK = "frostline undo TABLE, or frostline thaw TABLE, brings rows back into Postgres"
+_BACK = "frostline undo TABLE, or frostline thaw TABLE --from VALUE, brings rows back into Postgres"
 
 
 def claim(connection: Connection, place: str, *, anew: bool = False) -> bool:
