@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from frostline.catalog import jobs, migrations, tables
 from frostline.catalog.connect import Connection, connect
 from frostline.embedded.postgres import LAPTOP, Postgres, free_port, new_password
+from frostline.lake import claim
 from frostline.model.names import Name
 from frostline.model.policy import Policy
 from frostline.model.tables import Table
@@ -136,6 +137,7 @@ class Lab:
         with connect(dsn, purpose="benchmark") as connection:
             connection.execute("set timezone = 'UTC'")
             migrations.apply(connection)
+            claim.claim(connection, warehouse)
             port = free_port()
             settings = Settings(dsn=dsn, warehouse=warehouse, lake_port=port, lake_password=SecretStr(_PASSWORD))
             foreign_server.ensure(

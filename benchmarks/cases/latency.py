@@ -63,7 +63,7 @@ def _fold(world: World) -> None:
 
 
 def _clean(world: World) -> None:
-    done = clean.run(world.connection, world.table("events"))
+    done = clean.run(world.connection, world.settings, world.table("events"))
     assert len(done.emptied) == data.MONTHS - 1, done
 
 

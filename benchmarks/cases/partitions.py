@@ -50,7 +50,7 @@ def _steps(world: World, table: Table, partitions: int) -> Iterator[Sample]:
     yield _done(table, "archive", partitions, lambda: _archived(world, table))
     yield _done(table, "status", partitions, lambda: status.of_table(connection, table).lake.uncleaned_partitions)
     yield _done(table, "verify", partitions, lambda: verify.run(connection, table).partitions)
-    yield _done(table, "clean", partitions, lambda: len(clean.run(connection, table).emptied))
+    yield _done(table, "clean", partitions, lambda: len(clean.run(connection, world.settings, table).emptied))
 
 
 def _archived(world: World, table: Table) -> int:

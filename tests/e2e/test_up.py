@@ -96,6 +96,22 @@ def test_a_second_start_finds_the_data_at_the_same_place(start: Start, tmp_path:
         assert connection.execute("select answer from kept").fetchone() == (42,)
 
 
+def test_a_lake_that_is_away_is_told_and_hot_rows_are_there(start: Start, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    first = start(home)
+    ready(first)
+    first.terminate()
+    assert first.wait(60) == 0
+    (home / "warehouse").rename(tmp_path / "away")
+    second = start(home)
+    assert second.stdout
+    line = second.stdout.readline()
+    assert line.startswith(f"the lake cannot be used: warehouse file://{home / 'warehouse'} is empty"), line
+    with psycopg.connect(ready(second)) as connection:
+        assert connection.execute("select 1").fetchone() == (1,)
+    assert not (home / "warehouse").exists()
+
+
 def test_a_start_after_kill_works(start: Start, tmp_path: Path) -> None:
     first = start(tmp_path / "home")
     dsn = ready(first)

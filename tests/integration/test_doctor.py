@@ -24,6 +24,7 @@ from frostline.embedded.doctor.examination import CHECKS, Check, examine
 from frostline.embedded.doctor.finding import State, Verdict, ok
 from frostline.embedded.doctor.patient import Patient
 from frostline.embedded.postgres import free_port
+from frostline.lake import warehouse
 from frostline.pipeline import java
 from frostline.pipeline import spark as pipeline_spark
 from frostline.settings import FILE_NAME, write_file
@@ -74,7 +75,7 @@ def test_a_set_up_that_works_has_no_fault_and_is_left_as_it_was(shared_lake: Lak
         check.name for check in CHECKS if check.name != "warehouse space"
     ]
     assert rows(shared_lake.catalog, OBJECTS) == before
-    assert not shared_lake.warehouse.exists()
+    assert [one.name for one in shared_lake.warehouse.iterdir()] == [warehouse.FOLDER]
 
 
 def test_people_get_a_line_a_check_and_below_it_what_to_do(shared_lake: Lake, command: Command, tmp_path: Path) -> None:
@@ -86,7 +87,7 @@ def test_people_get_a_line_a_check_and_below_it_what_to_do(shared_lake: Lake, co
     assert said.exit_code == 1
     assert "ok       postgres_fdw                installed" in lines
     at = next(number for number, line in enumerate(lines) if line.startswith("fault    warehouse "))
-    assert lines[at + 1].strip().startswith("hint: check that the warehouse is mounted")
+    assert lines[at + 1].strip() == "hint: set warehouse as it was"
     assert sum(not line.startswith(" ") for line in lines) == len(CHECKS)
 
 
@@ -141,19 +142,38 @@ def test_the_foreign_server_leads_elsewhere(lake: Lake, doctor: Examine) -> None
     assert found["foreign server"]["detail"] == f"port is '1', not '{lake.server.port}'"
 
 
-def test_a_warehouse_that_may_not_be_written(shared_lake: Lake, doctor: Examine) -> None:
-    """`/sys` refuses everybody, root too."""
+def test_a_warehouse_that_may_not_be_written(
+    shared_lake: Lake, doctor: Examine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`/sys` refuses everybody, root too: no marker can be put there."""
+    monkeypatch.setattr(warehouse, "require", lambda *_: None)
     found = doctor(shared_lake, exit_code=1, warehouse="/sys/kernel")
     assert states(found, "fault") == ["warehouse", "clock of the warehouse"]
     assert "/sys/kernel" in found["warehouse"]["detail"]
 
 
-def test_a_warehouse_is_left_as_it_was(shared_lake: Lake, doctor: Examine, tmp_path: Path) -> None:
+def test_a_warehouse_is_left_as_it_was(lake: Lake, doctor: Examine) -> None:
+    (lake.warehouse / "file").touch()
+    doctor(lake, exit_code=0)
+    assert sorted(one.name for one in lake.warehouse.iterdir()) == ["file", warehouse.FOLDER]
+
+
+def test_another_warehouse_is_a_fault_and_nothing_is_written_to_it(
+    lake: Lake, doctor: Examine, empty_database: str, tmp_path: Path
+) -> None:
     there = tmp_path / "there"
     there.mkdir()
-    (there / "file").touch()
-    doctor(shared_lake, exit_code=0, warehouse=str(there))
-    assert [one.name for one in there.iterdir()] == ["file"]
+    found = doctor(lake, exit_code=1, warehouse=str(there))
+    assert states(found, "fault") == ["warehouse", "clock of the warehouse"]
+    assert "this database's warehouse is" in found["warehouse"]["detail"]
+    lake.warehouse.rename(tmp_path / "away")
+    found = doctor(lake, exit_code=1)
+    assert states(found, "fault") == ["warehouse", "clock of the warehouse"]
+    assert "it is not mounted, or it is not this database's" in found["warehouse"]["detail"]
+    assert not lake.warehouse.exists()
+    found = doctor(lake, exit_code=1, warehouse=str(there), dsn=empty_database)
+    assert "can be listed and has 0 entries" in found["warehouse"]["detail"]
+    assert list(there.iterdir()) == []
 
 
 def test_no_java(shared_lake: Lake, doctor: Examine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -42,6 +42,50 @@ def test_with_a_home_the_other_commands_need_no_more(command: Command, empty_dat
     assert mapping_options(empty_database)["password"] == settings.lake_password.get_secret_value()
 
 
+def test_another_warehouse_than_the_homes_is_refused(command: Command, empty_database: str, tmp_path: Path) -> None:
+    home, lake, other = tmp_path / "home", tmp_path / "lake", tmp_path / "other"
+    assert command("init", "--dsn", empty_database, "--warehouse", lake, "--home", home).exit_code == 0
+    said = command("init", "--home", home, "--warehouse", other)
+    assert (said.exit_code, f"this home has its warehouse at file://{lake}, not at file://{other}" in said.stderr) == (
+        2,
+        True,
+    )
+    assert "--new-warehouse" in said.stderr
+    assert not other.exists()
+    assert command("init", "--home", home, "--warehouse", lake).exit_code == 0
+
+
+def test_another_warehouse_than_the_databases_is_refused(command: Command, empty_database: str, tmp_path: Path) -> None:
+    lake, other = tmp_path / "lake", tmp_path / "other"
+    assert command("init", "--dsn", empty_database, "--warehouse", lake).exit_code == 0
+    said = command("init", "--dsn", empty_database, "--warehouse", other)
+    assert (said.exit_code, f"this database's warehouse is file://{lake}; it is not file://{other}" in said.stderr) == (
+        2,
+        True,
+    )
+    assert f"frostline init --warehouse '{other}' --new-warehouse" in said.stderr
+    assert not other.exists()
+
+
+def test_a_new_warehouse_is_written_into_the_home(command: Command, empty_database: str, tmp_path: Path) -> None:
+    home, lake, other = tmp_path / "home", tmp_path / "lake", tmp_path / "other"
+    assert command("init", "--dsn", empty_database, "--warehouse", lake, "--home", home).exit_code == 0
+    password = load(home).lake_password
+    assert command("init", "--home", home, "--warehouse", other, "--new-warehouse").exit_code == 0
+    assert (load(home).warehouse, load(home).lake_password) == (str(other), password)
+    said = command("init", "--home", home, "--output", "json")
+    assert (said.exit_code, json.loads(said.stdout)["changed"]) == (0, False)
+
+
+def test_another_database_than_the_homes_is_refused(
+    command: Command, empty_database: str, database: str, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    assert command("init", "--dsn", empty_database, "--warehouse", tmp_path / "lake", "--home", home).exit_code == 0
+    said = command("init", "--home", home, "--dsn", database)
+    assert (said.exit_code, "names another database" in said.stderr) == (2, True), said
+
+
 def test_a_password_that_is_set_is_the_one_that_postgres_uses(
     command: Command, empty_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from tests.fixtures.twins import Twins
 
 from frostline.embedded.postgres import free_port
 from frostline.errors import UnavailableError
-from frostline.lake import paths, snapshots
+from frostline.lake import claim, paths, snapshots
 from frostline.lake.filecheck import Checks
 from frostline.pipeline import verify
 from frostline.settings import write_file
@@ -304,11 +304,11 @@ def _forget_metadata() -> None:
 @pytest.fixture
 def small_disk(lake: Lake) -> Iterator[Lake]:
     """A warehouse on a disk of its own, of half a megabyte; only root can make one."""
-    lake.warehouse.mkdir()
     words = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(lake.warehouse)]
     if subprocess.run(words, check=False, capture_output=True).returncode:
         pytest.skip("this user may not mount a file system")
     try:
+        assert claim.claim(lake.catalog, str(lake.warehouse), anew=True)
         make_events(lake.catalog, "public.events", months=3)
         fill_events(lake.catalog, months=3, rows_a_month=4000)
         lake.add()
@@ -380,13 +380,13 @@ def _read_only(lake: Lake) -> Generator[None]:
 
 @pytest.mark.spark
 def test_a_folder_that_may_not_be_written_stops_archive_until_it_may(lake: Lake) -> None:
-    """`/sys` refuses everybody, root too; the warehouse is a link to it for a while."""
+    """`/sys` refuses everybody, root too; a folder of the warehouse is a link to it for a while."""
     make_events(lake.catalog, "public.events", months=3)
     fill_events(lake.catalog, months=3)
     lake.add()
-    lake.warehouse.symlink_to("/sys/kernel")
+    (lake.warehouse / "public").symlink_to("/sys/kernel")
     (result,) = lake.archive()
     failed_cleanly(result.error, "permitted" if os.geteuid() == 0 else "denied")
-    lake.warehouse.unlink()
+    (lake.warehouse / "public").unlink()
     (result,) = lake.archive()
     assert (result.error, result.rows) == (None, 1500)

@@ -12,9 +12,11 @@ from psycopg import conninfo
 from tests.fixtures import lakeserver
 from tests.fixtures.lakeserver import StoredTables, column
 
+from frostline.catalog.connect import connect as open_connection
 from frostline.embedded import lake
 from frostline.embedded.postgres import free_port
 from frostline.errors import UsageError
+from frostline.lake import claim
 from frostline.model.names import RemoteName
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind
@@ -103,6 +105,8 @@ def test_the_settings_reach_the_server(database: str, pair: tuple[str, str], tmp
         lake_tls_certificate=pair[0],
         lake_tls_key=pair[1],
     )
+    with open_connection(database, purpose="tests") as connection:
+        claim.claim(connection, str(tmp_path))
     server = lake.start(settings)
     try:
         dsn = conninfo.make_conninfo(

@@ -291,8 +291,8 @@ def test_the_doctor_looks_into_the_store(home: Path, command: Command, monkeypat
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     said = command("doctor", "--home", home, "--output", "json")
     findings = {one["name"]: one for one in json.loads(said.stdout)}
-    assert "the object store forbids it" in findings["warehouse"]["detail"]
-    assert "check the keys" in findings["warehouse"]["hint"]
+    assert "the secret key is not the one of the access key" in findings["warehouse"]["detail"]
+    assert "correct s3_secret_key" in findings["warehouse"]["hint"]
 
 
 def test_a_command_finds_the_keys_in_the_environment(

@@ -64,7 +64,7 @@ def test_a_dump_of_the_embedded_postgres_has_no_secret(tmp_path: Path) -> None:
     with prepare(tmp_path / "home", pg_port=free_port(), lake_port=free_port()) as home:
         settings = load(home.directory, home.given)
         assert settings.lake_password
-        with started(home, settings) as postgres:
+        with started(home, settings, print) as postgres:
             archive_nothing(settings.dsn)
             assert asks_the_lake(settings.dsn)
             text = dump(postgres, settings.dsn)

@@ -168,7 +168,7 @@ def test_another_name_of_the_warehouse_makes_nothing_garbage(events: Lake, tmp_p
     for wish in (Wish(dry_run=True), Wish(take_over=True)):
         (result,) = sweep.run(events.catalog, settings, [events.table()], wish)
         assert isinstance(result.error, UsageError)
-        assert "nothing was deleted" in str(result.error)
+        assert "this database's warehouse is" in str(result.error)
     assert verify.run(events.catalog, events.table()).faults == ()
 
 

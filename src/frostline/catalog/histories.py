@@ -15,3 +15,9 @@ def own_jobs(connection: Connection, table: Table, *, every: bool = False) -> fr
 def take_over(connection: Connection) -> None:
     """Write down that the databases which this one was restored or promoted from are gone: their files are ours."""
     connection.execute(queries.get("history", "take_over"))
+
+
+def is_copy(connection: Connection) -> bool:
+    """Whether some of the lake was written by the database that this one was restored or promoted from."""
+    row = connection.execute(queries.get("history", "is_copy")).fetchone()
+    return row is not None and row[0]

@@ -21,8 +21,9 @@ def clean(invocation: Invocation, names: tuple[Name, ...]) -> None:
     """Empty and drop archived heap partitions that nobody can still need, and say why others wait."""
     from frostline.pipeline import clean as job  # noqa: PLC0415
 
+    settings = invocation.settings()
     with invocation.catalog() as connection:
-        results = [(table, job.run(connection, table)) for table in chosen(connection, names)]
+        results = [(table, job.run(connection, settings, table)) for table in chosen(connection, names)]
     invocation.output.records([record for table, result in results for record in _described(table, result)])
 
 

@@ -22,4 +22,4 @@ def run(invocation: Invocation, master: str | None, with_parent: bool) -> None: 
     with stopped_in_time() as stop, dashboard.served(settings):
         if with_parent:
             stop_with_parent()
-        worker.run(settings, stop, announce=invocation.output.line)
+        worker.run(settings, stop, announce=invocation.output.line, without_lake=with_parent)

@@ -32,7 +32,7 @@ def sweep(invocation: Invocation, names: tuple[Name, ...], older_than: str, dry_
         wish = job.Wish(older_than, dry_run, take_over)
         results = job.run(connection, invocation.settings(), chosen(connection, names), wish)
         # After the tables, so that --take-over holds for snapshots too.
-        left = None if names or dry_run else snapshot_tidy.tidy_all(connection)
+        left = None if names or dry_run else snapshot_tidy.tidy_all(connection, invocation.settings())
     (_list if dry_run else _count)(invocation.output, results)
     _say(invocation.output, results)
     if left and left.files:

@@ -35,3 +35,7 @@ def undo(invocation: Invocation, name: Name, to: str | None, master: str | None)
             "trimmed_files": result.trimmed_files,
         }
     )
+    if result.lake_left:
+        invocation.output.say(f"the lake was left as it is, for the next job: {result.lake_left}")
+    for partition in result.counted:
+        invocation.output.say(f"{partition}: its rows were counted only, the lake's files cannot be read")

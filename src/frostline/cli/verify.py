@@ -17,10 +17,14 @@ def verify(invocation: Invocation, names: tuple[Name, ...]) -> int:
 
     Exit code 1 when anything differs; each fault names its file or partition.
     """
+    from frostline.lake import warehouse  # noqa: PLC0415
     from frostline.pipeline import verify as job  # noqa: PLC0415
 
-    with invocation.catalog() as connection:
+    settings = invocation.settings()
+    with invocation.catalog() as connection, warehouse.guarded(connection, settings.warehouse):
         reports = [job.run(connection, table) for table in chosen(connection, names)]
+        is_missing = any(fault.what == job.MISSING for report in reports for fault in report.faults)
+        why = warehouse.deleted(connection) if is_missing else None
     invocation.output.records(
         [
             {
@@ -33,4 +37,6 @@ def verify(invocation: Invocation, names: tuple[Name, ...]) -> int:
             for report in reports
         ]
     )
+    if why:
+        invocation.output.say(f"missing files: {why}")
     return FAULTY if any(report.faults for report in reports) else 0

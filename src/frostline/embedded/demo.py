@@ -118,7 +118,7 @@ def run(home: Home, settings: Settings, story: Story, *, rows: int) -> None:
     """Tell the whole story. Everything that was started is stopped at the end, however it ends."""
     began = time.monotonic()
     story.chapter("Start an embedded PostgreSQL and a lake server")
-    with started(home, settings) as postgres, connect(settings.dsn, purpose="demo") as connection:
+    with started(home, settings, story.say) as postgres, connect(settings.dsn, purpose="demo") as connection:
         story.say(f"PostgreSQL {postgres.programs.major} on port {postgres.port}, lake server on {settings.lake_port}")
         _tell(Demo(connection, settings, story, rows))
     story.say(f"\nBoth servers are stopped. That took {time.monotonic() - began:.0f} s.")
@@ -229,7 +229,7 @@ def clean_table(demo: Demo, table: Table) -> None:
     demo.story.chapter("frostline table set events --grace 0; frostline clean")
     demo.story.say("Archived rows stay in Postgres for a grace period too (1 day, so far). This ends it.")
     policy.change(demo.connection, table, grace_period="0")
-    result, seconds = _timed(lambda: clean.run(demo.connection, table))
+    result, seconds = _timed(lambda: clean.run(demo.connection, demo.settings, table))
     for waiting in result.waiting:
         demo.story.say(f"{waiting.partition} waits: {waiting.reason}")
     demo.story.say(f"{len(result.emptied)} partitions compared with the lake once more and emptied in {seconds:.1f} s.")

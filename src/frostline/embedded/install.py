@@ -3,37 +3,62 @@
 from pathlib import Path
 from typing import Any
 
+from psycopg.conninfo import conninfo_to_dict
 from pydantic import SecretStr
 
 from frostline.catalog import migrations
 from frostline.catalog.connect import Connection, connect
 from frostline.embedded.postgres import new_password
-from frostline.errors import UsageError
+from frostline.errors import UnavailableError, UsageError
 from frostline.lake import objectstore
 from frostline.relation import foreign_server, guard, renewal, rowsecurity
-from frostline.settings import FILE_NAME, Settings, write_file
+from frostline.settings import FILE_NAME, Settings, read_file, write_file
 
 
-def install(settings: Settings) -> dict[str, Any]:
-    """Bring the catalog and the foreign server up to date and say what changed. Idempotent."""
+def install(settings: Settings, *, new_warehouse: bool = False) -> dict[str, Any]:
+    """Bring the catalog and the foreign server up to date, claim the warehouse, and say what changed. Idempotent."""
+    from frostline.lake import claim  # noqa: PLC0415  (Iceberg is slow to load)
+
     with connect(settings.dsn, purpose="init") as connection:
         applied = migrations.apply(connection)
-        changed = foreign_server.ensure(
-            connection,
-            host=settings.lake_host,
-            port=settings.lake_port,
-            user=settings.lake_user,
-            password=lake_password(settings, connection),
-            passfile=settings.lake_passfile,
-        )
-        guarded = guard.ensure(connection)
-        renewed = [*renewal.renew(connection), *rowsecurity.follow(connection)]
-    return {
-        "changed": bool(applied) or changed or bool(renewed),
-        "migrations": ", ".join(applied) or None,
-        "lake_server": changed,
-        "partition_guard": guarded,
-    }
+        marked = claim.claim(connection, settings.warehouse, anew=new_warehouse)
+        done = _install_rest(connection, settings)
+    changed = bool(applied) or marked or done.pop("changed")
+    return {"changed": changed, "migrations": ", ".join(applied) or None, "warehouse": marked, **done}
+
+
+def install_and_find_lake(settings: Settings) -> UnavailableError | None:
+    """Install, and say why the lake cannot be used, if it cannot: hot rows do not need it.
+
+    A database that has nothing in a warehouse yet must get one first.
+    """
+    from frostline.lake import claim  # noqa: PLC0415  (as above)
+
+    away = None
+    with connect(settings.dsn, purpose="init") as connection:
+        migrations.apply(connection)
+        try:
+            claim.claim(connection, settings.warehouse)
+        except UnavailableError as error:
+            if not claim.is_established(connection):
+                raise
+            away = error
+        _install_rest(connection, settings)
+    return away
+
+
+def _install_rest(connection: Connection, settings: Settings) -> dict[str, Any]:
+    changed = foreign_server.ensure(
+        connection,
+        host=settings.lake_host,
+        port=settings.lake_port,
+        user=settings.lake_user,
+        password=lake_password(settings, connection),
+        passfile=settings.lake_passfile,
+    )
+    guarded = guard.ensure(connection)
+    renewed = [*renewal.renew(connection), *rowsecurity.follow(connection)]
+    return {"changed": changed or bool(renewed), "lake_server": changed, "partition_guard": guarded}
 
 
 def with_home_if_made(home: Path | None) -> Path | None:
@@ -41,18 +66,51 @@ def with_home_if_made(home: Path | None) -> Path | None:
     return home if home and (home / FILE_NAME).exists() else None
 
 
-def install_with_home(settings: Settings, home: Path | None) -> dict[str, Any]:
-    """Install, and write the settings into the home if one is named and has none. Refuses a wrong warehouse first."""
+def install_with_home(settings: Settings, home: Path | None, *, new_warehouse: bool = False) -> dict[str, Any]:
+    """Install, and write the settings into the home if one is named and has none. Refuses a wrong warehouse first.
+
+    A home that has settings keeps them; only a new warehouse is written there.
+    """
     from frostline.lake.paths import warehouse_location  # noqa: PLC0415  (Iceberg is slow to load)
 
     place, given = warehouse_location(settings.warehouse), _absolute(settings.warehouse)
     settings = settings.model_copy(update={"warehouse": place if objectstore.holds(place) else given})
-    if home and not with_home_if_made(home):
-        settings = _with_password(settings)
-        result = install(settings)
-        _write(home, settings)
+    if home and with_home_if_made(home):
+        _refuse_others(settings, home, new_warehouse=new_warehouse)
+        result = install(settings, new_warehouse=new_warehouse)
+        _move(home, settings)
         return result
-    return install(settings)
+    settings = _with_password(settings) if home else settings
+    result = install(settings, new_warehouse=new_warehouse)
+    if home:
+        _write(home, settings)
+    return result
+
+
+def _refuse_others(settings: Settings, home: Path, *, new_warehouse: bool) -> None:
+    """UsageError when the settings name another database or warehouse than the home: it would be used only once."""
+    from frostline.lake.paths import warehouse_location  # noqa: PLC0415  (as above)
+
+    file = home / FILE_NAME
+    has = read_file(file)
+    if "dsn" in has and conninfo_to_dict(has["dsn"]) != conninfo_to_dict(settings.dsn):
+        hint = f"correct dsn in {file}, or name another --home"
+        raise UsageError(f"{str(file)!r} names another database", hint=hint)
+    if "warehouse" not in has or new_warehouse:
+        return
+    old, new = warehouse_location(has["warehouse"]), warehouse_location(settings.warehouse)
+    if old != new:
+        hint = f"leave --warehouse out; or, to use another one from now on: --warehouse {new} --new-warehouse"
+        raise UsageError(f"this home has its warehouse at {old}, not at {new}", hint=hint)
+
+
+def _move(home: Path, settings: Settings) -> None:
+    """Write a new warehouse into the home's settings."""
+    from frostline.lake.paths import warehouse_location  # noqa: PLC0415  (as above)
+
+    has = read_file(home / FILE_NAME)
+    if "warehouse" in has and warehouse_location(has["warehouse"]) != warehouse_location(settings.warehouse):
+        write_file(home / FILE_NAME, {**has, "warehouse": settings.warehouse})
 
 
 def lake_password(settings: Settings, connection: Connection) -> str:

@@ -21,21 +21,27 @@ if TYPE_CHECKING:
     from frostline.server.listen import LakeServer
 
 
-def start(settings: Settings) -> "LakeServer":
-    """Start the lake server for a database that has the catalog."""
-    from frostline.lake import filecheck  # noqa: PLC0415  (a refusal needs no engine)
-    from frostline.server.listen import LakeServer  # noqa: PLC0415
+def start(settings: Settings, *, without_lake: bool = False) -> "LakeServer":
+    """Start the lake server for a database that has the catalog.
+
+    It is refused when the warehouse is not the database's, unless somebody knows that. A store that does not answer may
+    be back in a moment, and is waited for by nobody.
+    """
+    from frostline.lake import filecheck, warehouse  # noqa: PLC0415  (Iceberg is slow to load)
+    from frostline.server.listen import LakeServer  # noqa: PLC0415  (a refusal needs no engine)
     from frostline.server.provider import CatalogTables  # noqa: PLC0415
 
     _allow_files()
     encryption = tls.context(settings.lake_tls_certificate, settings.lake_tls_key)
     with connect(settings.dsn, purpose="serve") as connection:
         migrations.require(connection)
+        if not without_lake:
+            warehouse.expect(connection, settings.warehouse)
         password = lake_password(settings, connection)
     server = LakeServer(
         host=settings.lake_listen,
         port=settings.lake_port,
-        tables=CatalogTables(settings.dsn),
+        tables=CatalogTables(settings.dsn, settings.warehouse),
         user=settings.lake_user,
         password=password,
         postgres_dsn=settings.dsn,
@@ -73,11 +79,11 @@ def serve_until(settings: Settings, *, announce: Callable[[str], None], stop: Ev
 
 
 @contextmanager
-def running(settings: Settings) -> Generator["LakeServer"]:
+def running(settings: Settings, *, without_lake: bool = False) -> Generator["LakeServer"]:
     """The lake server for the block, and its metrics if a port is set for them."""
     from frostline.dashboard import lakeserver  # noqa: PLC0415  (as in `start`)
 
-    server = start(settings)
+    server = start(settings, without_lake=without_lake)
     try:
         with http.served(
             settings.metrics_listen,

@@ -10,7 +10,7 @@ from psycopg import sql
 from frostline.catalog.connect import connect
 from frostline.embedded import lake, passfile
 from frostline.embedded.home import DATABASE, Home
-from frostline.embedded.install import install
+from frostline.embedded.install import install_and_find_lake
 from frostline.embedded.postgres import Postgres, running_pid
 from frostline.embedded.worker import WorkerProcess
 from frostline.errors import UnavailableError
@@ -23,7 +23,7 @@ def run(
     home: Home, settings: Settings, *, worker: bool, announce: Callable[[str], None], stop: Event, at_once: Event
 ) -> None:
     """Run everything of this home until `stop` is set. Stopping does not wait for the worker once `at_once` is set."""
-    with started(home, settings) as postgres:
+    with started(home, settings, announce) as postgres:
         watched = [WorkerProcess(home.directory)] if worker else []
         try:
             announce(f"ready dsn={home.client_dsn}")
@@ -34,8 +34,11 @@ def run(
 
 
 @contextmanager
-def started(home: Home, settings: Settings) -> Generator[Postgres]:
-    """Everything of this home, for the block. A part that fails to start takes the others down again."""
+def started(home: Home, settings: Settings, announce: Callable[[str], None]) -> Generator[Postgres]:
+    """Everything of this home, for the block. A part that fails to start takes the others down again.
+
+    A lake that is away is told, and stops nobody from using hot rows, nor from `frostline undo`.
+    """
     with ExitStack() as parts:
         postgres = home.postgres
         parts.callback(postgres.stop)
@@ -43,8 +46,10 @@ def started(home: Home, settings: Settings) -> Generator[Postgres]:
         _ensure_database(postgres)
         passfile.write(settings)
         passfile.write_for_clients(home.client_passfile, postgres)
-        install(settings)
-        parts.enter_context(lake.running(settings))
+        away = install_and_find_lake(settings)
+        if away:
+            announce(f"the lake cannot be used: {away.args[0]} ({away.hint})")
+        parts.enter_context(lake.running(settings, without_lake=away is not None))
         yield postgres
 
 

@@ -24,7 +24,7 @@ from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_m
 from pyiceberg.table.update.snapshot import _SnapshotProducer  # pyright: ignore[reportPrivateUsage]
 
 from frostline.errors import CorruptionError
-from frostline.lake import checksums, datafiles, expected, paths, schema, snapshots, store
+from frostline.lake import checksums, datafiles, expected, paths, schema, snapshots, store, warehouse
 from frostline.lake.datafiles import WrittenFile
 from frostline.lake.manifests import Replacing
 from frostline.model import tables
@@ -95,6 +95,7 @@ def stage(
     `base` is the current metadata location, or None to create the table. `replace` is a range [lower, upper) of the
     tier axis, or a set of file paths. `summary` goes into the snapshot. Touches no catalog; can be repeated at will.
     """
+    warehouse.check()
     staging = Staging(paths.commit_uuid(int(summary.get(JOB_ID, "0"))))
     current = opened(table, base, staging) if base else _created(table, location, staging)
     removed = _replaced(table, current, replace)

@@ -11,7 +11,7 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AddSchemaUpdate, AssertCurrentSchemaId, SetCurrentSchemaUpdate
 
-from frostline.lake import commit, paths, schema, snapshots, store
+from frostline.lake import commit, paths, schema, snapshots, store, warehouse
 from frostline.lake.commit import Staging
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import tables
@@ -36,6 +36,7 @@ def stage(
     `base` is the metadata it goes on from with its location, or for a new table the folder to be in. Touches no
     catalog; can be repeated at will.
     """
+    warehouse.check()
     current = _new(table, identifier, base, staging) if isinstance(base, str) else _old(identifier, base, staging)
     with store.reachable(f"write the lake's metadata of {table.name}"):
         removed = list(snapshots.data_files(current.current_snapshot(), current.io))

@@ -6,7 +6,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import RemoveSnapshotsUpdate, update_table_metadata
 
 from frostline.errors import UnavailableError
-from frostline.lake import commit, paths, reachable, snapshots, store
+from frostline.lake import commit, paths, reachable, snapshots, store, warehouse
 from frostline.lake.commit import StagedCommit, Staging
 from frostline.lake.reachable import Sizes
 from frostline.model import tables
@@ -44,6 +44,7 @@ def stage(table: tables.Table, base: str, what: Expiry, job_id: int) -> StagedCo
 
     Touches no catalog and no other file; can be repeated at will.
     """
+    warehouse.check()
     staging = Staging(paths.commit_uuid(job_id))
     current = commit.opened(table, base, staging)
     kept = [one for one in current.metadata.metadata_log if one.metadata_file not in what.locations]

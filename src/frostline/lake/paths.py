@@ -160,12 +160,20 @@ def store_clock(table: str) -> datetime:
         delete(probe)
 
 
-def _entries(folder: str) -> list[Any]:
+def names_in(folder: str, *, or_say_why: bool = False) -> frozenset[str]:
+    """The names of what is in a folder; none when it is not there. With `or_say_why` a missing bucket is an error."""
+    try:
+        return frozenset(one.base_name for one in _entries(folder, allow_not_found=not or_say_why))
+    except FileNotFoundError:
+        return frozenset()
+
+
+def _entries(folder: str, *, allow_not_found: bool = True) -> list[Any]:
     """What is in a folder, as PyArrow describes it; nothing when the folder is not there."""
     io = file_io(folder)
     assert isinstance(io, PyArrowFileIO)
     scheme, netloc, path = io.parse_location(folder)
-    return io.fs_by_scheme(scheme, netloc).get_file_info(FileSelector(path, allow_not_found=True))
+    return io.fs_by_scheme(scheme, netloc).get_file_info(FileSelector(path, allow_not_found=allow_not_found))
 
 
 def file_io(location: str) -> FileIO:

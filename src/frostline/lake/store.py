@@ -22,6 +22,8 @@ class Trouble:
 
     reason: str
     hint: str
+    passes: bool = False
+    """It may be over in a moment, without anybody doing anything about it."""
 
 
 _TROUBLES = (
@@ -54,11 +56,11 @@ _TROUBLES = (
     ),
     (
         r"NETWORK_CONNECTION|curlCode|Could not connect|Timeout was reached|resolve|error for HTTP ",
-        Trouble("the object store does not answer", "check that it runs, and s3_endpoint" + _AGAIN),
+        Trouble("the object store does not answer", "check that it runs, and s3_endpoint" + _AGAIN, passes=True),
     ),
     (
         r"SLOW_DOWN|SlowDown|SERVICE_UNAVAILABLE|ServiceUnavailable|INTERNAL_|InternalError|HTTP (code )?5\d\d",
-        Trouble("the object store cannot do it at the moment", "run the command again"),
+        Trouble("the object store cannot do it at the moment", "run the command again", passes=True),
     ),
 )
 
@@ -81,6 +83,12 @@ def reachable(doing: str) -> Generator[None]:
     except (OSError, duckdb.IOException) as error:
         found = trouble(error) or Trouble(" ".join(str(error).split()), HINT)
         raise UnavailableError(f"cannot {doing}: {found.reason}{_place(error)}", hint=found.hint) from error
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether the error is one of `reachable`, about an object store that may be back in a moment."""
+    found = trouble(error.__cause__) if error.__cause__ else None
+    return found is not None and found.passes
 
 
 def refuse_if_away(doing: str, error: Exception) -> None:

@@ -21,7 +21,7 @@ from frostline.lake.commit import StagedCommit
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import archive
 from frostline.model.tables import Table
-from frostline.pipeline import clean, plan, tasks, turn
+from frostline.pipeline import clean, plan, settle, tasks, turn
 from frostline.pipeline.export import export_shard
 from frostline.pipeline.source import Shard
 from frostline.pipeline.tasks import Report
@@ -70,6 +70,7 @@ def archive_table(
     moved, rows, size = 0, 0, 0
     with turn.taken(connection, settings, chosen, "archive", "archiving") as table:
         heap.refuse_unlogged(connection, table)
+        settle.lake(connection, settings, table)
         whole = plan.of_table(connection, table).plan
         heap.refuse_smallest(connection, table, heap.may_be_smallest(table, whole.partitions))
         for name in heap.adopt(connection, table, whole.from_line):

@@ -7,13 +7,14 @@ import psycopg
 
 from frostline import logs
 from frostline.catalog import jobs, leases
-from frostline.catalog.connect import Connection, gives_up
+from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import ArchivedPartition
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import foreign
+from frostline.lake import foreign, warehouse
 from frostline.model.tables import Table
 from frostline.pipeline import turn, verify
 from frostline.relation import bound, heap
+from frostline.settings import Settings
 
 _log = logging.getLogger(__name__)
 
@@ -39,16 +40,21 @@ class Result:
 NOTHING = Result((), ())
 
 
-def run(connection: Connection, table: Table, lease_s: float = leases.SECONDS) -> Result:
+def run(connection: Connection, settings: Settings, table: Table) -> Result:
     """Clean one table, by itself."""
-    hint = f"frostline clean {table.name}"
-    held = jobs.exclusive(connection, table, lease_s)
-    with gives_up(f"cleaning {table.name}", hint=hint), held, turn.settled_names(connection, table):
+    with (
+        turn.leased(connection, settings, table, "clean", "cleaning"),
+        warehouse.guarded(connection, settings.warehouse),
+        turn.settled_names(connection, table),
+    ):
         return within_job(connection, table)
 
 
 def within_job(connection: Connection, target: Table) -> Result:
-    """Clean one table whose job lock the caller holds; ConflictError when somebody else has committed to its lake."""
+    """Clean one table whose job lock the caller holds; `warehouse.check` knows what to look for.
+
+    ConflictError when somebody else has committed to its lake.
+    """
     emptied: list[str] = []
     waiting: list[Waiting] = []
     foreign.refuse(connection, target)
@@ -94,6 +100,7 @@ def _empty(connection: Connection, target: Table, partition: ArchivedPartition) 
     reached(Failpoint.CLEAN_VERIFIED)
     if not jobs.settle_standbys(connection):
         return _IN_USE
+    warehouse.check()  # what was compared may have gone away since
     try:
         with connection.transaction():
             leases.require(connection, target)

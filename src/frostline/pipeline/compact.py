@@ -19,7 +19,7 @@ from frostline.model import compaction
 from frostline.model.compaction import Bin
 from frostline.model.policy import Mode
 from frostline.model.tables import Table
-from frostline.pipeline import exchange, tasks, turn
+from frostline.pipeline import exchange, settle, tasks, turn
 from frostline.pipeline.exchange import Exchange
 from frostline.pipeline.merge import Merge, merge_files
 from frostline.pipeline.tasks import Report
@@ -105,6 +105,7 @@ def compact_table(
     if chosen.mode is not Mode.TIERED:
         return Result(chosen)
     with turn.taken(connection, settings, chosen, "compact", "compacting") as table:
+        settle.lake(connection, settings, table)
         result = Result(table)
         planned = plan(connection, table, only_due=only_due)
         while not planned.is_empty:  # it ends: each time there are fewer files, and then few manifests

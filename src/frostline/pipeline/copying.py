@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import duckdb
 
 from frostline.errors import CorruptionError, FrostlineError, UnavailableError
-from frostline.lake import datafiles, duck, ducksql, paths, schema, store
+from frostline.lake import datafiles, duck, ducksql, schema, store, warehouse
 from frostline.lake.datafiles import WrittenFile
 from frostline.model.tables import Fingerprint, RecordedFile, Table
 from frostline.pipeline import export, fingerprint
@@ -46,7 +46,7 @@ def write(
     connection: duckdb.DuckDBPyConnection, table: Table, query: str, location: str, *, dictionaries: bool
 ) -> None:
     """Write what the query selects to a new file."""
-    paths.make_parent(location)
+    warehouse.prepare(location)
     # Row groups can then be limited by size. The rows' own order is not lost: one thread writes them.
     connection.execute("set preserve_insertion_order = false")
     statement = _COPY.format(

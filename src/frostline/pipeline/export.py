@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 from frostline.errors import CorruptionError, FrostlineError, UnavailableError
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import datafiles, duck, ducksql, paths, schema, store
+from frostline.lake import datafiles, duck, ducksql, paths, schema, store, warehouse
 from frostline.lake.datafiles import WrittenFile
 from frostline.model.tables import Column, Table
 from frostline.pipeline import fingerprint, source
@@ -36,7 +36,7 @@ def export_shard(shard: Shard) -> WrittenFile | None:
     if not heap.fingerprint.rows:
         return None
     location = paths.data_file(shard.location, shard.job_id)
-    paths.make_parent(location)
+    warehouse.prepare(location)
     reached(Failpoint.EXPORT_BEFORE_FILE)
     in_order = write(shard, location, dictionaries=not heap.has_twin_floats)
     reached(Failpoint.EXPORT_WROTE_FILE)

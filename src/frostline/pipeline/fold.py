@@ -16,7 +16,7 @@ from frostline.lake import paths
 from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.model.thaw import touching
-from frostline.pipeline import exchange, tasks, turn
+from frostline.pipeline import exchange, settle, tasks, turn
 from frostline.pipeline.exchange import Exchange
 from frostline.pipeline.rewrite import Rewritten, Slice, rewrite_slice
 from frostline.pipeline.tasks import Report
@@ -63,6 +63,7 @@ def fold_table(
     with turn.taken(connection, settings, chosen, "fold", "folding") as table:
         trust.require_silence(connection, table)
         heap.refuse_smallest(connection, table, [Name("frostline_overlay", table.internal)], marks=True)
+        settle.lake(connection, settings, table)
         return Fold(connection, settings, table).run(spark, report)
 
 

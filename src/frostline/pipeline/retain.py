@@ -19,7 +19,7 @@ from frostline.model.policy import Mode
 from frostline.model.retention import Line, Whole
 from frostline.model.tables import RecordedFile, Table
 from frostline.model.tiers import to_text
-from frostline.pipeline import exchange, tasks, turn
+from frostline.pipeline import exchange, settle, tasks, turn
 from frostline.pipeline.exchange import Exchange
 from frostline.pipeline.tasks import Report
 from frostline.pipeline.trim import Trim, trim_file
@@ -96,6 +96,7 @@ def retain_table(
         gone = (*done.dropped, *done.detached)
         return Result(chosen, partitions=gone, waiting=(*done.waiting, *done.kept), changed=done.changed)
     with turn.taken(connection, settings, chosen, "retain", "removing old rows of") as table:
+        settle.lake(connection, settings, table)
         found = plan(connection, table)
         if found.is_empty:
             return _result(table, found)

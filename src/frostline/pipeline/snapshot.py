@@ -17,7 +17,7 @@ from frostline.catalog.connect import Connection, gives_up
 from frostline.catalog.snapshot_versions import Copied, Known, Run
 from frostline.errors import message_of
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import paths
+from frostline.lake import paths, warehouse
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import snapshot
 from frostline.model.names import Name
@@ -48,7 +48,11 @@ def create(
     """Make a new version of the snapshot. An error before the publish leaves the last one as it was."""
     doing = f"making snapshot {wish.name!r}"
     hint = f"frostline snapshot list; then run frostline snapshot create {wish.name} again"
-    with gives_up(doing, hint=hint), snapshot_versions.exclusive(connection, wish.name):
+    with (
+        gives_up(doing, hint=hint),
+        snapshot_versions.exclusive(connection, wish.name),
+        warehouse.guarded(connection, settings.warehouse),
+    ):
         snapshots.let_idle(connection)
         chosen(connection, wish)  # what cannot be meant is refused before a version is begun
         snapshot_targets.settle(connection, settings, wish.name)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import damage, ducksql, ducktext, paths, schema
+from frostline.lake import damage, ducksql, ducktext, paths, schema, warehouse
 from frostline.lake.datafiles import WrittenFile
 from frostline.model.tables import Fingerprint, RecordedFile, Table
 from frostline.pipeline import copying, export, fingerprint, source
@@ -96,7 +96,7 @@ def copy_file(piece: LakePiece) -> WrittenFile | None:
 
 def _copied(piece: LakePiece, meant: Fingerprint) -> WrittenFile:
     location = paths.data_file(piece.marks.location, piece.marks.job_id)
-    paths.make_parent(location)
+    warehouse.prepare(location)
     reached(Failpoint.SNAPSHOT_BEFORE_FILE)
     with marks_loaded(piece.marks) as connection:
         twins = copying.has_twin_floats(connection, piece.marks.table, [piece.file])

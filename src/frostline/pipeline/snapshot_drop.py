@@ -10,7 +10,7 @@ from frostline.catalog.connect import Connection, gives_up
 from frostline.catalog.snapshot_versions import Place, PointerMove, Version
 from frostline.errors import ConflictError, UsageError
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import rest
+from frostline.lake import rest, warehouse
 from frostline.model.names import Name
 from frostline.pipeline import snapshot_targets, snapshot_tidy, turn
 from frostline.pipeline.snapshot_targets import BUILT_IN
@@ -44,7 +44,11 @@ def drop(
 ) -> Result:
     """Drop one version, or all but the newest so many, or all of them."""
     hint = f"frostline snapshot list {name}; then run the command again"
-    with gives_up(f"dropping snapshot {name!r}", hint=hint), snapshot_versions.exclusive(connection, name):
+    with (
+        gives_up(f"dropping snapshot {name!r}", hint=hint),
+        snapshot_versions.exclusive(connection, name),
+        warehouse.guarded(connection, settings.warehouse),
+    ):
         snapshot_targets.settle(connection, settings, name)
         there = _droppable(connection, name)
         going = [one for one in there if version == one.version] if version else _older(there, keep or 0)

@@ -9,7 +9,8 @@ from frostline.catalog import snapshot_versions
 from frostline.catalog.connect import Connection
 from frostline.errors import ConflictError, FrostlineError, UnavailableError
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import paths, reachable, snapshots, store
+from frostline.lake import paths, reachable, snapshots, store, warehouse
+from frostline.settings import Settings
 
 _log = logging.getLogger(__name__)
 
@@ -17,8 +18,8 @@ _log = logging.getLogger(__name__)
 def tidy(connection: Connection, name: str) -> int:
     """Delete what dead runs and dropped versions of the snapshot left; says how many files. Can be repeated at will.
 
-    The caller holds the lock of the name. Only folders that this database made are looked at, and no file goes that
-    a version which is there has.
+    The caller holds the lock of the name, and has seen that the warehouse is ours. Only folders that this database made
+    are looked at, and no file goes that a version which is there has.
     """
     dead = snapshot_versions.dead(connection, name)
     if all(dead.values()):
@@ -45,13 +46,14 @@ class Tidied:
     """One a snapshot that failed, which did not stop the others."""
 
 
-def tidy_all(connection: Connection) -> Tidied:
+def tidy_all(connection: Connection, settings: Settings) -> Tidied:
     """The same for every snapshot that nobody works on just now."""
     deleted = 0
     errors: list[FrostlineError] = []
     for name in snapshot_versions.untidied_names(connection):
         try:
-            with snapshot_versions.exclusive(connection, name):
+            held = snapshot_versions.exclusive(connection, name)
+            with held, warehouse.guarded(connection, settings.warehouse):
                 deleted += tidy(connection, name)
         except ConflictError:
             _log.info("%s", logs.fields(stage="leftovers", snapshot=name, note="a run is going on"))
@@ -64,15 +66,24 @@ def tidy_all(connection: Connection) -> Tidied:
 def _written_by(connection: Connection, name: str, dead: Collection[int]) -> Iterator[str]:
     """The files of these runs in our own folders, whose names have one of our tokens."""
     tokens: dict[str, set[str]] = {}
-    for token, warehouse in snapshot_versions.folders(connection, name):
-        tokens.setdefault(warehouse, set()).add(token)
-    for warehouse, ours in tokens.items():
-        for file in paths.below(paths.snapshot_root(warehouse, name)):
+    for token, place in snapshot_versions.folders(connection, name):
+        tokens.setdefault(place, set()).add(token)
+    for place, ours in tokens.items():
+        if not _is_in_use(place):
+            _log.warning("%s", logs.fields(stage="leftovers", snapshot=name, left=place, note="another warehouse"))
+            continue
+        for file in paths.below(paths.snapshot_root(place, name)):
             folder = file.location.rsplit("/", 3)[-3]
             if folder.rpartition("-")[2] in ours and paths.job_of(file.location) in dead:
                 yield file.location
     for location in snapshot_versions.locations(connection, list(dead)):
         yield from (file.location for file in paths.stored(location) if paths.job_of(file.location) in dead)
+
+
+def _is_in_use(place: str) -> bool:
+    """Whether it is the warehouse that has our marker. One that this database had before may be somebody else's now."""
+    marker = warehouse.in_use()
+    return marker is None or marker.place == place
 
 
 def _needed(connection: Connection, name: str, found: Collection[str]) -> frozenset[str]:

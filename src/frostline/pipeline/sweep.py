@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -11,7 +12,7 @@ from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError, UsageError
 from frostline.failpoints import Failpoint
-from frostline.lake import foreign, paths, reachable, snapshots, store
+from frostline.lake import foreign, paths, reachable, snapshots, store, warehouse
 from frostline.lake.paths import StoredFile
 from frostline.model.tables import Table
 from frostline.pipeline import turn
@@ -68,7 +69,9 @@ def run(connection: Connection, settings: Settings, chosen: Sequence[Table], wis
     """Sweep each table's folder in turn. One table's failure does not stop the others; it is in its result."""
     age = _age(connection, wish)
     if wish.take_over and not wish.dry_run:
-        histories.take_over(connection)
+        with suppress(FrostlineError) if chosen else nullcontext():  # of a wrong warehouse each table tells
+            warehouse.require(connection, settings.warehouse)
+            histories.take_over(connection)
     return turn.for_each(
         chosen,
         "sweep",
@@ -94,6 +97,7 @@ def _age(connection: Connection, wish: Wish) -> timedelta:
 
 def _sweep(connection: Connection, settings: Settings, chosen: Table, age: timedelta, wish: Wish) -> Result:
     if wish.dry_run:  # leaves even what a failed job left
+        warehouse.require(connection, settings.warehouse)  # the store's clock is asked by writing
         return Sweep(connection, settings, chosen, age, wish).look()
     with turn.taken(connection, settings, chosen, "sweep", "sweeping the lake of") as table:
         sweep = Sweep(connection, settings, table, age, wish)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from frostline import errors, filemode
 from frostline.catalog import faults
-from frostline.lake import objectstore, store
+from frostline.lake import objectstore, store, warehouse
 from frostline.model.tables import Table
 from frostline.pipeline.apart import apart, say_no_more
 
@@ -75,11 +75,11 @@ def run(
     context = spark.sparkContext
     done, rows, size = context.accumulator(0), context.accumulator(0), context.accumulator(0)
 
-    access, mask = objectstore.in_use(), filemode.in_use()
+    access, mask, marker = objectstore.in_use(), filemode.in_use(), warehouse.in_use()
 
     def task(item: Item) -> Outcome[Made]:
         objectstore.use(access)
-        with filemode.applied(mask):
+        with filemode.applied(mask), warehouse.used(marker):
             outcome = attempt(function, item)
         done.add(1)
         for file in _files(outcome.made):

@@ -12,7 +12,7 @@ from frostline import logs
 from frostline.catalog import checksums, faults, jobs, leases, seams, tables
 from frostline.catalog.connect import Connection, first_line, gives_up
 from frostline.errors import ConflictError, FrostlineError, OutcomeUnknown, message_of
-from frostline.lake import expected, foreign, paths, store
+from frostline.lake import expected, foreign, paths, store, warehouse
 from frostline.lake.commit import StagedCommit
 from frostline.model.tables import Seam, Table
 from frostline.relation import heap
@@ -27,15 +27,26 @@ Result = TypeVar("Result")
 def taken(connection: Connection, settings: Settings, table: Table, command: str, doing: str) -> Generator[Table]:
     """Hold the table's lease, and begin with a lake that has no commit of others and no file of a failed job.
 
-    Yields the table as it is now.
+    Yields the table as it is now. UnavailableError when the warehouse is not there or not this database's; it is asked
+    again before a publish.
     """
-    hint = f"frostline status; then run frostline {command} {table.name}"
-    with gives_up(f"{doing} {table.name}", hint=hint), jobs.exclusive(connection, table, settings.lease_seconds):
+    with (
+        leased(connection, settings, table, command, doing),
+        warehouse.guarded(connection, settings.warehouse),
+    ):
         foreign.refuse(connection, table)
-        _remove_leftovers(connection, settings, table)
+        remove_leftovers(connection, settings, table)
         expected.add(checksums.of_metadata(connection, table))
         with settled_names(connection, table):
             yield tables.get(connection, table.name)
+
+
+@contextmanager
+def leased(connection: Connection, settings: Settings, table: Table, command: str, doing: str) -> Generator[None]:
+    """Hold the table's lease, wherever its lake is."""
+    hint = f"frostline status; then run frostline {command} {table.name}"
+    with gives_up(f"{doing} {table.name}", hint=hint), jobs.exclusive(connection, table, settings.lease_seconds):
+        yield
 
 
 @contextmanager
@@ -92,7 +103,11 @@ def _record(connection: Connection, job_id: int, error: str, *, interrupted: boo
 
 @contextmanager
 def publishing(connection: Connection, what: str, *, hint: str) -> Generator[None]:
-    """The transaction that readers notice. When Postgres is lost in it, nobody knows whether it was committed."""
+    """The transaction that readers notice. When Postgres is lost in it, nobody knows whether it was committed.
+
+    What was written is of no use when the warehouse went away since the job began.
+    """
+    warehouse.check()
     try:
         with connection.transaction():
             yield
@@ -121,7 +136,7 @@ def move_seam(connection: Connection, table: Table, old: Seam, staged: StagedCom
     seams.move(connection, table, old, new, manifests)
 
 
-def _remove_leftovers(connection: Connection, settings: Settings, table: Table) -> None:
+def remove_leftovers(connection: Connection, settings: Settings, table: Table) -> None:
     """Delete what failed jobs of this table left in the lake. No snapshot has it."""
     location = paths.table_location(settings.warehouse, table)
     for job_id in jobs.untidied(connection, table):

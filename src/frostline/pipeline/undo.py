@@ -1,17 +1,21 @@
 """Undo: archived partitions that are still in the heap become hot again. docs/design/thaw.md says why it is right."""
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
+import psycopg
 from pyspark.sql import SparkSession
 
 from frostline import failpoints, logs
-from frostline.catalog import jobs, seams, tables
+from frostline.catalog import jobs, leases, seams, tables
 from frostline.catalog.connect import Connection
-from frostline.errors import UsageError
+from frostline.catalog.jobs import State
+from frostline.errors import ConflictError, FrostlineError, UsageError
 from frostline.failpoints import Failpoint
-from frostline.lake import paths
+from frostline.lake import paths, warehouse
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import thaw as rules
 from frostline.model.tables import RecordedFile, Seam, Table
@@ -26,6 +30,8 @@ from frostline.settings import Settings
 
 _log = logging.getLogger(__name__)
 
+Made = TypeVar("Made")
+
 
 @dataclass(frozen=True)
 class Result:
@@ -37,6 +43,10 @@ class Result:
     partitions: tuple[str, ...]
     """Those that are hot again."""
     trimmed_files: int
+    lake_left: str | None = None
+    """Why the lake still has what is hot again, hidden by the frost line; the next job takes it away."""
+    counted: tuple[str, ...] = ()
+    """Partitions whose rows were only counted, because the lake's files cannot be read."""
 
 
 def run(
@@ -49,9 +59,10 @@ def run(
 ) -> Result:
     """Lower the frost line to a value where a partition begins, or as far as the heap still has every row.
 
-    Spark starts only if a lake file reaches across the new line.
+    Spark starts only if a lake file reaches across the new line. A lake that is away, lost or damaged is left as it is:
+    the heap has the rows.
     """
-    with turn.taken(connection, settings, table, "undo", "undoing"):
+    with turn.leased(connection, settings, table, "undo", "undoing"):
         seam = seams.get(connection, table)
         cold = cold_range(connection, table, seam)
         files = jobs.recorded_files(connection, table)
@@ -61,9 +72,23 @@ def run(
         failpoints.reached(Failpoint.UNDO_BEFORE_START)
         job = Lowering(connection, settings, table, jobs.start(connection, table, "undo", seam.frost_line, line))
         failpoints.reached(Failpoint.UNDO_STARTED)
-        trimmed = job.run(line, cold, spark, report)
+        with _lake(connection, settings, table) as away:
+            done = job.run(line, cold, spark, report, away)
     back = tuple(str(one.partition) for one in cold if one.lower >= line and one.holds is Holds.EVERYTHING)
-    return Result(table, seam.frost_line, line, back, trimmed)
+    return Result(table, seam.frost_line, line, back, done.trimmed, done.lake_left, done.counted)
+
+
+@contextmanager
+def _lake(connection: Connection, settings: Settings, table: Table) -> Generator[FrostlineError | None]:
+    """The lake for the block, without what failed jobs left there; or why it cannot be used."""
+    try:
+        marker = warehouse.require(connection, settings.warehouse)
+        turn.remove_leftovers(connection, settings, table)
+    except FrostlineError as error:
+        yield error
+        return
+    with warehouse.used(marker):
+        yield None
 
 
 def floor(connection: Connection, table: Table) -> int:
@@ -104,6 +129,15 @@ def _line(table: Table, cold: Sequence[Stretch], reach: Sequence[int], wanted: i
     )
 
 
+@dataclass(frozen=True)
+class Lowered:
+    """What became of the lake when the line went down."""
+
+    trimmed: int
+    lake_left: str | None
+    counted: tuple[str, ...]
+
+
 class Lowering:
     """Lowers the frost line over partitions that have everything; the caller holds the table's job lock."""
 
@@ -113,27 +147,51 @@ class Lowering:
         self.table = table
         self.job_id = job_id
         self.location = paths.table_location(settings.warehouse, table)
+        self.lake_left: str | None = None
 
-    def run(self, line: int, cold: Sequence[Stretch], spark: Callable[[], SparkSession], report: Report) -> int:
-        """All steps in order; returns how many files were trimmed. An error leaves readers as they were.
+    def run(
+        self,
+        line: int,
+        cold: Sequence[Stretch],
+        spark: Callable[[], SparkSession],
+        report: Report,
+        away: FrostlineError | None = None,
+    ) -> Lowered:
+        """All steps in order. An error leaves readers as they were; an error of the lake leaves the lake as it was.
 
         Of the cold range, what the heap has everything of is compared with the lake right before the line goes down.
         """
+        self.lake_left = str(away.args[0]) if away else None
         stage = logs.stage(_log, "undo", table=str(self.table.name), job=self.job_id)
         with turn.failure_recorded(self.connection, self.job_id), stage as said:
             files = [file for file in jobs.recorded_files(self.connection, self.table) if file.upper >= line]
-            trimmed = self._trim([file for file in files if file.lower < line], line, spark, report)
-            said.update(removed=len(files), trimmed=len(trimmed))
-            self._compare(line, cold)
+            across = [file for file in files if file.lower < line]
+            trimmed = self._unless_left(lambda: self._trim(across, line, spark, report)) or []
+            counted = self._compare(line, cold)
             self._publish(line, files, trimmed)
+            said.update(removed=len(files), trimmed=len(trimmed), lake_left=self.lake_left)
         bound.lower(self.connection, self.table)
         failpoints.reached(Failpoint.UNDO_LOWERED_BOUND)
-        return len(trimmed)
+        return Lowered(len(trimmed), self.lake_left, tuple(counted))
 
-    def _compare(self, line: int, cold: Sequence[Stretch]) -> None:
+    def _unless_left(self, step: Callable[[], Made]) -> Made | None:
+        """Do something with the lake, unless it is left as it is; from an error of its own on, it is."""
+        if self.lake_left is not None:
+            return None
+        try:
+            return step()
+        except (ConflictError, UsageError, psycopg.Error):
+            raise
+        except Exception as error:  # noqa: BLE001  (whatever is wrong with the lake, the heap has the rows)
+            text = error.args[0] if isinstance(error, FrostlineError) else error  # without the hint
+            self.lake_left = " ".join(str(text).split())
+            return None
+
+    def _compare(self, line: int, cold: Sequence[Stretch]) -> list[str]:
         whole = [one for one in cold if one.lower >= line and one.holds is Holds.EVERYTHING]
         kept = {one.partition for one in whole if one.partition is not None}
-        verify.before_lowering(self.connection, self.table, line, kept)
+        away = self.lake_left is not None
+        return verify.before_lowering(self.connection, self.table, line, kept, without_lake=away)
 
     def _trim(
         self, across: Sequence[RecordedFile], line: int, spark: Callable[[], SparkSession], report: Report
@@ -148,12 +206,23 @@ class Lowering:
 
     def _publish(self, line: int, gone: Sequence[RecordedFile], trimmed: Sequence[WrittenFile]) -> None:
         change = Exchange(self.table, self.job_id, [file.path for file in gone], trimmed)
-        staged = exchange.stage(self.connection, self.settings, change)
+        staged = self._unless_left(lambda: exchange.stage(self.connection, self.settings, change))
         failpoints.reached(Failpoint.UNDO_STAGED)
         hint = "frostline status shows whether the frost line moved"
-        with turn.publishing(self.connection, f"lowering the frost line of {self.table.name}", hint=hint):
-            exchange.swap(self.connection, change, staged, seams.get(self.connection, self.table), line)
+        lake = warehouse.used(None if self.lake_left else warehouse.in_use())
+        with lake, turn.publishing(self.connection, f"lowering the frost line of {self.table.name}", hint=hint):
+            if self.lake_left is None:
+                exchange.swap(self.connection, change, staged, seams.get(self.connection, self.table), line)
+            else:
+                self._only_lower(line)
             jobs.forget_archived(self.connection, self.table, line)
             tables.hold(self.connection, self.table, line)
             failpoints.reached(Failpoint.UNDO_BEFORE_COMMIT)
         failpoints.reached(Failpoint.UNDO_PUBLISHED)
+
+    def _only_lower(self, line: int) -> None:
+        """T goes down and S stays: what the lake has at or above T is hidden, and goes with the next job."""
+        leases.require(self.connection, self.table)
+        seam = seams.get(self.connection, self.table)
+        seams.move(self.connection, self.table, seam, replace(seam, frost_line=line))
+        jobs.advance(self.connection, self.job_id, State.PUBLISHED)

@@ -10,7 +10,7 @@ from frostline import sqlfiles
 from frostline.catalog import checksums, jobs, seams, trust
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import ArchivedPartition
-from frostline.errors import CorruptionError
+from frostline.errors import CorruptionError, FrostlineError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import damage, expected, paths, snapshots, store
 from frostline.model.names import Name
@@ -19,6 +19,9 @@ from frostline.pipeline import doubles, fingerprint
 from frostline.pipeline.faults import Fault
 from frostline.pipeline.verify_metadata import Metadata, strangers
 from frostline.relation import heap, names
+
+MISSING = "is missing"
+"""What is wrong with a file that is not there."""
 
 
 @dataclass(frozen=True)
@@ -89,34 +92,43 @@ def before_clean(connection: Connection, table: Table, partition: ArchivedPartit
         )
 
 
-def before_lowering(connection: Connection, table: Table, line: int, kept: Collection[Name]) -> None:
+def before_lowering(
+    connection: Connection, table: Table, line: int, kept: Collection[Name], *, without_lake: bool = False
+) -> list[str]:
     """Raise CorruptionError unless the heap has every row from the line up to the frost line.
 
     `kept` are the partitions to compare with the lake; marked rows are compared with the overlay throughout.
-    Where no row is marked, what was recorded of the files is enough: the heap can replace a lake that is lost.
+    Where no row is marked, what was recorded of the files is enough: the heap can replace a lake that is lost. Where
+    some are, and the files cannot be read, only the number of rows is compared; says where that was so.
     """
     with connection.transaction():
         connection.execute(_statement("one_snapshot"))
         partitions = [one for one in jobs.uncleaned(connection, table) if one.name in kept]
-        fault = next(_lacking(connection, table, line, partitions), None)
+        counted: list[str] = []
+        fault = next(_lacking(connection, table, line, partitions, _Files(counted, without_lake)), None)
     if fault:
         raise CorruptionError(
             f"the frost line of {table.name} stays: {fault.where} {fault.what}; nothing was changed",
             hint=f"frostline verify {table.name}; somebody changed the heap with its triggers off, "
             f"and {table.name} still shows the rows that were archived",
         )
+    return counted
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Whether the lake's files can be read, and where they could not."""
+
+    counted: list[str]
+    are_away: bool
 
 
 def _lacking(
-    connection: Connection, table: Table, line: int, partitions: Sequence[ArchivedPartition]
+    connection: Connection, table: Table, line: int, partitions: Sequence[ArchivedPartition], lake: _Files
 ) -> Iterator[Fault]:
     recorded = jobs.recorded_files(connection, table)
     for partition in partitions:
-        try:
-            yield from _different(connection, table, partition, _within(partition, recorded))
-        except (OSError, ValueError) as error:
-            store.refuse_if_away(f"compare {partition.name} with the lake", error)
-            yield Fault(str(partition.name), f"cannot be compared with the lake: {' '.join(str(error).split())}")
+        yield from _unlike_lake(connection, table, partition, _within(partition, recorded), lake)
     frost_line = seams.get(connection, table).frost_line
     if not _unlike_overlay(connection, table, line, frost_line):
         return
@@ -125,6 +137,60 @@ def _lacking(
         if count:
             yield Fault(str(partition.name), f"lacks {count} changes that the overlay has")
     yield Fault(str(table.heap), "lacks changes that the overlay has")
+
+
+def _unlike_lake(
+    connection: Connection, table: Table, partition: ArchivedPartition, files: Sequence[RecordedFile], lake: _Files
+) -> Iterator[Fault]:
+    """What the heap has other than the lake. A file that is not what was recorded says nothing about the heap."""
+    marked = _marked_keys(connection, table, partition)
+    opened = [file for file in files if marked or not _is_inside(table, partition, file)]
+    if not opened:
+        yield from _different(connection, table, partition, files)
+        return
+    found = None if lake.are_away else _different_if_readable(connection, table, partition, files)
+    if found is not None and not (found and _are_bad(table, opened)):
+        yield from found
+        return
+    lake.counted.append(str(partition.name))
+    yield from _wrong_count(connection, table, partition, files, len(marked))
+
+
+def _different_if_readable(
+    connection: Connection, table: Table, partition: ArchivedPartition, files: Sequence[RecordedFile]
+) -> list[Fault] | None:
+    try:
+        return list(_different(connection, table, partition, files))
+    except (OSError, ValueError, FrostlineError):
+        return None
+
+
+def _are_bad(table: Table, files: Sequence[RecordedFile]) -> bool:
+    try:
+        return any(True for _ in _bad_files(table, files))
+    except FrostlineError:
+        return True
+
+
+def _wrong_count(
+    connection: Connection, table: Table, partition: ArchivedPartition, files: Sequence[RecordedFile], marks: int
+) -> Iterator[Fault]:
+    """Whether the heap has as many unmarked rows as it must, as far as the records tell.
+
+    Of a marked key they do not say whether the lake has it, and of a file that reaches beyond the partition not how
+    many of its rows lie within.
+    """
+    within = sum(file.fingerprint.rows for file in files if _is_inside(table, partition, file))
+    at_most = sum(file.fingerprint.rows for file in files)
+    found = _heap_fingerprint(connection, table, partition.name).rows
+    if not within - marks <= found <= at_most:
+        wanted = f"{max(within - marks, 0)} to {at_most}"
+        yield Fault(str(partition.name), f"has {found} unchanged rows instead of {wanted}, and its files are not there")
+
+
+def _is_inside(table: Table, partition: ArchivedPartition, file: RecordedFile) -> bool:
+    lower = table.tier_kind.lowest if partition.lower is None else partition.lower
+    return lower <= file.lower and file.upper < partition.upper
 
 
 def _unlike_overlay(connection: Connection, table: Table, lower: int | None, upper: int) -> int:
@@ -165,7 +231,7 @@ def _bad_files(
         with store.reachable(f"read {file.path}"):
             size = paths.size_bytes(file.path)
         if size is None:
-            yield Fault(file.path, "is missing")
+            yield Fault(file.path, MISSING)
         elif size != file.size_bytes:
             yield Fault(file.path, f"has {size} bytes instead of {file.size_bytes}")
         else:
@@ -215,7 +281,7 @@ def _different(
     lower = table.tier_kind.lowest if partition.lower is None else partition.lower
     in_lake = NO_ROWS
     for file in files:
-        if not marked and lower <= file.lower and file.upper < partition.upper:
+        if not marked and _is_inside(table, partition, file):
             in_lake += file.fingerprint
         else:
             unmarked, _ = fingerprint.split(file.path, table, marked, within=(lower, partition.upper))

@@ -17,6 +17,7 @@ from frostline.catalog import faults, jobs, leases, migrations, tables
 from frostline.catalog.connect import Connection, connect, first_line
 from frostline.errors import ConflictError, FrostlineError
 from frostline.failpoints import Failpoint, reached
+from frostline.lake import warehouse
 from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.model.work import Action, Failures, Kind, TableState, decide
@@ -53,7 +54,7 @@ def _fold(tools: Tools, table: Table) -> bool:
 
 
 def _clean(tools: Tools, table: Table) -> bool:
-    return bool(clean.run(tools.connection, table, tools.settings.lease_seconds).emptied)
+    return bool(clean.run(tools.connection, tools.settings, table).emptied)
 
 
 def _premake(tools: Tools, table: Table) -> bool:
@@ -92,10 +93,15 @@ ACTIONS: Mapping[Kind, Callable[[Tools, Table], bool]] = {
 """What each kind of action calls; it says whether anything was done."""
 
 
-def run(settings: Settings, stop: Event, *, announce: Callable[[str], None]) -> None:
-    """Work until `stop` is set. A Postgres that goes away is waited for; one that is not there at all is an error."""
+def run(settings: Settings, stop: Event, *, announce: Callable[[str], None], without_lake: bool = False) -> None:
+    """Work until `stop` is set. A Postgres that goes away is waited for; one that is not there at all is an error.
+
+    So is a warehouse that is not the database's, unless whoever starts the worker has told so already.
+    """
     with connect(settings.dsn, purpose="worker") as connection:
         migrations.require(connection)
+        if not without_lake:
+            warehouse.expect(connection, settings.warehouse)
     announce("ready worker")
     with command.spark_while_busy(settings) as spark:
         failures = 0

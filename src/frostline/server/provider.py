@@ -9,7 +9,7 @@ import psycopg
 from frostline.catalog import checksums, seams, tables
 from frostline.catalog.connect import Connection, connect
 from frostline.errors import CorruptionError, UnavailableError
-from frostline.lake import expected, snapshots
+from frostline.lake import expected, snapshots, warehouse
 from frostline.model.tables import LakeFile, Table
 from frostline.server.own_session import explained
 
@@ -24,8 +24,10 @@ Answer = TypeVar("Answer")
 class CatalogTables:
     """Implements `LakeTables`. Safe for many threads: what is cached is true for good, or for a while."""
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, place: str | None = None) -> None:
         self._dsn = dsn
+        self._unseen = place
+        """The warehouse, until it was seen to be the database's: so long no file of it is opened."""
         self._tables: dict[int, tuple[float, Table]] = {}
         self._locations: dict[tuple[int, int], str] = {}
         self._checksums: dict[str, bytes] = {}
@@ -51,6 +53,7 @@ class CatalogTables:
 
     def files(self, table_id: int, snapshot_id: int) -> Sequence[LakeFile]:
         """The files of one snapshot. Asks Postgres only the first time: a snapshot never changes."""
+        self._see_the_warehouse()
         table, field_id = self.resolve(table_id), self._tier_field(table_id)
         known = self._locations.get((table_id, snapshot_id))
         try:
@@ -81,6 +84,12 @@ class CatalogTables:
             self._checksums.clear()
         self._checksums.update(asked)
         return {path: self._checksums[path] for path in paths if path in self._checksums} | asked
+
+    def _see_the_warehouse(self) -> None:
+        place = self._unseen
+        if place is not None:
+            self._ask(lambda connection: warehouse.require(connection, place))
+            self._unseen = None
 
     def _location(self, table: Table) -> str:
         """Where the seam's own metadata is; what its files must be is known from now on.

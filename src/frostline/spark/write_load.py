@@ -14,10 +14,10 @@ from frostline.catalog import batches, jobs, leases, seams, tables
 from frostline.catalog.connect import Connection, dsn_of
 from frostline.errors import ConflictError, UsageError
 from frostline.failpoints import Failpoint
-from frostline.lake import paths
+from frostline.lake import paths, warehouse
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
-from frostline.pipeline import turn
+from frostline.pipeline import settle, turn
 from frostline.pipeline.load import Declined, Job
 from frostline.relation import loading, staging
 from frostline.relation.loading import Loading
@@ -143,6 +143,7 @@ def _once(run: Run, chosen: Table) -> Written:
     _wait_for_turn(connection, chosen)
     taken = turn.taken(connection, run.settings, chosen, "jobs", "loading")
     with taken as table, _explained(connection, staged.batch), filemode.applied(run.settings.file_mask):
+        settle.lake(connection, run.settings, table)
         line = seams.get(connection, table).frost_line
         with loading.made(connection, staged.stage, staged.attempts, table, line) as load:
             _check(run, table, load)
@@ -190,6 +191,7 @@ def _check(run: Run, table: Table, load: Loading) -> None:
 def _publish(connection: Connection, staged: Staged, job: Job) -> Written:
     """The transaction that readers notice."""
     batch, written = staged.batch, None
+    warehouse.check()
     try:
         with connection.transaction():
             claim = batches.begin(connection, batch.table, batch.label, batch.mode, staged.rows)

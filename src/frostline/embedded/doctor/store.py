@@ -17,6 +17,7 @@ from frostline.embedded.doctor.patient import Patient
 from frostline.errors import CorruptionError, FrostlineError
 from frostline.lake import checksums as lakesums
 from frostline.lake import expected, paths, store
+from frostline.lake import warehouse as lake_warehouse
 from frostline.model.policy import Mode
 from frostline.model.tables import Table
 from frostline.pipeline.verify_metadata import Metadata
@@ -36,8 +37,12 @@ class Probe:
 
 
 def warehouse(patient: Patient) -> Verdict:
-    """Whether a file can be written, read and deleted there."""
+    """Whether it is this database's, and a file can be written, read and deleted there."""
     location = paths.warehouse_location(patient.settings.warehouse)
+    try:
+        _require_marker(patient)
+    except Unknowable as missing:
+        return _listed(location, str(missing))
     with _probed(location) as probe:
         pass
     if probe.content != _CONTENT:
@@ -47,7 +52,22 @@ def warehouse(patient: Patient) -> Verdict:
     local = paths.local_path(location)
     if local is not None and patient.settings.file_mask == filemode.OWNER_ONLY and others_may_enter(local):
         return warning(f"others on this machine may read {local}", f"chmod -R go= {local}")
-    return ok(f"{location} can be written, read and deleted from")
+    return ok(f"{location} is this database's, and can be written, read and deleted from")
+
+
+def _require_marker(patient: Patient) -> None:
+    """Nothing is written to a warehouse that is not this database's, or that is not known to be."""
+    connection = patient.postgres
+    if not patient.has_catalog:
+        raise Unknowable("needs the catalog")
+    lake_warehouse.require(connection, patient.settings.warehouse)
+
+
+def _listed(location: str, missing: str) -> Verdict:
+    """What can be said without writing."""
+    with store.reachable(f"use the warehouse {location}"):
+        found = len(paths.names_in(location))
+    return ok(f"{location} can be listed and has {found} entries; whether it may be written to {missing}")
 
 
 def others_may_enter(folder: Path) -> bool:
@@ -58,6 +78,7 @@ def others_may_enter(folder: Path) -> bool:
 
 def warehouse_clock(patient: Patient) -> Verdict:
     """Whether the store's clock goes as ours does: files are judged by their age."""
+    _require_marker(patient)
     before = time.time()
     with _probed(paths.warehouse_location(patient.settings.warehouse)) as probe:
         after = time.time()

@@ -16,3 +16,8 @@ select j.server from frostline.job j where j.server is not null
 union select s.server from frostline.snapshot s
 union select frostline.this_server()
 on conflict (server) do nothing
+
+-- name: is_copy
+-- Whether this database was restored or promoted since a job of its history. Locks nothing.
+select exists (select from frostline.job j
+                where j.state in ('published', 'cleaned') and j.server <> frostline.this_server())

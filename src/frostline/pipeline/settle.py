@@ -1,0 +1,94 @@
+"""Finishes what an undo has left in a lake that was away: docs/design/thaw.md, "A lake that cannot be used".
+
+Such an undo lowers T and leaves S, so the lake has files at or above T, which the view hides. They go before the next
+job that writes to the lake. Otherwise there are none.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from frostline import logs
+from frostline.catalog import jobs, leases, seams
+from frostline.catalog.connect import Connection
+from frostline.errors import UnavailableError
+from frostline.lake import claim, paths, snapshots, store
+from frostline.lake.datafiles import WrittenFile
+from frostline.model.tables import RecordedFile, Seam, Table
+from frostline.pipeline import exchange, tasks, turn
+from frostline.pipeline.exchange import Exchange
+from frostline.pipeline.trim import Trim, trim_file
+from frostline.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+
+def lake(connection: Connection, settings: Settings, table: Table) -> None:
+    """Take what lies at or above the frost line out of the lake; nothing to do but after an undo without the lake.
+
+    The caller holds the table's job lock, and the warehouse is there.
+    """
+    base, seam = seams.pointer(connection, table), seams.get(connection, table)
+    if base is None:
+        return
+    above = jobs.recorded_within(connection, table, seam.frost_line, table.tier_kind.highest)
+    is_empty = not jobs.lake_totals(connection, table)[0]
+    if (above or is_empty) and not claim.has_rows(connection, table) and not _is_readable(base):
+        _begin_anew(connection, table)
+    elif above:
+        _Settling(connection, settings, table, seam).run(above)
+
+
+def _is_readable(base: str) -> bool:
+    """Whether the lake's metadata can be read, and its manifests; UnavailableError when nobody can tell."""
+    try:
+        metadata = snapshots.metadata_now(base)
+        list(snapshots.data_files(metadata.current_snapshot(), paths.file_io(base)))
+    except UnavailableError as error:
+        if store.may_pass(error):
+            raise
+        return False
+    except Exception:  # noqa: BLE001  (a damaged file can make a parser say anything)
+        return False
+    return True
+
+
+def _begin_anew(connection: Connection, table: Table) -> None:
+    """The lake has no row that anybody reads, and its metadata is lost: it begins as at the first archive."""
+    with connection.transaction():
+        leases.require(connection, table)
+        claim.begin_anew(connection, table)
+    _log.warning("%s", logs.fields(stage="settle", table=str(table.name), note="the lake's metadata was lost: anew"))
+
+
+class _Settling:
+    """One job."""
+
+    def __init__(self, connection: Connection, settings: Settings, table: Table, seam: Seam) -> None:
+        self.connection = connection
+        self.settings = settings
+        self.table = table
+        self.seam = seam
+        self.job_id = 0
+
+    def run(self, above: Sequence[RecordedFile]) -> None:
+        """All steps in order. An error before publish leaves readers as they were and the job row failed."""
+        line = self.seam.frost_line
+        self.job_id = jobs.start(self.connection, self.table, "undo", line, line)
+        said = logs.stage(_log, "settle", table=str(self.table.name), job=self.job_id, files=len(above))
+        with turn.failure_recorded(self.connection, self.job_id), said:
+            self._publish(above, [self._trimmed(file) for file in above if file.lower < line])
+
+    def _trimmed(self, file: RecordedFile) -> WrittenFile:
+        """In this process: there are few of them, if any."""
+        location, memory = paths.table_location(self.settings.warehouse, self.table), self.settings.export_memory
+        keep = (self.table.tier_kind.lowest, self.seam.frost_line)
+        piece = Trim(self.table, file, keep, location, self.job_id, memory)
+        return tasks.unwrap(tasks.attempt(trim_file, piece))
+
+    def _publish(self, above: Sequence[RecordedFile], trimmed: Sequence[WrittenFile]) -> None:
+        change = Exchange(self.table, self.job_id, [file.path for file in above], trimmed)
+        staged = exchange.stage(self.connection, self.settings, change)
+        hint = "frostline jobs shows whether it was done; then run the command again"
+        with turn.publishing(self.connection, f"settling the lake of {self.table.name}", hint=hint):
+            exchange.swap(self.connection, change, staged, self.seam, self.seam.frost_line)
+            jobs.describe(self.connection, self.job_id, f"{len(above)} files that an undo had left")

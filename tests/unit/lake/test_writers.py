@@ -1,0 +1,41 @@
+"""Who writes to a warehouse and deletes from it: each place is known, and says where it looks for the marker."""
+
+import re
+from pathlib import Path
+
+import frostline
+
+CHANGES = re.compile(r"\b(?:paths\.(?:delete|delete_each|make_parent|store_clock)|new_output|\.mkdir|rmtree)\(")
+PLACES = {
+    "lake/paths.py": "the functions themselves",
+    "lake/warehouse.py": "the marker itself, and `prepare`, which looks",
+    "lake/commit.py": "`Staging.write`: `stage` looks, and so do `copies.stage` and `expiry.stage`",
+    "lake/copies.py": "`stage` looks",
+    "pipeline/turn.py": "`remove_leftovers`, after `guarded` or, in undo, `require`",
+    "pipeline/rewrite.py": "deletes the empty file that it has just written, after `prepare`",
+    "pipeline/expire.py": "inside `turn.taken`; `expiry.stage` and `turn.publishing` look again",
+    "pipeline/sweep.py": "inside `turn.taken`; a dry run calls `require`",
+    "pipeline/snapshot_tidy.py": "inside `guarded`",
+    "embedded/doctor/store.py": "after `require`",
+    "embedded/demo.py": "its own home",
+    "embedded/home.py": "the home",
+    "embedded/install.py": "the home",
+}
+"""Module and why it is right. DuckDB's COPY needs a folder first, which `warehouse.prepare` makes."""
+
+
+def test_every_place_that_changes_a_warehouse_is_known() -> None:
+    package = Path(frostline.__file__).parent
+    found = {
+        str(file.relative_to(package)) for file in package.rglob("*.py") if CHANGES.search(file.read_text("utf-8"))
+    }
+    assert found - {"embedded/postgres.py", "embedded/programs.py"} == set(PLACES)
+
+
+def test_every_parquet_file_is_written_after_a_look() -> None:
+    package = Path(frostline.__file__).parent
+    copying = {
+        file for file in package.rglob("*.py") if re.search(r'"copy \(.*\) to \{location\}', file.read_text("utf-8"))
+    }
+    assert {file.name for file in copying} == {"export.py", "copying.py", "snapshot_copy.py"}
+    assert all("warehouse.prepare(location)" in file.read_text("utf-8") for file in copying)
