@@ -68,12 +68,13 @@ def test_a_bucket_that_is_not_there_is_told_at_once(seaweed: Seaweed, empty_data
 
 
 def test_a_bucket_that_went_is_named(s3_lake: Lake, seaweed: Seaweed) -> None:
-    keys = {
-        "access_key": seaweed.access_key,
-        "secret_key": seaweed.secret_key,
-        "endpoint_override": seaweed.s3_endpoint,
-    }
-    S3FileSystem(**keys, allow_bucket_deletion=True).delete_dir(s3_lake.settings.warehouse.split("/")[2])
+    store = S3FileSystem(
+        access_key=seaweed.access_key,
+        secret_key=seaweed.secret_key,
+        endpoint_override=seaweed.s3_endpoint,
+        allow_bucket_deletion=True,
+    )
+    store.delete_dir(s3_lake.settings.warehouse.split("/")[2])
     with pytest.raises(UnavailableError, match="there is no such bucket"):
         warehouse.require(s3_lake.catalog, s3_lake.settings.warehouse)
 
