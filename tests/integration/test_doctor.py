@@ -219,7 +219,7 @@ def test_a_catalog_of_an_older_frostline(lake: Lake, doctor: Examine, tmp_path: 
     found = doctor(lake, exit_code=1)
     assert states(found, "fault") == ["catalog"]
     assert found["catalog"]["hint"] == f"frostline init --home {tmp_path}"
-    assert [found[name]["detail"] for name in states(found, "skipped")] == ["needs the catalog"] * 4
+    assert {found[name]["detail"] for name in states(found, "skipped")} == {"needs the catalog"}
 
 
 def test_a_database_without_frostline(lake: Lake, doctor: Examine, empty_database: str) -> None:

@@ -32,8 +32,11 @@ def test_a_second_run_changes_nothing_and_says_so(command: Command, empty_databa
     assert mapping_options(empty_database) == before
 
 
-def test_with_a_home_the_other_commands_need_no_more(command: Command, empty_database: str, tmp_path: Path) -> None:
+def test_with_a_home_the_other_commands_need_no_more(
+    command: Command, empty_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = tmp_path / "home"
+    monkeypatch.chdir(tmp_path)
     assert command("init", "--dsn", empty_database, "--warehouse", "lake", "--home", home).exit_code == 0
     settings = load(home)
     assert settings.dsn == empty_database

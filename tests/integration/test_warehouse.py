@@ -39,6 +39,8 @@ TOUCHING = (
     ("verify",),
     ("retain",),
     ("compact",),
+    ("repair", "events", "--restore"),
+    ("repair", "events", "--adopt"),
     ("expire",),
     ("sweep",),
     ("sweep", "--dry-run"),

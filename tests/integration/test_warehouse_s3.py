@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 from pyarrow.fs import S3FileSystem
@@ -23,7 +24,7 @@ from frostline.lake import objectstore, warehouse
 from frostline.pipeline import worker
 from frostline.settings import Settings
 
-WRONG = {
+WRONG: dict[str, dict[str, Any]] = {
     "the object store does not know the access key": {"access_key": "nobody"},
     "the secret key is not the one of the access key": {"secret_key": "wrong"},
     "the object store forbids it": {"access_key": STRANGER_KEY, "secret_key": STRANGER_SECRET},
@@ -33,7 +34,7 @@ WITHIN_S = 10
 
 
 def settings_in(store: Seaweed, dsn: str, place: str) -> Settings:
-    keys = {"s3_access_key": SecretStr(store.access_key), "s3_secret_key": SecretStr(store.secret_key)}
+    keys: dict[str, Any] = {"s3_access_key": SecretStr(store.access_key), "s3_secret_key": SecretStr(store.secret_key)}
     return Settings(dsn=dsn, warehouse=place, s3_endpoint=store.s3_endpoint, **keys)
 
 
@@ -68,13 +69,12 @@ def test_a_bucket_that_is_not_there_is_told_at_once(seaweed: Seaweed, empty_data
 
 
 def test_a_bucket_that_went_is_named(s3_lake: Lake, seaweed: Seaweed) -> None:
-    store = S3FileSystem(
-        access_key=seaweed.access_key,
-        secret_key=seaweed.secret_key,
-        endpoint_override=seaweed.s3_endpoint,
-        allow_bucket_deletion=True,
-    )
-    store.delete_dir(s3_lake.settings.warehouse.split("/")[2])
+    keys: dict[str, Any] = {
+        "access_key": seaweed.access_key,
+        "secret_key": seaweed.secret_key,
+        "endpoint_override": seaweed.s3_endpoint,
+    }
+    S3FileSystem(**keys, allow_bucket_deletion=True).delete_dir(s3_lake.settings.warehouse.split("/")[2])
     with pytest.raises(UnavailableError, match="there is no such bucket"):
         warehouse.require(s3_lake.catalog, s3_lake.settings.warehouse)
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import psycopg
 
 from frostline.catalog import jobs, seams
-from frostline.catalog.connect import Connection, first_line
+from frostline.catalog.connect import Connection, Dsn, first_line
 from frostline.errors import ConflictError, UsageError
 from frostline.lake import foreign, parquet, store
 from frostline.lake.commit import StagedCommit
@@ -67,7 +67,7 @@ def _copy(settings: Settings, table: Table, rows: Loading, path: str, held: Held
             raise _refused(table, f"the columns of {path} do not have the ids of the table's")
         kind = table.tier_kind
         file = RecordedFile(path, held.size_bytes, kind.lowest, kind.highest, NO_ROWS)
-        piece = Piece(table, settings.dsn, rows.name, kind.lowest, kind.highest, file, settings.export_memory)
+        piece = Piece(table, Dsn(settings.dsn), rows.name, kind.lowest, kind.highest, file, settings.export_memory)
         count = rows.copy(refill.lines(piece))
     if count != held.rows:
         raise _refused(

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from frostline import logs
 from frostline.catalog import jobs, leases, seams, tables
-from frostline.catalog.connect import Connection, gives_up
+from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import CorruptionError, FrostlineError, UsageError
-from frostline.lake import difference, paths, snapshots, store
+from frostline.lake import difference, paths, snapshots, store, warehouse
 from frostline.lake.difference import NOTHING, Content, Difference
 from frostline.model.names import Name
 from frostline.model.tables import Standing, Table
@@ -114,9 +114,11 @@ def restore(connection: Connection, settings: Settings, chosen: Table) -> Found:
 
 @contextmanager
 def _turn(connection: Connection, settings: Settings, table: Table) -> Generator[Table]:
-    """The table's lease, as every job has it, but for a lake that is not as it should be."""
-    hint = f"frostline repair {table.name}"
-    with gives_up(f"repairing {table.name}", hint=hint), jobs.exclusive(connection, table, settings.lease_seconds):
+    """The table's lease, as every job has it, and the warehouse, but for a lake that is not as it should be."""
+    with (
+        turn.leased(connection, settings, table, "repair", "repairing"),
+        warehouse.guarded(connection, settings.warehouse),
+    ):
         yield tables.get(connection, table.name)
 
 
