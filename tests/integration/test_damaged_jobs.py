@@ -14,6 +14,7 @@ from tests.fixtures.statements import rows, run
 from tests.fixtures.tables import make_events
 
 from frostline.catalog import jobs, snapshots
+from frostline.catalog.connect import Dsn
 from frostline.errors import CorruptionError, FrostlineError
 from frostline.lake import paths
 from frostline.model.names import Name
@@ -135,7 +136,7 @@ def test_a_load_whose_key_a_damaged_file_hides_is_refused(cold: Lake) -> None:
     with snapshots.exported(cold.dsn) as snapshot:
         shard = Shard(
             table=table,
-            dsn=cold.dsn,
+            dsn=Dsn(cold.dsn),
             snapshot=snapshot,
             partition=Name("public", "batch"),
             lower=recorded[1].lower,
