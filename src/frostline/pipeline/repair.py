@@ -12,7 +12,7 @@ from frostline import logs
 from frostline.catalog import jobs, leases, seams, tables
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
-from frostline.errors import CorruptionError, FrostlineError, UsageError
+from frostline.errors import CorruptionError, FrostlineError, UsageError, message_of
 from frostline.lake import difference, paths, snapshots, store, warehouse
 from frostline.lake.difference import NOTHING, Content, Difference
 from frostline.model.names import Name
@@ -83,7 +83,7 @@ def _compared(found: Found, ours: Content) -> Found:
         theirs = snapshots.metadata_now(standing.pointer)
         files = Difference(ours, difference.content(theirs))
     except (FrostlineError, ValueError, OSError) as error:
-        why = f"its metadata cannot be read: {' '.join(str(error).split())}"
+        why = f"its metadata cannot be read: {' '.join(message_of(error).split())}"
         return replace(found, no_append=why, is_readable=False)
     done = tuple(difference.operations(theirs, standing.snapshot_id))
     why = "Frostline has put nothing into the lake yet"

@@ -37,7 +37,7 @@ def _tried(connection: Connection, name: Name) -> bool:
         table = tables.get(connection, name)
         patiently(connection, name, lambda: renewal.replace_objects(connection, table))
     except FrostlineError as error:
-        _log.warning("%s", logs.fields(stage="row security", table=str(name), warning=str(error)))
+        _log.warning("%s", logs.fields(stage="row security", table=str(name), warning=error.message))
         return False
     return True
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from frostline.errors import FrostlineError
+from frostline.errors import FrostlineError, message_of
 from frostline.server.answers import SETTINGS
 from frostline.server.authentication import MECHANISM
 from frostline.server.protocol import backend
@@ -107,7 +107,7 @@ class Connection:
         except (HungUp, OSError):
             _log.debug("client hung up session=%d", self.process_id)
         except (ProtocolError, FrostlineError) as error:
-            self._last_words(error.sqlstate, str(error))
+            self._last_words(error.sqlstate, message_of(error))
         except Exception:  # noqa: BLE001
             _log.exception("session failed session=%d", self.process_id)
             self._last_words("XX000", "the lake server failed; its log says why")

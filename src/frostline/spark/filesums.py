@@ -76,7 +76,7 @@ def _connected(dsn: str) -> Connection | None:
     try:
         connection = connect(dsn, purpose="spark")
     except UnavailableError as error:
-        return _unasked(str(error))
+        return _unasked(error.message)
     try:
         checksums.of_paths(connection, ())
     except psycopg.Error as error:
