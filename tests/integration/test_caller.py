@@ -273,6 +273,42 @@ def test_nobody_reads_the_secret(alice: str) -> None:
         assert rows(connection, columns) == []
 
 
+def test_a_door_tells_nothing_in_a_join_either(pay: Lake, alice: str) -> None:
+    """With a secret for each row of another table, Postgres may look into the heap first."""
+    told: list[str] = []
+    with acting(alice) as connection:
+        connection.add_notice_handler(lambda notice: told.append(str(notice.message_primary)))
+        run(
+            connection,
+            "create function pg_temp.tell() returns tid language plpgsql as"
+            " $$ begin raise notice 'asked'; return '(0,1)'; end $$;"
+            " create temp table k (s uuid); insert into k select gen_random_uuid() from generate_series(1, 20000); analyze k",
+        )
+        for number in (150, 15000):
+            run(
+                connection,
+                f"""update frostline_write."delete hot {pay.table("pay").id}" d set o1 = {number}, o2 = {number},"""
+                " partition = 'public.pay_2'::regclass, place = pg_temp.tell(), secret = k.s from k",
+            )
+    assert told == []
+
+
+def test_no_printed_plan_has_the_secret(pay: Lake, alice: str) -> None:
+    """Everybody may have his plans printed; one that is made for known values would have it."""
+    told: list[str] = []
+    for verb in ("update", "delete"):
+        run(pay.catalog, f"alter function frostline_relation.{verb}_{pay.table('pay').id}() reset plan_cache_mode")
+    with acting(alice) as connection:
+        connection.add_notice_handler(lambda notice: told.append(str(notice.message_detail)))
+        run(connection, "set debug_print_plan = on; set debug_print_rewritten = on; set client_min_messages = log")
+        for statement in STATEMENTS.values():
+            for number in ROWS.values():
+                with connection.transaction(force_rollback=True):
+                    run(connection, statement.format(id=number))
+    assert any("PLANNEDSTMT" in one for one in told)
+    assert not [one for one in told if ":consttype 2950" in one and ":constisnull false" in one]
+
+
 def test_a_key_of_another_roles_domain_is_refused(lake: Lake) -> None:
     """Its checks would run as the installer whenever a late row's key is looked up in the lake."""
     with role(lake.dsn, BOB):

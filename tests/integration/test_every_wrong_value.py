@@ -68,6 +68,8 @@ WRONG: dict[tuple[str, str], list[str]] = {
     ],
     ("table import", "file"): ["table import nowhere.yaml", "table import file"],
     ("table show", "name"): [f"table show {name}" for name in NAMES],
+    ("table row-security", "name"): [f"table row-security {name} on" for name in NAMES],
+    ("table row-security", "state"): ["table row-security events maybe"],
     ("table set", "name"): [f"table set {name} --hot '1 day'" for name in NAMES],
     ("table set", "hot_period"): ["table set events --hot much", "table set events --hot '-1 day'"],
     ("table set", "grace_period"): ["table set events --grace much", "table set events --grace '-1 day'"],
@@ -176,6 +178,16 @@ WRONG_CALLS = {
     "frostline.renew_pin_v1(bigint,double precision)": ("select frostline.renew_pin_v1(1, 1e9)", "22023"),
     "frostline.release_pin_v1(bigint)": ("select frostline.release_pin_v1('x')", "22P02"),
     "frostline.check_pin_seconds(double precision)": ("select frostline.check_pin_seconds(-1)", "22023"),
+    "frostline.require_default(boolean,text,text)": ("select frostline.require_default(false, 'x', 'y')", "428C9"),
+    "frostline.is_own(xid)": ("select frostline.is_own('x')", "22P02"),
+    "frostline_write.is_removed_by_us(oid,tid)": ("select frostline_write.is_removed_by_us('x', '(0,1)')", "22P02"),
+    'frostline.policy_condition(oid,"char",boolean)': ("select frostline.policy_condition('x', 'r', true)", "22P02"),
+    "frostline.policy_conditions(oid)": ("select frostline.policy_conditions('x')", "22P02"),
+    "frostline.heap_of(integer)": ("select frostline.heap_of('x')", "22P02"),
+    "frostline.follow_policies(integer)": ("select frostline.follow_policies('x')", "22P02"),
+    "frostline.forget_policies(integer)": ("select frostline.forget_policies('x')", "22P02"),
+    "frostline.untrusted_code(oid)": ("select frostline.untrusted_code('x')", "22P02"),
+    "frostline.is_trusted(oid)": ("select frostline.is_trusted('x')", "22P02"),
 }
 """Functions that can be called at all."""
 

@@ -237,3 +237,51 @@ def test_a_table_too_wide_for_policies_is_refused(lake: Lake) -> None:
     lake.add("wide", hot="99")
     with pytest.raises(UsageError, match="more than 100 columns"):
         rowsecurity.switch(lake.catalog, tables.every(lake.catalog)[0], on=True)
+
+
+@pytest.mark.parametrize("k", [50, 150])
+def test_a_value_is_computed_once_for_the_policy_and_the_row(notes: Lake, alice: str, k: int) -> None:
+    with acting(alice) as connection:
+        run(
+            connection,
+            "create temp sequence calls; create function pg_temp.flip() returns int language sql volatile as"
+            " $$ select case when nextval('calls') = 1 then 1 else 2 end $$",
+        )
+        run(connection, f"insert into public.notes values (900, {k}, pg_temp.flip(), 'x')")
+        assert value(connection, "select tenant from public.notes where id = 900") == 1
+
+
+def test_policies_are_followed_also_after_columns_were_added_or_renamed(notes: Lake, alice: str) -> None:
+    run(notes.catalog, "alter table public._notes add column extra int")
+    run(notes.catalog, "alter policy members on public._notes using (false)")
+    rowsecurity.follow(notes.catalog)
+    with acting(alice) as connection:
+        assert value(connection, "select count(*) from public.notes") == 0
+    run(notes.catalog, "alter policy members on public._notes using (extra = 1)")
+    assert rowsecurity.follow(notes.catalog) == []
+    assert rowsecurity.strayed(notes.catalog)
+
+
+SHOUTED = """
+create table public.shouted (id int, k int, who text, lower_who text generated always as (lower(who)) stored, wish text,
+    primary key (id, k)) partition by range (k);
+create table public.shouted_1 partition of public.shouted for values from (0) to (100);
+insert into public.shouted (id, k, who) select i, i, 'FROSTLINE_ALICE' from generate_series(1, 9) i;
+alter table public.shouted enable row level security;
+create policy own on public.shouted using (lower_who = current_user) with check (lower_who = current_user);
+create function public.wished() returns trigger language plpgsql as
+    $$ begin new.who := coalesce(new.wish, new.who); return new; end $$;
+create trigger wished before update on public.shouted for each row execute function public.wished();
+"""
+
+
+def test_an_update_is_checked_as_generated_columns_and_triggers_leave_it(lake: Lake) -> None:
+    run(lake.catalog, SHOUTED)
+    lake.add("shouted", hot="99")
+    with role(lake.dsn, ALICE) as dsn:
+        run(lake.catalog, f"grant select, update on public.shouted to {ALICE}")
+        with acting(dsn) as connection:
+            for change in ("who = 'Bob'", "wish = 'bob'"):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege), connection.transaction():
+                    run(connection, f"update public.shouted set {change} where id = 2")
+            assert run(connection, "update public.shouted set who = 'Frostline_Alice' where id = 2").rowcount == 1

@@ -148,3 +148,53 @@ def test_what_somebody_else_has_changed_is_still_told(
             with pytest.raises(psycopg.errors.SerializationFailure):
                 waiting.result()
         run(second, "rollback")
+
+
+@pytest.mark.parametrize("tier", IDS)
+@pytest.mark.parametrize("what", ["update", "update with nothing new", "update the key", "delete"])
+def test_it_is_our_own_work_also_when_others_have_committed_since(twin: Lake, what: str, tier: str) -> None:
+    """Our transaction's number is older than that of another which has ended; whose a row version is does not hang on that."""
+    with begun(twin) as found, twin.connect() as other:
+        run(found.connection, "set transaction isolation level read committed")
+        value(found.connection, "select pg_current_xact_id()")
+        run(other, "create temp table passing (x int); insert into passing values (1)")
+        found.both(STATEMENTS[what].format(ids=IDS[tier]))
+
+
+def test_a_kept_cold_row_stays_also_when_others_have_committed_since(twin: Lake) -> None:
+    with begun(twin) as found, twin.connect() as other:
+        run(
+            found.connection,
+            "create function public.keep() returns trigger language plpgsql as $$ begin return null; end $$;"
+            " create trigger keep before insert on public._events for each row execute function public.keep()",
+        )
+        run(other, "create temp table passing (x int); insert into passing values (1)")
+        assert run(found.connection, "update events set status = 'x' where id = 3").rowcount == 0
+        found.compare()
+
+
+def test_a_row_that_somebody_takes_while_the_statement_runs_is_told(
+    fresh: Lake, connect: Callable[[str], psycopg.Connection]
+) -> None:
+    """The other one's number is newer than ours, and not ours for that."""
+    first, second = connect(fresh.dsn), connect(fresh.dsn)
+    run(
+        fresh.catalog,
+        "create function public.slowly(n bigint) returns boolean language plpgsql as $$ begin"
+        " if n = 62 then perform pg_advisory_lock(5); end if; return true; end $$",
+    )
+    run(first, "select pg_advisory_lock(5)")
+    with ThreadPoolExecutor(1) as pool:
+        run(second, "begin")
+        value(second, "select pg_current_xact_id()")
+        statement = (
+            "update public.events set status = 'mine' where ts > '2090-01-01' and id in (62, 63) and public.slowly(id)"
+        )
+        pid = second.info.backend_pid
+        waiting = pool.submit(run, second, statement)
+        until_true(first, f"select exists (select from pg_locks where pid = {pid} and not granted)")
+        run(first, "update public.events set id = 9063 where id = 63 and ts > '2090-01-01'")
+        run(first, "select pg_advisory_unlock(5)")
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            waiting.result()
+    run(second, "rollback")

@@ -16,6 +16,7 @@ _ROWS: dict[str, LiteralString] = {
     "c": "c",
     "o": "o",
     "m": "m",
+    "r": "r",
     "frostline_old": "frostline_old",
 }
 

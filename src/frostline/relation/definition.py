@@ -183,6 +183,11 @@ class Definition:
             written=identifiers(self.written),
             overriding=overriding(self.facts),
             new_written=COMMA.join(prefixed("new", self.written)),
+            written_values=COMMA.join(prefixed("r", self.written)),
+            new_as_columns=COMMA.join(
+                sql.SQL("{} as {}").format(value, sql.Identifier(name))
+                for value, name in zip(prefixed("new", self.columns), self.columns, strict=True)
+            ),
             may_write=AND.join(self._conditions(generated)),
             returned=COMMA.join(returned) if is_checked else identifiers(self.columns),
         )
@@ -190,12 +195,12 @@ class Definition:
     def _conditions(self, generated: Sequence[str]) -> Iterator[sql.Composed]:
         """What an INSERT must meet before the heap sees it; each raises an error of its own."""
         relation_name = sql.Literal(self.table.name.table)
-        for name, value in zip(generated, prefixed("new", generated), strict=True):
+        for name, value in zip(generated, prefixed("r", generated), strict=True):
             is_null = sql.SQL("{} is null").format(value)
             parts = {"is_null": is_null, "column": sql.Literal(name), "relation_name": relation_name}
             yield template("no_generated").format(**parts)
         if self.facts.row_security:
-            may_insert = self._may("insert", COMMA.join(prefixed("new", self.columns)))
+            may_insert = self._may("insert", COMMA.join(prefixed("r", self.columns)))
             yield template("may_insert").format(
                 heap_name=self.heap_name, may_insert=may_insert, relation_name=relation_name
             )
@@ -214,15 +219,13 @@ class Definition:
         return mark_trigger(self.table, partition)
 
     def _policy_function(self) -> sql.Composed:
-        old, new = (COMMA.join(prefixed(row, self.columns)) for row in ("old", "new"))
+        old = COMMA.join(prefixed("old", self.columns))
         return template("policy_function").format(
             function=names.function(self.table, "policy"),
             body=self.body,
             heap_name=self.heap_name,
-            relation_name=sql.Literal(self.table.name.table),
             may_delete=self._may("delete", old),
             may_update=self._may("update", old),
-            may_become=self._may("become", new),
         )
 
     def mark_function(self) -> sql.Composed:

@@ -32,7 +32,7 @@ def _tried(connection: Connection, name: Name) -> bool:
     try:
         table = tables.get(connection, name)
         return table.mode is Mode.TIERED and renew_table(connection, table)
-    except (FrostlineError, psycopg.errors.InsufficientPrivilege) as error:
+    except (FrostlineError, psycopg.Error) as error:
         _log.warning("%s", logs.fields(stage="renew", table=str(name), warning=first_line(error)))
         return False
 

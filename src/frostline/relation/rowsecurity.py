@@ -2,11 +2,12 @@
 
 import logging
 
+import psycopg
 from psycopg import sql
 
 from frostline import logs
 from frostline.catalog import queries, tables
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, first_line
 from frostline.catalog.patience import patiently
 from frostline.errors import FrostlineError, UsageError
 from frostline.model.names import Name
@@ -36,8 +37,8 @@ def _tried(connection: Connection, name: Name) -> bool:
     try:
         table = tables.get(connection, name)
         patiently(connection, name, lambda: renewal.replace_objects(connection, table))
-    except FrostlineError as error:
-        _log.warning("%s", logs.fields(stage="row security", table=str(name), warning=error.message))
+    except (FrostlineError, psycopg.Error) as error:
+        _log.warning("%s", logs.fields(stage="row security", table=str(name), warning=first_line(error)))
         return False
     return True
 

@@ -93,23 +93,32 @@ class Writes:
         return names.trusted(f"{prefix}{self.numbers[name]}")
 
     def _key_is_new_old(self) -> list[sql.Composed]:
-        pairs = zip(prefixed("h", self.table.key), self.table.key, strict=True)
-        return [sql.SQL("{} = {}").format(left, self._number("new.o", name)) for left, name in pairs]
+        return [self._key_column_is_new_old(name) for name in self.table.key]
+
+    def _key_column_is_new_old(self, name: str) -> sql.Composed:
+        (column,), value = prefixed("h", [name]), self._number("new.o", name)
+        if name == self.table.tier_key:
+            return sql.SQL("{} = {}").format(column, value)  # by which Postgres prunes
+        return sql.SQL("{} = case when {} then {} end").format(column, self._secret_is_right(), value)
+
+    def _secret_is_right(self) -> sql.Composed:
+        return _template("secret_is_right").format(table_id=sql.Literal(self.table.id))
+
+    def _only_with_secret(self, condition: sql.Composable) -> sql.Composed:
+        return sql.SQL("case when {} then {} else false end").format(self._secret_is_right(), condition)
 
     def _is_at_place(self) -> sql.Composed:
         # IS NOT DISTINCT FROM, so that Postgres looks by the key and tests the place: a scan by place is not
         # tested again when somebody has changed the row meanwhile.
         place = sql.SQL("h.tableoid = new.partition and h.ctid is not distinct from new.place")
-        return AND.join([*self._key_is_new_old(), place])
+        return AND.join([*self._key_is_new_old(), self._only_with_secret(place)])
 
     def _is_same(self) -> sql.Composed:
         rest = [column for column in self.table.columns if column.name not in self.table.key]
-        if not rest:
-            return AND.join(self._key_is_new_old())
         left = COMMA.join(_comparable(prefixed("h", [column.name])[0], column) for column in rest)
         right = COMMA.join(_comparable(self._number("new.o", column.name), column) for column in rest)
-        same = sql.SQL("row({}) is not distinct from row({})").format(left, right)
-        return AND.join([*self._key_is_new_old(), same])
+        same = sql.SQL("row({}) is not distinct from row({})").format(left, right) if rest else sql.SQL("true")
+        return AND.join([*self._key_is_new_old(), self._only_with_secret(same)])
 
     def _helpers(self) -> Iterator[sql.Composed]:
         parts = {
@@ -175,7 +184,18 @@ class Writes:
             numbers=COMMA.join(self._number("n", name) for name in columns),
             new_row=COMMA.join(prefixed("new", columns)),
             returned=COMMA.join(returned),
+            row_is_allowed=self._row_is_allowed(),
             **self._common(),
+        )
+
+    def _row_is_allowed(self) -> sql.Composable:
+        if not self.has_row_security:
+            return sql.SQL("")
+        values = COMMA.join(self._number("frostline_row.n", name) for name in self.numbers)
+        return _template("row_is_allowed").format(
+            heap_name=sql.Literal(str(self.table.heap)),
+            may_become=sql.SQL("{}({})").format(names.helper(self.table, "may_become"), values),
+            relation_name=sql.Literal(self.table.name.table),
         )
 
     def _delete_function(self) -> sql.Composed:

@@ -62,11 +62,12 @@ alter view "Odd ""Shop"""."Größe" alter column "price" set default 0.00;
 
 alter view "Odd ""Shop"""."Größe" alter column "doc" set default '{}'::jsonb;
 
--- RETURNING is evaluated only where it is asked for, and then the caller must be allowed to see the row.
+-- RETURNING is evaluated only where it is asked for, and then the caller must be allowed to see the row. Each value is
+-- computed once: a volatile expression must not show one to the policy and another to the heap.
 create or replace rule frostline_insert as on insert to "Odd ""Shop"""."Größe" do instead
     insert into "Odd ""Shop"""."_Größe" as h ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code") overriding system value
-    select new."Id", new."seq", new."day", new."price", new."exact", new."doc", new."feeling", new."tags", new."code"
-     where frostline.require_default(new."total" is null, 'total', 'Größe')
+    select r."Id", r."seq", r."day", r."price", r."exact", r."doc", r."feeling", r."tags", r."code" from (select new."Id" as "Id", new."seq" as "seq", new."day" as "day", new."price" as "price", new."exact" as "exact", new."doc" as "doc", new."feeling" as "feeling", new."tags" as "tags", new."code" as "code", new."total" as "total") as r
+     where frostline.require_default(r."total" is null, 'total', 'Größe')
     returning h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total";
 
 create or replace view "frostline_write"."update hot 7" as select null::integer as n1, null::bigint as n2, null::integer as n3, null::numeric(12,2) as n4, null::numeric as n5, null::jsonb as n6, null::public.mood as n7, null::text[] as n8, null::text as n9, null::numeric(14,2) as n10, null::integer as o3, null::integer as o1, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
@@ -74,8 +75,7 @@ grant select, update on "frostline_write"."update hot 7" to public;
 
 create or replace rule frostline_write as on update to "frostline_write"."update hot 7" do instead
     update "Odd ""Shop"""."_Größe" as h set "seq" = new.n2, "day" = new.n3, "price" = new.n4, "exact" = new.n5, "doc" = new.n6, "feeling" = new.n7, "tags" = new.n8, "code" = new.n9
-     where h."day" = new.o3 and h."Id" = new.o1 and h.tableoid = new.partition and h.ctid is not distinct from new.place
-       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+     where h."day" = new.o3 and h."Id" = case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then new.o1 end and case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then h.tableoid = new.partition and h.ctid is not distinct from new.place else false end
     returning h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total", null::integer as o3, null::integer as o1, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
 
 create or replace view "frostline_write"."update cold 7" as select null::integer as n1, null::bigint as n2, null::integer as n3, null::numeric(12,2) as n4, null::numeric as n5, null::jsonb as n6, null::public.mood as n7, null::text[] as n8, null::text as n9, null::numeric(14,2) as n10, null::integer as o1, null::bigint as o2, null::integer as o3, null::numeric(12,2) as o4, null::numeric as o5, null::jsonb as o6, null::public.mood as o7, null::text[] as o8, null::text as o9, null::numeric(14,2) as o10, null::pg_catalog.uuid as secret;
@@ -83,8 +83,7 @@ grant select, update on "frostline_write"."update cold 7" to public;
 
 create or replace rule frostline_write as on update to "frostline_write"."update cold 7" do instead
     update "Odd ""Shop"""."_Größe" as h set "seq" = new.n2, "day" = new.n3, "price" = new.n4, "exact" = new.n5, "doc" = new.n6, "feeling" = new.n7, "tags" = new.n8, "code" = new.n9
-     where h."day" = new.o3 and h."Id" = new.o1 and row(h."seq", h."price", h."exact"::text, h."doc"::text, h."feeling"::text, h."tags"::text, h."code", h."total") is not distinct from row(new.o2, new.o4, new.o5::text, new.o6::text, new.o7::text, new.o8::text, new.o9, new.o10)
-       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+     where h."day" = new.o3 and h."Id" = case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then new.o1 end and case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then row(h."seq", h."price", h."exact"::text, h."doc"::text, h."feeling"::text, h."tags"::text, h."code", h."total") is not distinct from row(new.o2, new.o4, new.o5::text, new.o6::text, new.o7::text, new.o8::text, new.o9, new.o10) else false end
     returning h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total", null::integer as o1, null::bigint as o2, null::integer as o3, null::numeric(12,2) as o4, null::numeric as o5, null::jsonb as o6, null::public.mood as o7, null::text[] as o8, null::text as o9, null::numeric(14,2) as o10, null::pg_catalog.uuid as secret;
 
 create or replace view "frostline_write"."delete hot 7" as select null::integer as o3, null::integer as o1, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
@@ -92,8 +91,7 @@ grant select, update on "frostline_write"."delete hot 7" to public;
 
 create or replace rule frostline_write as on update to "frostline_write"."delete hot 7" do instead
     delete from "Odd ""Shop"""."_Größe" as h
-     where h."day" = new.o3 and h."Id" = new.o1 and h.tableoid = new.partition and h.ctid is not distinct from new.place
-       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+     where h."day" = new.o3 and h."Id" = case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then new.o1 end and case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then h.tableoid = new.partition and h.ctid is not distinct from new.place else false end
     returning null::integer as o3, null::integer as o1, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
 
 create or replace view "frostline_write"."delete cold 7" as select null::integer as o1, null::bigint as o2, null::integer as o3, null::numeric(12,2) as o4, null::numeric as o5, null::jsonb as o6, null::public.mood as o7, null::text[] as o8, null::text as o9, null::numeric(14,2) as o10, null::pg_catalog.uuid as secret;
@@ -101,8 +99,7 @@ grant select, update on "frostline_write"."delete cold 7" to public;
 
 create or replace rule frostline_write as on update to "frostline_write"."delete cold 7" do instead
     delete from "Odd ""Shop"""."_Größe" as h
-     where h."day" = new.o3 and h."Id" = new.o1 and row(h."seq", h."price", h."exact"::text, h."doc"::text, h."feeling"::text, h."tags"::text, h."code", h."total") is not distinct from row(new.o2, new.o4, new.o5::text, new.o6::text, new.o7::text, new.o8::text, new.o9, new.o10)
-       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+     where h."day" = new.o3 and h."Id" = case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then new.o1 end and case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then row(h."seq", h."price", h."exact"::text, h."doc"::text, h."feeling"::text, h."tags"::text, h."code", h."total") is not distinct from row(new.o2, new.o4, new.o5::text, new.o6::text, new.o7::text, new.o8::text, new.o9, new.o10) else false end
     returning null::integer as o1, null::bigint as o2, null::integer as o3, null::numeric(12,2) as o4, null::numeric as o5, null::jsonb as o6, null::public.mood as o7, null::text[] as o8, null::text as o9, null::numeric(14,2) as o10, null::pg_catalog.uuid as secret;
 
 create or replace view "frostline_write"."insert 7" as select null::integer as n1, null::bigint as n2, null::integer as n3, null::numeric(12,2) as n4, null::numeric as n5, null::jsonb as n6, null::public.mood as n7, null::text[] as n8, null::text as n9, null::numeric(14,2) as n10, null::pg_catalog.uuid as secret;
@@ -142,6 +139,8 @@ begin
 end
 $body$;
 
+grant execute on function "frostline_write"."missed_7"("frostline_relation"."Größe_7") to public;
+
 -- Before a cold row is written. False: this statement has written it already. 40001: somebody changed it meanwhile.
 -- Runs with its owner's rights, and calls nothing of the user's.
 create or replace function "frostline_write"."may_write_cold_7"(frostline_old "frostline_relation"."Größe_7") returns boolean
@@ -165,6 +164,8 @@ begin
     raise serialization_failure using message = 'could not serialize access to Größe due to concurrent update', hint = 'Run the transaction again.';
 end
 $body$;
+
+grant execute on function "frostline_write"."may_write_cold_7"("frostline_relation"."Größe_7") to public;
 
 -- The heap has no row as the statement saw it. A row that is only in the lake is locked by inserting its mark, and true says so.
 -- False: a trigger of the user has kept the row as it is. Runs with its owner's rights, and calls nothing of the user's.
@@ -208,6 +209,8 @@ begin
 end
 $body$;
 
+grant execute on function "frostline_write"."claim_7"("frostline_relation"."Größe_7") to public;
+
 -- A trigger of the user has kept the new version of a cold row from being inserted: the row stays as it is.
 create or replace function "frostline_write"."unclaim_7"(frostline_old "frostline_relation"."Größe_7") returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $body$
@@ -220,6 +223,8 @@ begin
     delete from "frostline_overlay"."Größe_7" as m where m."day" = frostline_old."day" and m."Id" = frostline_old."Id" and not m.frostline_live and frostline.is_own(m.xmin);
 end
 $body$;
+
+grant execute on function "frostline_write"."unclaim_7"("frostline_relation"."Größe_7") to public;
 
 -- COPY names the relation itself, so its caller may insert into it; a column for which he may not has its default already.
 create or replace function "frostline_relation"."copy_7"() returns trigger
@@ -245,7 +250,9 @@ create or replace trigger frostline_copy instead of insert on "Odd ""Shop"""."Gr
 create or replace function "frostline_relation"."update_7"() returns trigger
 language plpgsql
 -- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
-set enable_seqscan = off set jit = off as $body$
+set enable_seqscan = off set jit = off
+-- A plan made for known values has the secret in it, and everybody may have plans printed.
+set debug_print_plan = off set debug_print_parse = off set debug_print_rewritten = off as $body$
 #variable_conflict use_column
 declare
     frostline_row record;
@@ -260,6 +267,7 @@ begin
         update "frostline_write"."update hot 7" set n1 = new."Id", n2 = new."seq", n3 = new."day", n4 = new."price", n5 = new."exact", n6 = new."doc", n7 = new."feeling", n8 = new."tags", n9 = new."code", n10 = new."total", o3 = old."day", o1 = old."Id", partition = old.frostline_partition, place = old.frostline_place, secret = old.frostline_secret
          returning n1, n2, n3, n4, n5, n6, n7, n8, n9, n10, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
         if found then
+            
             return frostline_row;
         end if;
         if "frostline_write"."missed_7"(old) then
@@ -274,6 +282,7 @@ begin
     update "frostline_write"."update cold 7" set n1 = new."Id", n2 = new."seq", n3 = new."day", n4 = new."price", n5 = new."exact", n6 = new."doc", n7 = new."feeling", n8 = new."tags", n9 = new."code", n10 = new."total", o1 = old."Id", o2 = old."seq", o3 = old."day", o4 = old."price", o5 = old."exact", o6 = old."doc", o7 = old."feeling", o8 = old."tags", o9 = old."code", o10 = old."total", secret = old.frostline_secret
      returning n1, n2, n3, n4, n5, n6, n7, n8, n9, n10, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
     if found then
+        
         return frostline_row;
     end if;
     if not "frostline_write"."claim_7"(old) then
@@ -285,6 +294,7 @@ begin
         perform "frostline_write"."unclaim_7"(old);
         return null;
     end if;
+    
     return frostline_row;
 end
 $body$;
@@ -297,7 +307,8 @@ create or replace trigger frostline_z_settle_update instead of update on "frostl
 -- As the one for UPDATE. A rule on UPDATE that deletes tells its number of rows inside WITH only.
 create or replace function "frostline_relation"."delete_7"() returns trigger
 language plpgsql
-set enable_seqscan = off set jit = off as $body$
+set enable_seqscan = off set jit = off
+set debug_print_plan = off set debug_print_parse = off set debug_print_rewritten = off as $body$
 #variable_conflict use_column
 declare
     frostline_gone boolean;

@@ -54,8 +54,7 @@ grant select, update on "frostline_write"."update hot 7" to public;
 
 create or replace rule frostline_write as on update to "frostline_write"."update hot 7" do instead
     update "public"."_events" as h set "id" = new.n1, "ts" = new.n2, "status" = new.n3
-     where h."id" = new.o1 and h."ts" = new.o2 and h.tableoid = new.partition and h.ctid is not distinct from new.place
-       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+     where h."id" = case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then new.o1 end and h."ts" = new.o2 and case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then h.tableoid = new.partition and h.ctid is not distinct from new.place else false end
     returning h."id", h."ts", h."status", null::bigint as o1, null::timestamp with time zone as o2, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
 
 create or replace view "frostline_write"."update cold 7" as select null::bigint as n1, null::timestamp with time zone as n2, null::text as n3, null::bigint as o1, null::timestamp with time zone as o2, null::text as o3, null::pg_catalog.uuid as secret;
@@ -63,8 +62,7 @@ grant select, update on "frostline_write"."update cold 7" to public;
 
 create or replace rule frostline_write as on update to "frostline_write"."update cold 7" do instead
     update "public"."_events" as h set "id" = new.n1, "ts" = new.n2, "status" = new.n3
-     where h."id" = new.o1 and h."ts" = new.o2 and row(h."status") is not distinct from row(new.o3)
-       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+     where h."id" = case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then new.o1 end and h."ts" = new.o2 and case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then row(h."status") is not distinct from row(new.o3) else false end
     returning h."id", h."ts", h."status", null::bigint as o1, null::timestamp with time zone as o2, null::text as o3, null::pg_catalog.uuid as secret;
 
 create or replace view "frostline_write"."delete hot 7" as select null::bigint as o1, null::timestamp with time zone as o2, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
@@ -72,8 +70,7 @@ grant select, update on "frostline_write"."delete hot 7" to public;
 
 create or replace rule frostline_write as on update to "frostline_write"."delete hot 7" do instead
     delete from "public"."_events" as h
-     where h."id" = new.o1 and h."ts" = new.o2 and h.tableoid = new.partition and h.ctid is not distinct from new.place
-       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+     where h."id" = case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then new.o1 end and h."ts" = new.o2 and case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then h.tableoid = new.partition and h.ctid is not distinct from new.place else false end
     returning null::bigint as o1, null::timestamp with time zone as o2, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
 
 create or replace view "frostline_write"."delete cold 7" as select null::bigint as o1, null::timestamp with time zone as o2, null::text as o3, null::pg_catalog.uuid as secret;
@@ -81,8 +78,7 @@ grant select, update on "frostline_write"."delete cold 7" to public;
 
 create or replace rule frostline_write as on update to "frostline_write"."delete cold 7" do instead
     delete from "public"."_events" as h
-     where h."id" = new.o1 and h."ts" = new.o2 and row(h."status") is not distinct from row(new.o3)
-       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+     where h."id" = case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then new.o1 end and h."ts" = new.o2 and case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then row(h."status") is not distinct from row(new.o3) else false end
     returning null::bigint as o1, null::timestamp with time zone as o2, null::text as o3, null::pg_catalog.uuid as secret;
 
 create or replace view "frostline_write"."insert 7" as select null::bigint as n1, null::timestamp with time zone as n2, null::text as n3, null::pg_catalog.uuid as secret;
@@ -122,6 +118,8 @@ begin
 end
 $body$;
 
+grant execute on function "frostline_write"."missed_7"("frostline_relation"."events_7") to public;
+
 -- Before a cold row is written. False: this statement has written it already. 40001: somebody changed it meanwhile.
 -- Runs with its owner's rights, and calls nothing of the user's.
 create or replace function "frostline_write"."may_write_cold_7"(frostline_old "frostline_relation"."events_7") returns boolean
@@ -145,6 +143,8 @@ begin
     raise serialization_failure using message = 'could not serialize access to events due to concurrent update', hint = 'Run the transaction again.';
 end
 $body$;
+
+grant execute on function "frostline_write"."may_write_cold_7"("frostline_relation"."events_7") to public;
 
 -- The heap has no row as the statement saw it. A row that is only in the lake is locked by inserting its mark, and true says so.
 -- False: a trigger of the user has kept the row as it is. Runs with its owner's rights, and calls nothing of the user's.
@@ -188,6 +188,8 @@ begin
 end
 $body$;
 
+grant execute on function "frostline_write"."claim_7"("frostline_relation"."events_7") to public;
+
 -- A trigger of the user has kept the new version of a cold row from being inserted: the row stays as it is.
 create or replace function "frostline_write"."unclaim_7"(frostline_old "frostline_relation"."events_7") returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $body$
@@ -200,6 +202,8 @@ begin
     delete from "frostline_overlay"."events_7" as m where m."id" = frostline_old."id" and m."ts" = frostline_old."ts" and not m.frostline_live and frostline.is_own(m.xmin);
 end
 $body$;
+
+grant execute on function "frostline_write"."unclaim_7"("frostline_relation"."events_7") to public;
 
 -- COPY names the relation itself, so its caller may insert into it; a column for which he may not has its default already.
 create or replace function "frostline_relation"."copy_7"() returns trigger
@@ -225,7 +229,9 @@ create or replace trigger frostline_copy instead of insert on "public"."events" 
 create or replace function "frostline_relation"."update_7"() returns trigger
 language plpgsql
 -- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
-set enable_seqscan = off set jit = off as $body$
+set enable_seqscan = off set jit = off
+-- A plan made for known values has the secret in it, and everybody may have plans printed.
+set debug_print_plan = off set debug_print_parse = off set debug_print_rewritten = off as $body$
 #variable_conflict use_column
 declare
     frostline_row record;
@@ -235,6 +241,7 @@ begin
         update "frostline_write"."update hot 7" set n1 = new."id", n2 = new."ts", n3 = new."status", o1 = old."id", o2 = old."ts", partition = old.frostline_partition, place = old.frostline_place, secret = old.frostline_secret
          returning n1, n2, n3, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
         if found then
+            
             return frostline_row;
         end if;
         if "frostline_write"."missed_7"(old) then
@@ -249,6 +256,7 @@ begin
     update "frostline_write"."update cold 7" set n1 = new."id", n2 = new."ts", n3 = new."status", o1 = old."id", o2 = old."ts", o3 = old."status", secret = old.frostline_secret
      returning n1, n2, n3, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
     if found then
+        
         return frostline_row;
     end if;
     if not "frostline_write"."claim_7"(old) then
@@ -260,6 +268,7 @@ begin
         perform "frostline_write"."unclaim_7"(old);
         return null;
     end if;
+    
     return frostline_row;
 end
 $body$;
@@ -272,7 +281,8 @@ create or replace trigger frostline_z_settle_update instead of update on "frostl
 -- As the one for UPDATE. A rule on UPDATE that deletes tells its number of rows inside WITH only.
 create or replace function "frostline_relation"."delete_7"() returns trigger
 language plpgsql
-set enable_seqscan = off set jit = off as $body$
+set enable_seqscan = off set jit = off
+set debug_print_plan = off set debug_print_parse = off set debug_print_rewritten = off as $body$
 #variable_conflict use_column
 declare
     frostline_gone boolean;

@@ -54,11 +54,12 @@ select o."tenant", o."day", o."number", o."body", 'overlay'::text, null::bigint,
 
 create view "public"."messages" as select "tenant", "day", "number", "body" from "frostline_relation"."messages_7" as "messages";
 
--- RETURNING is evaluated only where it is asked for, and then the caller must be allowed to see the row.
+-- RETURNING is evaluated only where it is asked for, and then the caller must be allowed to see the row. Each value is
+-- computed once: a volatile expression must not show one to the policy and another to the heap.
 create or replace rule frostline_insert as on insert to "public"."messages" do instead
     insert into "public"."_messages" as h ("tenant", "day", "number", "body")
-    select new."tenant", new."day", new."number", new."body"
-     where frostline.require(not pg_catalog.row_security_active('public._messages'::regclass) or "frostline_write"."may_insert_7"(new."tenant", new."day", new."number", new."body"), 'messages')
+    select r."tenant", r."day", r."number", r."body" from (select new."tenant" as "tenant", new."day" as "day", new."number" as "number", new."body" as "body") as r
+     where frostline.require(not pg_catalog.row_security_active('public._messages'::regclass) or "frostline_write"."may_insert_7"(r."tenant", r."day", r."number", r."body"), 'messages')
     returning (case when frostline.require(not pg_catalog.row_security_active('public._messages'::regclass) or "frostline_write"."may_select_7"(h."tenant", h."day", h."number", h."body"), 'messages')
                then h."tenant" end)::name, (case when frostline.require(not pg_catalog.row_security_active('public._messages'::regclass) or "frostline_write"."may_select_7"(h."tenant", h."day", h."number", h."body"), 'messages')
                then h."day" end)::date, (case when frostline.require(not pg_catalog.row_security_active('public._messages'::regclass) or "frostline_write"."may_select_7"(h."tenant", h."day", h."number", h."body"), 'messages')
@@ -75,11 +76,7 @@ begin
     if tg_op operator(pg_catalog.=) 'DELETE' then
         return case when "frostline_write"."may_delete_7"(old."tenant", old."day", old."number", old."body") then old end;
     end if;
-    if "frostline_write"."may_update_7"(old."tenant", old."day", old."number", old."body") is not true then
-        return null;
-    end if;
-    perform frostline.require("frostline_write"."may_become_7"(new."tenant", new."day", new."number", new."body"), 'messages');
-    return new;
+    return case when "frostline_write"."may_update_7"(old."tenant", old."day", old."number", old."body") then new end;
 end
 $body$;
 revoke execute on function "frostline_relation"."policy_7"() from public;
@@ -91,8 +88,7 @@ grant select, update on "frostline_write"."update hot 7" to public;
 
 create or replace rule frostline_write as on update to "frostline_write"."update hot 7" do instead
     update "public"."_messages" as h set "tenant" = new.n1, "day" = new.n2, "number" = new.n3, "body" = new.n4
-     where h."tenant" = new.o1 and h."day" = new.o2 and h."number" = new.o3 and h.tableoid = new.partition and h.ctid is not distinct from new.place
-       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+     where h."tenant" = case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then new.o1 end and h."day" = new.o2 and h."number" = case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then new.o3 end and case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then h.tableoid = new.partition and h.ctid is not distinct from new.place else false end
     returning h."tenant", h."day", h."number", h."body", null::name as o1, null::date as o2, null::smallint as o3, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
 
 create or replace view "frostline_write"."update cold 7" as select null::name as n1, null::date as n2, null::smallint as n3, null::text as n4, null::name as o1, null::date as o2, null::smallint as o3, null::text as o4, null::pg_catalog.uuid as secret;
@@ -100,8 +96,7 @@ grant select, update on "frostline_write"."update cold 7" to public;
 
 create or replace rule frostline_write as on update to "frostline_write"."update cold 7" do instead
     update "public"."_messages" as h set "tenant" = new.n1, "day" = new.n2, "number" = new.n3, "body" = new.n4
-     where h."tenant" = new.o1 and h."day" = new.o2 and h."number" = new.o3 and row(h."body") is not distinct from row(new.o4)
-       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+     where h."tenant" = case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then new.o1 end and h."day" = new.o2 and h."number" = case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then new.o3 end and case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then row(h."body") is not distinct from row(new.o4) else false end
     returning h."tenant", h."day", h."number", h."body", null::name as o1, null::date as o2, null::smallint as o3, null::text as o4, null::pg_catalog.uuid as secret;
 
 create or replace view "frostline_write"."delete hot 7" as select null::name as o1, null::date as o2, null::smallint as o3, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
@@ -109,8 +104,7 @@ grant select, update on "frostline_write"."delete hot 7" to public;
 
 create or replace rule frostline_write as on update to "frostline_write"."delete hot 7" do instead
     delete from "public"."_messages" as h
-     where h."tenant" = new.o1 and h."day" = new.o2 and h."number" = new.o3 and h.tableoid = new.partition and h.ctid is not distinct from new.place
-       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+     where h."tenant" = case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then new.o1 end and h."day" = new.o2 and h."number" = case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then new.o3 end and case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then h.tableoid = new.partition and h.ctid is not distinct from new.place else false end
     returning null::name as o1, null::date as o2, null::smallint as o3, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
 
 create or replace view "frostline_write"."delete cold 7" as select null::name as o1, null::date as o2, null::smallint as o3, null::text as o4, null::pg_catalog.uuid as secret;
@@ -118,8 +112,7 @@ grant select, update on "frostline_write"."delete cold 7" to public;
 
 create or replace rule frostline_write as on update to "frostline_write"."delete cold 7" do instead
     delete from "public"."_messages" as h
-     where h."tenant" = new.o1 and h."day" = new.o2 and h."number" = new.o3 and row(h."body") is not distinct from row(new.o4)
-       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
+     where h."tenant" = case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then new.o1 end and h."day" = new.o2 and h."number" = case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then new.o3 end and case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then row(h."body") is not distinct from row(new.o4) else false end
     returning null::name as o1, null::date as o2, null::smallint as o3, null::text as o4, null::pg_catalog.uuid as secret;
 
 create or replace view "frostline_write"."insert 7" as select null::name as n1, null::date as n2, null::smallint as n3, null::text as n4, null::pg_catalog.uuid as secret;
@@ -159,6 +152,8 @@ begin
 end
 $body$;
 
+grant execute on function "frostline_write"."missed_7"("frostline_relation"."messages_7") to public;
+
 -- Before a cold row is written. False: this statement has written it already. 40001: somebody changed it meanwhile.
 -- Runs with its owner's rights, and calls nothing of the user's.
 create or replace function "frostline_write"."may_write_cold_7"(frostline_old "frostline_relation"."messages_7") returns boolean
@@ -182,6 +177,8 @@ begin
     raise serialization_failure using message = 'could not serialize access to messages due to concurrent update', hint = 'Run the transaction again.';
 end
 $body$;
+
+grant execute on function "frostline_write"."may_write_cold_7"("frostline_relation"."messages_7") to public;
 
 -- The heap has no row as the statement saw it. A row that is only in the lake is locked by inserting its mark, and true says so.
 -- False: a trigger of the user has kept the row as it is. Runs with its owner's rights, and calls nothing of the user's.
@@ -225,6 +222,8 @@ begin
 end
 $body$;
 
+grant execute on function "frostline_write"."claim_7"("frostline_relation"."messages_7") to public;
+
 -- A trigger of the user has kept the new version of a cold row from being inserted: the row stays as it is.
 create or replace function "frostline_write"."unclaim_7"(frostline_old "frostline_relation"."messages_7") returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $body$
@@ -238,11 +237,15 @@ begin
 end
 $body$;
 
+grant execute on function "frostline_write"."unclaim_7"("frostline_relation"."messages_7") to public;
+
 -- No search_path of its own: what fires on the heap has the caller's. So every name and operator in here is qualified.
 create or replace function "frostline_relation"."update_7"() returns trigger
 language plpgsql
 -- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
-set enable_seqscan = off set jit = off as $body$
+set enable_seqscan = off set jit = off
+-- A plan made for known values has the secret in it, and everybody may have plans printed.
+set debug_print_plan = off set debug_print_parse = off set debug_print_rewritten = off as $body$
 #variable_conflict use_column
 declare
     frostline_row record;
@@ -252,6 +255,10 @@ begin
         update "frostline_write"."update hot 7" set n1 = new."tenant", n2 = new."day", n3 = new."number", n4 = new."body", o1 = old."tenant", o2 = old."day", o3 = old."number", partition = old.frostline_partition, place = old.frostline_place, secret = old.frostline_secret
          returning n1, n2, n3, n4, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
         if found then
+            -- As Postgres does it: of the row as triggers and generated columns have made it.
+    if pg_catalog.row_security_active('public._messages'::pg_catalog.regclass) then
+        perform frostline.require("frostline_write"."may_become_7"(frostline_row.n1, frostline_row.n2, frostline_row.n3, frostline_row.n4), 'messages');
+    end if;
             return frostline_row;
         end if;
         if "frostline_write"."missed_7"(old) then
@@ -266,6 +273,10 @@ begin
     update "frostline_write"."update cold 7" set n1 = new."tenant", n2 = new."day", n3 = new."number", n4 = new."body", o1 = old."tenant", o2 = old."day", o3 = old."number", o4 = old."body", secret = old.frostline_secret
      returning n1, n2, n3, n4, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
     if found then
+        -- As Postgres does it: of the row as triggers and generated columns have made it.
+    if pg_catalog.row_security_active('public._messages'::pg_catalog.regclass) then
+        perform frostline.require("frostline_write"."may_become_7"(frostline_row.n1, frostline_row.n2, frostline_row.n3, frostline_row.n4), 'messages');
+    end if;
         return frostline_row;
     end if;
     if not "frostline_write"."claim_7"(old) then
@@ -276,6 +287,10 @@ begin
     if not found then
         perform "frostline_write"."unclaim_7"(old);
         return null;
+    end if;
+    -- As Postgres does it: of the row as triggers and generated columns have made it.
+    if pg_catalog.row_security_active('public._messages'::pg_catalog.regclass) then
+        perform frostline.require("frostline_write"."may_become_7"(frostline_row.n1, frostline_row.n2, frostline_row.n3, frostline_row.n4), 'messages');
     end if;
     return frostline_row;
 end
@@ -289,7 +304,8 @@ create or replace trigger frostline_z_settle_update instead of update on "frostl
 -- As the one for UPDATE. A rule on UPDATE that deletes tells its number of rows inside WITH only.
 create or replace function "frostline_relation"."delete_7"() returns trigger
 language plpgsql
-set enable_seqscan = off set jit = off as $body$
+set enable_seqscan = off set jit = off
+set debug_print_plan = off set debug_print_parse = off set debug_print_rewritten = off as $body$
 #variable_conflict use_column
 declare
     frostline_gone boolean;

@@ -95,6 +95,10 @@ begin
           from frostline.strayed_row_security() s
           join frostline.managed_table t on t.table_id = s.table_id
           join pg_class h on h.oid = frostline.heap_of(s.table_id)
+         -- The one that was altered, or what the role owns: a DROP does not say whose policy it was.
+         where case when tg_tag = 'DROP POLICY' then pg_has_role(session_user, h.relowner, 'usage')
+                    else h.oid in (select coalesce(p.polrelid, d.objid) from pg_event_trigger_ddl_commands() as d
+                                     left join pg_policy as p on d.classid = 'pg_policy'::regclass and p.oid = d.objid) end
     loop
         if strayed.relrowsecurity <> strayed.is_followed then
             raise object_not_in_prerequisite_state using

@@ -77,10 +77,11 @@ create or replace rule frostline_insert as on insert to {relation} do instead
     insert into {heap} ({written}){overriding} values ({new_written}) returning {returned};
 
 -- name: insert_rule_checked
--- RETURNING is evaluated only where it is asked for, and then the caller must be allowed to see the row.
+-- RETURNING is evaluated only where it is asked for, and then the caller must be allowed to see the row. Each value is
+-- computed once: a volatile expression must not show one to the policy and another to the heap.
 create or replace rule frostline_insert as on insert to {relation} do instead
     insert into {heap} as h ({written}){overriding}
-    select {new_written}
+    select {written_values} from (select {new_as_columns}) as r
      where {may_write}
     returning {returned};
 
@@ -126,11 +127,7 @@ begin
     if tg_op operator(pg_catalog.=) 'DELETE' then
         return case when {may_delete} then old end;
     end if;
-    if {may_update} is not true then
-        return null;
-    end if;
-    perform frostline.require({may_become}, {relation_name});
-    return new;
+    return case when {may_update} then new end;
 end
 {body};
 revoke execute on function {function}() from public;

@@ -5,8 +5,8 @@
 --
 -- A door is a view of one row that holds nothing. An UPDATE or INSERT of it brings the row to be written as its new values, and
 -- its rule writes the heap: the rule's owner needs the rights for that, and all that fires runs as the caller. Without the
--- secret, which only the relation's own triggers are given, a rule does nothing, and asks the heap nothing: the sub-select
--- is evaluated before any row is looked for.
+-- secret, which only the relation's own triggers are given, a rule does nothing. It stands in a CASE around every value but the
+-- tier key's, by which Postgres prunes: whatever the order of a plan, no expression of a stranger is evaluated for a row.
 
 -- name: door
 create or replace view {door} as select {nothing};
@@ -16,14 +16,12 @@ grant select, {right} on {door} to public;
 create or replace rule frostline_write as on update to {door} do instead
     update {heap} as h set {assignments}
      where {row_is_meant}
-       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = {table_id})
     returning {returned};
 
 -- name: delete_rule
 create or replace rule frostline_write as on update to {door} do instead
     delete from {heap} as h
      where {row_is_meant}
-       and (select s.write_secret = new.secret from frostline.seam as s where s.table_id = {table_id})
     returning {returned};
 
 -- name: insert_rule
@@ -57,7 +55,9 @@ revoke execute on function {function}() from public;
 create or replace function {function}() returns trigger
 language plpgsql
 -- A plan made while overlay and DEFAULT partition are empty is kept, and would read them whole for each row later.
-set enable_seqscan = off set jit = off as {body}
+set enable_seqscan = off set jit = off
+-- A plan made for known values has the secret in it, and everybody may have plans printed.
+set debug_print_plan = off set debug_print_parse = off set debug_print_rewritten = off as {body}
 #variable_conflict use_column
 declare
     frostline_row record;
@@ -67,6 +67,7 @@ begin
         update {hot_door} set {new_values}, {old_key}, {old_place}
          returning {returned} into frostline_row;
         if found then
+            {row_is_allowed}
             return frostline_row;
         end if;
         if {missed}(old) then
@@ -81,6 +82,7 @@ begin
     update {cold_door} set {new_values}, {old_values}, secret = old.frostline_secret
      returning {returned} into frostline_row;
     if found then
+        {row_is_allowed}
         return frostline_row;
     end if;
     if not {claim}(old) then
@@ -92,6 +94,7 @@ begin
         perform {unclaim}(old);
         return null;
     end if;
+    {row_is_allowed}
     return frostline_row;
 end
 {body};
@@ -101,7 +104,8 @@ revoke execute on function {function}() from public;
 -- As the one for UPDATE. A rule on UPDATE that deletes tells its number of rows inside WITH only.
 create or replace function {function}() returns trigger
 language plpgsql
-set enable_seqscan = off set jit = off as {body}
+set enable_seqscan = off set jit = off
+set debug_print_plan = off set debug_print_parse = off set debug_print_rewritten = off as {body}
 #variable_conflict use_column
 declare
     frostline_gone boolean;
@@ -157,6 +161,8 @@ begin
 end
 {body};
 
+grant execute on function {function}({inner}) to public;
+
 -- name: may_write_cold_function
 -- Before a cold row is written. False: this statement has written it already. 40001: somebody changed it meanwhile.
 -- Runs with its owner's rights, and calls nothing of the user's.
@@ -178,6 +184,8 @@ begin
     raise serialization_failure using message = {concurrent}, hint = {run_again};
 end
 {body};
+
+grant execute on function {function}({inner}) to public;
 
 -- name: claim_function
 -- The heap has no row as the statement saw it. A row that is only in the lake is locked by inserting its mark, and true says so.
@@ -213,6 +221,8 @@ begin
 end
 {body};
 
+grant execute on function {function}({inner}) to public;
+
 -- name: unclaim_function
 -- A trigger of the user has kept the new version of a cold row from being inserted: the row stays as it is.
 create or replace function {function}(frostline_old {inner}) returns void
@@ -224,11 +234,22 @@ begin
 end
 {body};
 
+grant execute on function {function}({inner}) to public;
+
 -- name: require_secret
 if frostline_old.frostline_secret
        is distinct from (select s.write_secret from frostline.seam as s where s.table_id = {table_id}) then
         raise insufficient_privilege using message = {only_relation};
     end if;
+
+-- name: row_is_allowed
+-- As Postgres does it: of the row as triggers and generated columns have made it.
+    if pg_catalog.row_security_active({heap_name}::pg_catalog.regclass) then
+        perform frostline.require({may_become}, {relation_name});
+    end if;
+
+-- name: secret_is_right
+(select s.write_secret = new.secret from frostline.seam as s where s.table_id = {table_id})
 
 -- name: identity_guard
 if {changed} then

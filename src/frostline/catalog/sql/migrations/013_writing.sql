@@ -10,27 +10,29 @@ alter table frostline.seam add column write_secret uuid not null default gen_ran
 -- Of which version the table's objects in Postgres are: a digest of the SQL that made them.
 alter table frostline.managed_table add column objects_digest text;
 
--- Whether this transaction made the row version. For the xmin of a row that the calling query sees: what it sees and its
--- snapshot does not can only be its own.
+-- Whether this transaction made the row version. For the xmin of a row that the calling query sees: one that is still in
+-- progress can only be its own. Numbers below our own first one are not looked up.
 create function frostline.is_own(version xid) returns boolean
 language sql stable set search_path = pg_catalog, pg_temp as $$
-    with latest as (
-        select pg_snapshot_xmax(pg_current_snapshot())::text::bigint as xid
+    with own as (
+        select pg_current_xact_id_if_assigned()::text::bigint as first
     ), guess as (
-        select xid, (xid >> 32 << 32) + version::text::bigint as full_version from latest
+        select first, (first >> 32 << 32) + version::text::bigint as number from own
+    ), judged as (
+        select first, number + case when number > first + 2147483648 then -4294967296
+                                    when number < first - 2147483648 then 4294967296 else 0 end as number
+          from guess
     )
-    select version::text::bigint > 2 and not pg_visible_in_snapshot(
-        (full_version + case when full_version > xid + 2147483648 then -4294967296
-                             when full_version < xid - 2147483648 then 4294967296 else 0 end)::text::xid8,
-        pg_current_snapshot())
-      from guess
+    select coalesce(version::text::bigint > 2 and number >= first
+                    and case when number >= first then pg_xact_status(number::text::xid8) = 'in progress' end, false)
+      from judged
 $$;
 revoke execute on function frostline.is_own(xid) from public;
 
 -- Whether this transaction removed the heap row that lay there when the running statement began. STABLE: it sees with the
 -- statement's own snapshot, in which the row is still there, and its xmax as it is now. Only a transaction that is still
--- running can have removed what is gone for us: ours. (An xmax that is a MultiXactId counts elsewhere; the window keeps
--- one out that happens to be larger than our number.)
+-- running can have removed what is gone for us: ours. An xmax that is a MultiXactId is no number of a transaction: one that
+-- is in the future is an error of pg_xact_status, and not ours.
 create function frostline_write.is_removed_by_us(partition oid, place tid) returns boolean
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
 declare
@@ -43,10 +45,11 @@ begin
                     where i.inhrelid = partition) then
         return false;
     end if;
-    execute format('select frostline.is_own(h.xmax) and h.xmax::text::bigint - $2 between 0 and 1000000'
-                   '  from only %s as h where h.ctid = $1', partition::regclass)
-       into is_ours using place, pg_current_xact_id()::text::bigint & 4294967295;
+    execute format('select frostline.is_own(h.xmax) from only %s as h where h.ctid = $1', partition::regclass)
+       into is_ours using place;
     return coalesce(is_ours, false);
+exception when invalid_parameter_value then
+    return false;
 end
 $$;
 
@@ -145,30 +148,43 @@ $$;
 
 -- Makes the functions of one table say what its policies say now. A condition without a sub-select is a function of one expression,
 -- which Postgres puts in its place; one with a sub-select is called, and reads as the caller. Names are resolved here and now:
--- no search_path of a caller matters. Harmless to repeat.
+-- no search_path of a caller matters. The arguments are the columns that the relation has, whatever the heap has got since; a
+-- policy that names another one is an error. Harmless to repeat.
 create function frostline.follow_policies(managed integer) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     heap oid := frostline.heap_of(managed);
     heap_name text := (select relname from pg_class where oid = heap);
-    parameters text := (select string_agg(format('%I %s', attname, format_type(atttypid, atttypmod)), ', ' order by attnum)
-                          from pg_attribute where attrelid = heap and attnum > 0 and not attisdropped);
     has_query boolean := exists (select from pg_policy where polrelid = heap
                                     and concat(polqual::text, polwithcheck::text) like '%{SUBLINK%');
+    named text[];
+    typed text[];
+    given text[];
     made record;
 begin
+    if heap is null then
+        raise undefined_table using message = format('table %s has no heap', managed);
+    end if;
+    select array_agg(a.attname::text order by a.attnum), array_agg(format_type(a.atttypid, a.atttypmod) order by a.attnum)
+      into named, typed
+      from (select * from pg_attribute where attrelid = heap and attnum > 0 and not attisdropped order by attnum
+             limit (select count(*) from frostline.managed_column c where c.table_id = managed)) as a;
+    given := coalesce((select p.proargnames from pg_proc p where p.pronamespace = 'frostline_write'::regnamespace
+                          and p.proname = format('may_select_%s', managed)), named);
     for made in
         select format('%s_%s', c.function, managed) as name, c.function, c.condition,
-               case when has_query then (
+               case when has_query or given <> named then (
                    select format('select %s from (select %s) as %I', c.condition,
-                              string_agg(format('%I.%2$I as %2$I', format('%s_%s', c.function, managed), attname), ', ' order by attnum),
+                              string_agg(format('%I.%I as %I', format('%s_%s', c.function, managed), given[n], named[n]), ', ' order by n),
                               heap_name)
-                     from pg_attribute where attrelid = heap and attnum > 0 and not attisdropped)
+                     from generate_subscripts(named, 1) as n)
                else 'select ' || c.condition end as body
           from frostline.policy_conditions(heap) as c
     loop
         execute format('create or replace function frostline_write.%I(%s) returns boolean language sql stable begin atomic %s; end',
-                       made.name, parameters, made.body);
+                       made.name, (select string_agg(format('%I %s', given[n], typed[n]), ', ' order by n)
+                                     from generate_subscripts(given, 1) as n), made.body);
+        execute format('grant execute on function frostline_write.%I to public', made.name);
         insert into frostline.followed_policy (table_id, function, condition) values (managed, made.function, made.condition)
         on conflict on constraint followed_policy_pkey do update set condition = excluded.condition;
     end loop;
@@ -214,3 +230,6 @@ $$;
 
 revoke execute on function frostline.policy_condition(oid, "char", boolean), frostline.policy_conditions(oid), frostline.heap_of(integer),
     frostline.follow_policies(integer), frostline.forget_policies(integer), frostline.strayed_row_security() from public;
+-- Whatever the default privileges are: the relation calls these as the caller.
+grant execute on function frostline.require(boolean, text), frostline.require_default(boolean, text, text),
+    frostline_write.is_removed_by_us(oid, tid) to public;
