@@ -74,7 +74,8 @@ def test_these_flips_do_change_answers_where_nothing_is_compared(cold: Lake, app
             with damaged(file, lambda content, bit=bit: flip(content, bit)):
                 said.append(outcome(app, EVERYTHING, right))
         assert WRONG in said
-        assert [one for one in said if one not in ("", WRONG) and file.name not in one] == []
+        of_the_lake_server = [one for one in said if one[:5] in ("58030", "XX000")]  # Postgres may stumble over a value
+        assert [one for one in of_the_lake_server if file.name not in one] == []
     finally:
         cold.server.backend.files.checks = Checks.FIRST_READ
 
