@@ -231,5 +231,5 @@ def recorded(lake: Lake) -> dict[str, bytes]:
 
 
 def on_disk(lake: Lake) -> dict[str, bytes]:
-    files = [file for pattern in ("*.parquet", "*.avro", "*.json") for file in lake.warehouse.rglob(pattern)]
+    files = [file for pattern in ("data/*.parquet", "metadata/*.*") for file in lake.warehouse.rglob(pattern)]
     return {file.name: hashlib.sha256(file.read_bytes()).digest() for file in files}
