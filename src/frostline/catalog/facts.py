@@ -26,14 +26,15 @@ def read(connection: Connection, name: Name) -> HeapFacts:
     oid, relkind, persistence, owner, strategy, parts, tier_attnum, row_security, is_partition, _ = found[0]
     partitions = read_partitions(connection, oid)
     keys = rows(connection, "primary_key", oid=oid)[0][0]
-    dangers = tuple(trust.refusals(connection, oid))
+    owner_is_ours = rows(connection, "may_use", owner=owner)[0][0]
+    dangers = tuple(trust.refusals(connection, oid)) if owner_is_ours else ()
     return HeapFacts(
         name=name,
         oid=oid,
         relkind=relkind,
         persistence=persistence,
         owner=owner,
-        owner_is_ours=rows(connection, "may_use", owner=owner)[0][0],
+        owner_is_ours=owner_is_ours,
         strategy=strategy,
         key_parts=parts or 0,
         tier_attnum=tier_attnum,

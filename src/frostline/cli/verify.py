@@ -1,5 +1,7 @@
 """`frostline verify`: compare every archived value with what was written."""
 
+from contextlib import ExitStack
+
 import click
 
 from frostline.cli.invocation import Invocation
@@ -21,8 +23,12 @@ def verify(invocation: Invocation, names: tuple[Name, ...]) -> int:
     from frostline.pipeline import verify as job  # noqa: PLC0415
 
     settings = invocation.settings()
-    with invocation.catalog() as connection, warehouse.guarded(connection, settings.warehouse):
-        reports = [job.run(connection, table) for table in chosen(connection, names)]
+    with ExitStack() as stack:
+        connection = stack.enter_context(invocation.catalog())
+        tables = chosen(connection, names)
+        if tables:
+            stack.enter_context(warehouse.guarded(connection, settings.warehouse))
+        reports = [job.run(connection, table) for table in tables]
         is_missing = any(fault.what == job.MISSING for report in reports for fault in report.faults)
         why = warehouse.deleted(connection) if is_missing else None
     invocation.output.records(

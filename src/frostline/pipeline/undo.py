@@ -15,7 +15,7 @@ from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import ConflictError, FrostlineError, UsageError
 from frostline.failpoints import Failpoint
-from frostline.lake import paths, warehouse
+from frostline.lake import foreign, paths, warehouse
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import thaw as rules
 from frostline.model.tables import RecordedFile, Seam, Table
@@ -62,7 +62,8 @@ def run(
     Spark starts only if a lake file reaches across the new line. A lake that is away, lost or damaged is left as it is:
     the heap has the rows.
     """
-    with turn.leased(connection, settings, table, "undo", "undoing"):
+    with turn.leased(connection, settings, table, "undo", "undoing"), turn.settled_names(connection, table):
+        foreign.refuse(connection, table)
         seam = seams.get(connection, table)
         cold = cold_range(connection, table, seam)
         files = jobs.recorded_files(connection, table)
