@@ -106,13 +106,17 @@ def run(
         raise gave_up(error) from error
 
 
-def gave_up(error: Exception) -> errors.UnavailableError:
+class SparkGaveUp(errors.UnavailableError):
+    """Spark itself failed, or lost a worker: this says nothing about the lake."""
+
+
+def gave_up(error: Exception) -> SparkGaveUp:
     """What is said when Spark itself fails: of a Python traceback in it the last line, which is the cause."""
     text = str(getattr(error, "java_exception", error))  # without one, Java itself is gone
     causes: list[str] = _CAUSE.findall(text)
     cause = causes[-1] if causes else text.partition("\n")[0]
     hint = next((hint for pattern, hint in _HINTS if pattern in text), "see its log, then run the command again")
-    return errors.UnavailableError(f"Spark gave up: {cause}", hint=hint)
+    return SparkGaveUp(f"Spark gave up: {cause}", hint=hint)
 
 
 def attempt(function: Callable[[Item], Made], item: Item) -> Outcome[Made]:

@@ -23,7 +23,7 @@ from frostline.model.thaw import Archived, Holds, Stretch
 from frostline.model.tiers import to_text
 from frostline.pipeline import exchange, tasks, turn, verify
 from frostline.pipeline.exchange import Exchange
-from frostline.pipeline.tasks import Report
+from frostline.pipeline.tasks import Report, SparkGaveUp
 from frostline.pipeline.trim import Trim, trim_file
 from frostline.relation import bound, heap
 from frostline.settings import Settings
@@ -181,7 +181,7 @@ class Lowering:
             return None
         try:
             return step()
-        except (ConflictError, UsageError, psycopg.Error):
+        except (ConflictError, UsageError, SparkGaveUp, psycopg.Error):
             raise
         except Exception as error:  # noqa: BLE001  (whatever is wrong with the lake, the heap has the rows)
             text = error.args[0] if isinstance(error, FrostlineError) else error  # without the hint
