@@ -52,7 +52,7 @@ def read(connection: Connection, name: Name) -> HeapFacts:
         comment=rows(connection, "comment", oid=oid)[0][0],
         default_name_taken=_is_taken(connection, name.default_partition()),
         dangers=dangers,
-        loud=tuple(trust.loud(connection, oid)),
+        loud=tuple(trust.loud(connection, oid)) if owner_is_ours else (),
         key_types=tuple(KeyType(*row) for row in rows(connection, "key_types", oid=oid)),
         checked_views=_texts(connection, "checked_views", oid),
         grouping_views=_texts(connection, "grouping_views", oid),
