@@ -114,6 +114,7 @@ def test_rows_that_row_security_hides_are_an_error(lake: Lake) -> None:
     run(lake.catalog, "alter table public.secret enable row level security")
     run(lake.catalog, "create policy none on public.secret using (false)")
     run(lake.catalog, "create role snapshot_reader login password 'x' in role pg_read_all_data")
+    run(lake.catalog, "grant execute on all functions in schema frostline to snapshot_reader")
     # The tasks connect as the settings say; the catalog's own connection is the superuser's.
     settings = lake.settings.model_copy(update={"dsn": _as(lake.dsn, "snapshot_reader")})
     lake.settings = settings
