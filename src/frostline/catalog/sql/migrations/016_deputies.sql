@@ -45,7 +45,11 @@ language sql stable set search_path = pg_catalog, pg_temp as $body$
 with recursive tree as (
     select c.oid, c.relowner, c.reltype, age(i.xmin) as age
       from pg_class c left join pg_inherits i on i.inhrelid = c.oid
-     where c.oid = relation or c.oid in (select relid from pg_partition_tree(relation))
+     where c.oid = relation or c.oid in (with recursive tree as (  -- pg_partition_tree would lock every partition
+                        select i.inhrelid from pg_inherits i where i.inhparent = relation
+                         union all
+                        select i.inhrelid from pg_inherits i join tree t on i.inhparent = t.inhrelid)
+                    select inhrelid from tree)
 ), guarded as (
     select t.* from tree t where exists (select from tree o where not frostline.is_trusted(o.relowner))
 ), types as (

@@ -14,7 +14,11 @@ select t.oid, c.object, c.code
 -- rules, where the role may not silence them. Ours are told by their functions, which nobody else may use.
 with tree as (
     select c.oid, c.relowner from pg_class c
-     where c.oid = %(oid)s or c.oid in (select relid from pg_partition_tree(%(oid)s::oid::regclass))
+     where c.oid = %(oid)s or c.oid in (with recursive tree as (
+                        select i.inhrelid from pg_inherits i where i.inhparent = %(oid)s::oid
+                         union all
+                        select i.inhrelid from pg_inherits i join tree t on i.inhparent = t.inhrelid)
+                    select inhrelid from tree)
 ), loud as (
     select case when exists (select from tree where not frostline.is_trusted(relowner)) then 'AR' else '' end
         || case when has_parameter_privilege('session_replication_role', 'set') then '' else 'OAR' end as enabled
