@@ -8,7 +8,7 @@ from frostline.catalog import queries, trust
 from frostline.catalog.connect import Connection
 from frostline.errors import UsageError
 from frostline.model.names import Name, quoted
-from frostline.model.registration import HeapColumn, HeapFacts, HeapPartition, KeyType, Policy
+from frostline.model.registration import HeapColumn, HeapFacts, HeapPartition, KeyType
 from frostline.model.types import Collation, PgType
 
 
@@ -48,7 +48,6 @@ def read(connection: Connection, name: Name) -> HeapFacts:
         materialized_views=materialized_views(connection, oid),
         row_type_users=_texts(connection, "row_type_users", oid),
         heap_name_taken=rows(connection, "name_exists", schema=name.schema, name=name.heap.table)[0][0],
-        policies=read_policies(connection, oid),
         comment=rows(connection, "comment", oid=oid)[0][0],
         default_name_taken=_is_taken(connection, name.default_partition()),
         dangers=dangers,
@@ -91,14 +90,6 @@ def read_partitions(connection: Connection, oid: int, *, sizes: bool = True) -> 
             connection, "partitions", oid=oid, sizes=sizes
         )
         if bound is not None  # a child by inheritance has none
-    )
-
-
-def read_policies(connection: Connection, oid: int) -> tuple[Policy, ...]:
-    """The table's row security policies."""
-    return tuple(
-        Policy(name, permissive, command, tuple(role for role in roles if role), using, check)
-        for name, permissive, command, roles, using, check in rows(connection, "policies", oid=oid)
     )
 
 

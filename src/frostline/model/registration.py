@@ -84,18 +84,6 @@ class HeapPartition:
 
 
 @dataclass(frozen=True)
-class Policy:
-    """A row security policy. `roles` is empty for PUBLIC."""
-
-    name: str
-    permissive: bool
-    command: str
-    roles: tuple[str, ...]
-    using: str | None
-    check: str | None
-
-
-@dataclass(frozen=True)
 class Refusal:
     """One reason why a table cannot be managed, and what to do about it."""
 
@@ -127,7 +115,6 @@ class HeapFacts:
     materialized_views: tuple[str, ...]
     row_type_users: tuple[str, ...]
     heap_name_taken: bool
-    policies: tuple[Policy, ...]
     comment: str | None
     default_name_taken: bool = False
     """Something else has the name that our DEFAULT partition would get."""

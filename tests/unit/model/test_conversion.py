@@ -62,7 +62,6 @@ HEAP = HeapFacts(
     materialized_views=(),
     row_type_users=(),
     heap_name_taken=False,
-    policies=(),
     comment=None,
 )
 GOOD = ConversionFacts(HEAP, "ts")

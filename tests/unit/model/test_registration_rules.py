@@ -57,7 +57,6 @@ GOOD = HeapFacts(
     materialized_views=(),
     row_type_users=(),
     heap_name_taken=False,
-    policies=(),
     comment=None,
 )
 

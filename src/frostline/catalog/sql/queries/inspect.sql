@@ -170,12 +170,6 @@ select pg_describe_object(d.classid, d.objid, d.objsubid)
    and not (d.classid = 'pg_class'::regclass and d.objid = %(oid)s)
  order by 1
 
--- name: policies
-select polname, polpermissive, polcmd::text,
-       array(select coalesce(r.rolname::text, '') from unnest(polroles) as u(o) left join pg_roles r on r.oid = u.o),
-       pg_get_expr(polqual, polrelid), pg_get_expr(polwithcheck, polrelid)
-  from pg_policy where polrelid = %(oid)s order by polname
-
 -- name: table_grants
 select case when a.grantee = 0 then null else g.rolname end, a.privilege_type, a.is_grantable
   from pg_class c cross join lateral aclexplode(c.relacl) a left join pg_roles g on g.oid = a.grantee
