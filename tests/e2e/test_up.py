@@ -6,11 +6,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
+from tests.fixtures.signals import ignore_hangup, mind_signals
 from tests.fixtures.waiting import until
 
 from frostline.embedded.home import prepare
@@ -24,12 +26,15 @@ Start = Callable[..., "subprocess.Popen[str]"]
 def start() -> Iterator[Start]:
     started: list[tuple[Path, subprocess.Popen[str]]] = []
 
-    def start_one(home: Path, *, worker: bool = False) -> subprocess.Popen[str]:
+    def start_one(
+        home: Path, *, worker: bool = False, signals: Callable[[], None] = mind_signals
+    ) -> subprocess.Popen[str]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FROSTLINE_")}
         ports = [] if home.exists() else ["--pg-port", str(free_port()), "--lake-port", str(free_port())]
         command = [str(Path(sys.executable).with_name("frostline")), "up", "--home", str(home), *ports]
         command += [] if worker else ["--no-worker"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        options: dict[str, Any] = {"stdout": subprocess.PIPE, "env": environment, "preexec_fn": signals}
+        process = subprocess.Popen(command, text=True, **options)
         started.append((home, process))
         return process
 
@@ -82,6 +87,16 @@ def test_a_signal_stops_everything_in_order(start: Start, tmp_path: Path, number
     process.send_signal(number)
     assert process.wait() == 0
     assert running_pid(tmp_path / "home" / "postgres") is None
+
+
+def test_nohup_keeps_it_alive(start: Start, tmp_path: Path) -> None:
+    process = start(tmp_path / "home", signals=ignore_hangup)
+    dsn = ready(process)
+    process.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(2)
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("select 1").fetchone() == (1,)
 
 
 def test_a_second_start_finds_the_data_at_the_same_place(start: Start, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import psycopg
 import pytest
 from tests.fixtures.commands import WORDS
 from tests.fixtures.lake import Lake, fill_events
+from tests.fixtures.signals import ignore_hangup, mind_signals
 from tests.fixtures.statements import run, value
 from tests.fixtures.tables import make_events
 from tests.fixtures.waiting import until, until_true
@@ -28,11 +29,6 @@ WAITS = "select count(*) from pg_stat_activity where application_name like 'fros
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 Start = Callable[..., "subprocess.Popen[str]"]
-
-
-def mind_signals() -> None:
-    """As in a terminal: whoever runs the tests in the background has SIGINT ignored."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture
@@ -144,8 +140,7 @@ def test_ctrl_c_while_the_program_is_loaded_says_nothing(lake: Lake, start: Star
 
 def test_a_signal_that_is_to_be_ignored_is(lake: Lake, start: Start) -> None:
     with locked(lake, "frostline.migration"):
-        ignore: Callable[[], Any] = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
-        process = start("status", preexec_fn=ignore)
+        process = start("status", preexec_fn=ignore_hangup)
         until_true(lake.catalog, WAITS)
         os.killpg(process.pid, signal.SIGHUP)
     assert process.wait(60) == 0

@@ -18,7 +18,15 @@ ABANDON_S = 8
 _AGAIN_S = 2
 """psycopg forgets the interrupt if the statement it cancels has failed by itself in that moment."""
 _log = logging.getLogger(__name__)
-_STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def _stopping() -> list[signal.Signals]:
+    """The signals that stop us; not SIGHUP where whoever started us wants it to be ignored, as `nohup` does.
+
+    SIGINT is ignored also by a shell that starts something in the background, which has to be stopped somehow.
+    """
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [signal.SIGTERM, signal.SIGINT] if ignored else [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 
 
 class Stop(threading.Event):
@@ -36,7 +44,7 @@ def stop_requested() -> Stop:
     def request(_number: int, _frame: FrameType | None) -> None:
         (requested.again if requested.is_set() else requested).set()
 
-    for number in _STOPPING:
+    for number in _stopping():
         signal.signal(number, request)
     return requested
 
@@ -77,8 +85,9 @@ def stopped_in_time() -> Generator[threading.Event]:
     # A thread, because a library that is busy in C does not let the main thread see a signal.
     last = threading.Timer(FINISH_S + ABANDON_S, os._exit, [INTERRUPTED])
     last.daemon = True
-    before = {number: signal.getsignal(number) for number in (*_STOPPING, signal.SIGALRM)}
-    for number in _STOPPING:
+    stopping = _stopping()
+    before = {number: signal.getsignal(number) for number in (*stopping, signal.SIGALRM)}
+    for number in stopping:
         signal.signal(number, request)
     signal.signal(signal.SIGALRM, abandon)
     try:
