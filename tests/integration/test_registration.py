@@ -301,6 +301,10 @@ def test_columns_outside_the_key_may_have_any_type(catalog: Connection, add: Add
             "foreign key t_parent_fkey",
         ),
         (
+            f"create table t (id int primary key{''.join(f', c{n} int' for n in range(799))}) partition by range (id)",
+            "more than 799 columns",
+        ),
+        (
             "create table t (id int primary key) partition by range (id); create materialized view m as table t",
             "materialized view",
         ),

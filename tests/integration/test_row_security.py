@@ -135,10 +135,62 @@ def test_changed_policies_are_followed(notes: Lake, alice: str, by: str, change:
             assert rowsecurity.follow(notes.catalog)
         assert rows(connection, shown) == expected
         assert rowsecurity.strayed(notes.catalog) == {}
-    run(
-        notes.catalog,
-        "drop event trigger if exists frostline_row_security; drop event trigger if exists frostline_partitions",
-    )
+    drop_guards(notes)
+
+
+def drop_guards(lake: Lake) -> None:
+    run(lake.catalog, "; ".join(f"drop event trigger if exists {name}" for name in guard.TRIGGERS))
+
+
+@pytest.mark.parametrize("by", ["event trigger", "worker"])
+def test_what_a_policy_reads_may_be_dropped_with_it(notes: Lake, alice: str, by: str) -> None:
+    """CASCADE takes the policy along, as on a plain table, and not the relation."""
+    if by == "event trigger":
+        assert guard.ensure(notes.catalog)
+    run(notes.catalog, "drop table public.members cascade")
+    with acting(alice) as connection:
+        if by == "worker":
+            with pytest.raises(psycopg.errors.UndefinedFunction), connection.transaction():
+                run(connection, "select * from public.notes")
+            assert rowsecurity.follow(notes.catalog)
+        assert value(connection, "select count(*) from public.notes") == 0
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
+            run(connection, "insert into public.notes values (900, 150, 1, 'x')")
+    assert rowsecurity.strayed(notes.catalog) == {}
+    assert value(notes.catalog, "select count(*) from public.notes") == 200
+    drop_guards(notes)
+
+
+def test_what_a_policy_calls_cannot_be_dropped_under_the_relation(notes: Lake) -> None:
+    assert guard.ensure(notes.catalog)
+    run(notes.catalog, "create function public.mine() returns int language sql immutable as 'select 1'")
+    run(notes.catalog, "alter policy members on public._notes using (tenant = public.mine())")
+    with pytest.raises(
+        psycopg.errors.DependentObjectsStillExist, match=r"mine\(\) is used by a policy of public.notes"
+    ):
+        run(notes.catalog, "drop function public.mine() cascade")
+    run(notes.catalog, "alter policy members on public._notes using (tenant = 1)")
+    run(notes.catalog, "drop function public.mine()")
+    drop_guards(notes)
+
+
+@pytest.mark.parametrize("condition", ["row(_notes.*) is not null and tenant = 1", "public.is_mine(_notes)"])
+def test_a_policy_may_ask_for_the_whole_row(notes: Lake, alice: str, condition: str) -> None:
+    is_mine = "function public.is_mine(public._notes) returns boolean language sql as 'select $1.tenant = 1'"
+    run(notes.catalog, f"create {is_mine}")
+    run(notes.catalog, f"alter policy members on public._notes using ({condition})")
+    assert rowsecurity.follow(notes.catalog)
+    with acting(alice) as connection:
+        assert value(connection, "select count(*) from public.notes") == 100
+
+
+def test_a_policy_that_only_a_heap_can_answer_is_refused_in_words(notes: Lake) -> None:
+    assert guard.ensure(notes.catalog)
+    with pytest.raises(
+        psycopg.errors.FeatureNotSupported, match=r"cannot be asked about a row of the lake: .*tableoid"
+    ):
+        run(notes.catalog, "alter policy members on public._notes using (tableoid > 0)")
+    drop_guards(notes)
 
 
 def test_row_security_is_switched_by_a_command(notes: Lake, alice: str) -> None:
@@ -158,7 +210,7 @@ def test_row_security_is_switched_by_a_command(notes: Lake, alice: str) -> None:
         assert value(connection, "select count(*) from public.notes") == 100
         assert run(connection, "update public.notes set note = 'x' where id = 900").rowcount == 0
     assert rowsecurity.strayed(notes.catalog) == {}
-    run(notes.catalog, "drop event trigger frostline_row_security; drop event trigger frostline_partitions")
+    drop_guards(notes)
 
 
 def test_what_was_switched_without_a_guard_is_reported_and_followed(notes: Lake, alice: str) -> None:

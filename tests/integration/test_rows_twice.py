@@ -161,6 +161,19 @@ def test_it_is_our_own_work_also_when_others_have_committed_since(twin: Lake, wh
         found.both(STATEMENTS[what].format(ids=IDS[tier]))
 
 
+def test_it_is_our_own_work_also_when_others_had_locked_the_row(
+    fresh: Lake, connect: Callable[[str], psycopg.Connection]
+) -> None:
+    """Its xmax is then the number of a MultiXact, and not that of a transaction."""
+    mine, other = connect(fresh.dsn), connect(fresh.dsn)
+    for session in (other, mine):
+        run(session, "begin")
+        run(session, "select from public._events where id = 63 for share")
+    run(other, "commit")
+    assert run(mine, STATEMENTS["delete"].format(ids=IDS["hot"]).format(t="public.events")).rowcount == 2
+    run(mine, "rollback")
+
+
 def test_a_kept_cold_row_stays_also_when_others_have_committed_since(twin: Lake) -> None:
     with begun(twin) as found, twin.connect() as other:
         run(

@@ -9,6 +9,8 @@ from frostline.model.tiers import TierKind
 from frostline.model.types import Collation, PgType
 
 RESERVED_PREFIX = "frostline_"
+MOST_COLUMNS = 799
+"""An UPDATE passes the old and the new row through one view, and Postgres allows a view 1,600 columns."""
 MOST_SECURED_COLUMNS = 100
 """Policies are asked by functions with an argument for each column, and Postgres allows so many."""
 _EXACT_KEYS = frozenset(
@@ -199,6 +201,9 @@ def _columns(facts: HeapFacts) -> list[Refusal]:
     found: list[Refusal] = []
     if not facts.primary_key:
         found.append(Refusal("it has no primary key", f"alter table {facts.name} add primary key (...)"))
+    if len(facts.columns) > MOST_COLUMNS:
+        hint = "put the columns that are seldom used into another table"
+        found.append(Refusal(f"it has more than {MOST_COLUMNS} columns", hint))
     tier = facts.tier_column
     if tier is not None and not tier.not_null:
         hint = f"alter table {facts.name} alter column {tier.name} set not null"

@@ -150,7 +150,7 @@ def _signs(connection: Connection, table: Table, state: TableState, lake: LakeSt
         stray_rows=premake.stray(connection, table).rows,
         grid_problem=state.grid_problem,
         blockers=tuple(jobs.older_snapshots(connection, over[0].published_xid)) if over else (),
-        row_security=rowsecurity.strayed(connection).get(table.name),
+        row_security=rowsecurity.strayed(connection, table).get(table.name),
     )
 
 

@@ -12,6 +12,8 @@ from frostline.catalog.connect import Connection
 TRIGGERS = {
     "frostline_partitions": "trigger",
     "frostline_row_security": "follow_trigger",
+    "frostline_dropped_policies": "dropped_trigger",
+    "frostline_drops": "drop_trigger",
     "frostline_code": "code_trigger",
 }
 
@@ -31,6 +33,7 @@ def ensure(connection: Connection) -> bool:
             connection.execute(_statement("function"))
             connection.execute(_statement("follow_function"))
             connection.execute(_statement("code_function"))
+            connection.execute(_statement("drop_function"))
             (present,) = connection.execute(_statement("exists")).fetchone() or ([],)
             for name, statement in TRIGGERS.items():
                 if name not in present:

@@ -18,9 +18,10 @@ from frostline.relation import names, renewal
 _log = logging.getLogger(__name__)
 
 
-def strayed(connection: Connection) -> dict[Name, str]:
-    """The tables whose row security is not what their relation applies, and how it differs."""
-    found = connection.execute(queries.get("table", "strayed_row_security")).fetchall()
+def strayed(connection: Connection, only: Table | None = None) -> dict[Name, str]:
+    """The tables whose row security is not what their relation applies, and how it differs; of all, or of one."""
+    asked = {"table_id": None if only is None else only.id}
+    found = connection.execute(queries.get("table", "strayed_row_security"), asked).fetchall()
     return {Name(schema, table): problem for schema, table, problem in found}
 
 

@@ -89,14 +89,17 @@ begin
     if current_setting('frostline.renewing', true) = 'on' and pg_has_role(session_user, current_user, 'member') then
         return;
     end if;
+    if tg_event = 'sql_drop' and not exists (select from pg_event_trigger_dropped_objects() d where d.object_type = 'policy') then
+        return;
+    end if;
     for strayed in
         select s.table_id, t.schema_name, t.table_name, h.relrowsecurity,
                exists (select from frostline.followed_policy f where f.table_id = s.table_id) as is_followed
           from frostline.strayed_row_security() s
           join frostline.managed_table t on t.table_id = s.table_id
           join pg_class h on h.oid = frostline.heap_of(s.table_id)
-         -- The one that was altered, or what the role owns: a DROP does not say whose policy it was.
-         where case when tg_tag = 'DROP POLICY' then pg_has_role(session_user, h.relowner, 'usage')
+         where case when tg_event = 'sql_drop' then (t.schema_name, '_' || t.table_name) in (
+                             select d.address_names[1], d.address_names[2] from pg_event_trigger_dropped_objects() d where d.object_type = 'policy')
                     else h.oid in (select coalesce(p.polrelid, d.objid) from pg_event_trigger_ddl_commands() as d
                                      left join pg_policy as p on d.classid = 'pg_policy'::regclass and p.oid = d.objid) end
     loop
@@ -112,6 +115,27 @@ end
 $body$;
 revoke execute on function frostline.follow_row_security() from public
 
+-- name: drop_function
+-- What a policy calls may be dropped with CASCADE, and takes the policy along. The relation depends on it too, and must not go.
+create or replace function frostline.refuse_drop_of_policies_code() returns event_trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+declare
+    taken text := (select min(d.object_identity) from pg_event_trigger_dropped_objects() d
+                    where not d.original and d.address_names[1] = 'frostline_write' and d.address_names[2] like 'may\_%');
+begin
+    if taken is not null and not exists (select from pg_event_trigger_dropped_objects() d
+                                          where d.original and coalesce(d.schema_name, d.object_name) like 'frostline%') then
+        raise dependent_objects_still_exist using
+            message = format('%s is used by a policy of %s', (select string_agg(d.object_identity, ', ') from pg_event_trigger_dropped_objects() d
+                                                              where d.original),
+                             (select format('%I.%I', t.schema_name, t.table_name) from frostline.managed_table t
+                               where t.table_id = (regexp_match(taken, '^frostline_write\.may_[a-z]+_(\d+)\('))[1]::integer)),
+            hint = 'Drop or change the policy first.';
+    end if;
+end
+$body$;
+revoke execute on function frostline.refuse_drop_of_policies_code() from public
+
 -- name: exists
 select array(select evtname::text from pg_event_trigger where evtname like 'frostline\_%%')
 
@@ -121,8 +145,14 @@ create event trigger frostline_partitions on ddl_command_end when tag in ('CREAT
 
 -- name: follow_trigger
 create event trigger frostline_row_security on ddl_command_end
-    when tag in ('CREATE POLICY', 'ALTER POLICY', 'DROP POLICY', 'ALTER TABLE')
+    when tag in ('CREATE POLICY', 'ALTER POLICY', 'ALTER TABLE')
     execute function frostline.follow_row_security()
+
+-- name: dropped_trigger
+create event trigger frostline_dropped_policies on sql_drop execute function frostline.follow_row_security()
+
+-- name: drop_trigger
+create event trigger frostline_drops on sql_drop execute function frostline.refuse_drop_of_policies_code()
 
 -- name: code_trigger
 create event trigger frostline_code on ddl_command_end

@@ -29,10 +29,35 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 revoke execute on function frostline.is_own(xid) from public;
 
+-- Whether this transaction removed the row whose xmax this is. For a row that the calling query still sees. Where several
+-- transactions had locked it, xmax is the number of a MultiXact, which only its value can show: no plain transaction can have
+-- removed what this snapshot sees, if it is visible to it, failed, or yet to come.
+create function frostline.is_removed_by_us(remover xid) returns boolean
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    own bigint := pg_current_xact_id_if_assigned()::text::bigint;
+    number bigint := (own >> 32 << 32) + remover::text::bigint;
+begin
+    if frostline.is_own(remover) then
+        return true;
+    end if;
+    if number > own + 2147483648 then
+        number := number - 4294967296;
+    end if;
+    if number < own and pg_xact_status(number::text::xid8) = 'committed'
+       and not pg_visible_in_snapshot(number::text::xid8, pg_current_snapshot()) then
+        return false;
+    end if;
+    return exists (select from pg_get_multixact_members(remover) as m where m.mode in ('upd', 'nokeyupd') and frostline.is_own(m.xid));
+exception when invalid_parameter_value or object_not_in_prerequisite_state or internal_error then
+    return false;
+end
+$$;
+revoke execute on function frostline.is_removed_by_us(xid) from public;
+
 -- Whether this transaction removed the heap row that lay there when the running statement began. STABLE: it sees with the
 -- statement's own snapshot, in which the row is still there, and its xmax as it is now. Only a transaction that is still
--- running can have removed what is gone for us: ours. An xmax that is a MultiXactId is no number of a transaction: one that
--- is in the future is an error of pg_xact_status, and not ours.
+-- running can have removed what is gone for us: ours.
 create function frostline_write.is_removed_by_us(partition oid, place tid) returns boolean
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set row_security = off as $$
 declare
@@ -45,11 +70,9 @@ begin
                     where i.inhrelid = partition) then
         return false;
     end if;
-    execute format('select frostline.is_own(h.xmax) from only %s as h where h.ctid = $1', partition::regclass)
+    execute format('select frostline.is_removed_by_us(h.xmax) from only %s as h where h.ctid = $1', partition::regclass)
        into is_ours using place;
     return coalesce(is_ours, false);
-exception when invalid_parameter_value then
-    return false;
 end
 $$;
 
@@ -149,7 +172,8 @@ $$;
 -- Makes the functions of one table say what its policies say now. A condition without a sub-select is a function of one expression,
 -- which Postgres puts in its place; one with a sub-select is called, and reads as the caller. Names are resolved here and now:
 -- no search_path of a caller matters. The arguments are the columns that the relation has, whatever the heap has got since; a
--- policy that names another one is an error. Harmless to repeat.
+-- policy that names another one is an error. What a sub-select reads may be dropped with CASCADE, which takes the policy along: so
+-- its function is a second one, which the relation's does not depend on. Harmless to repeat.
 create function frostline.follow_policies(managed integer) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -157,9 +181,12 @@ declare
     heap_name text := (select relname from pg_class where oid = heap);
     has_query boolean := exists (select from pg_policy where polrelid = heap
                                     and concat(polqual::text, polwithcheck::text) like '%{SUBLINK%');
+    needs_row boolean := has_query or exists (select from pg_policy where polrelid = heap
+                                    and concat(polqual::text, polwithcheck::text) like '%:varattno 0 %');
     named text[];
     typed text[];
     given text[];
+    arguments text;
     made record;
 begin
     if heap is null then
@@ -171,19 +198,30 @@ begin
              limit (select count(*) from frostline.managed_column c where c.table_id = managed)) as a;
     given := coalesce((select p.proargnames from pg_proc p where p.pronamespace = 'frostline_write'::regnamespace
                           and p.proname = format('may_select_%s', managed)), named);
+    arguments := (select string_agg(format('%I %s', given[n], typed[n]), ', ' order by n) from generate_subscripts(given, 1) as n);
     for made in
-        select format('%s_%s', c.function, managed) as name, c.function, c.condition,
-               case when has_query or given <> named then (
-                   select format('select %s from (select %s) as %I', c.condition,
-                              string_agg(format('%I.%I as %I', format('%s_%s', c.function, managed), given[n], named[n]), ', ' order by n),
-                              heap_name)
-                     from generate_subscripts(named, 1) as n)
-               else 'select ' || c.condition end as body
+        select c.function, c.condition, format('%s_%s', c.function, managed) as name, format('policy_%s_%s', c.function, managed) as inner_name
           from frostline.policy_conditions(heap) as c
     loop
-        execute format('create or replace function frostline_write.%I(%s) returns boolean language sql stable begin atomic %s; end',
-                       made.name, (select string_agg(format('%I %s', given[n], typed[n]), ', ' order by n)
-                                     from generate_subscripts(given, 1) as n), made.body);
+        begin
+            execute format('create or replace function frostline_write.%I(%s) returns boolean language sql stable begin atomic select %s%s; end',
+                case when has_query then made.inner_name else made.name end, arguments, made.condition,
+                case when needs_row or given <> named then
+                    (select format(' from (select %s) as %I', string_agg(format('%I.%I as %I',
+                                case when has_query then made.inner_name else made.name end, given[n], named[n]), ', ' order by n), heap_name)
+                       from generate_subscripts(named, 1) as n) end);
+        exception when syntax_error_or_access_rule_violation then
+            raise feature_not_supported using message = format('a policy of %s cannot be asked about a row of the lake: %s', heap::regclass, sqlerrm),
+                hint = 'A policy may use the columns of the table, and no system column.';
+        end;
+        if has_query then
+            execute format('create or replace function frostline_write.%I(%s) returns boolean language plpgsql stable as %L', made.name, arguments,
+                format('begin return frostline_write.%I(%s); end', made.inner_name,
+                       (select string_agg('$' || n, ', ' order by n) from generate_subscripts(given, 1) as n)));
+            execute format('grant execute on function frostline_write.%I to public', made.inner_name);
+        else
+            execute format('drop function if exists frostline_write.%I', made.inner_name);
+        end if;
         execute format('grant execute on function frostline_write.%I to public', made.name);
         insert into frostline.followed_policy (table_id, function, condition) values (managed, made.function, made.condition)
         on conflict on constraint followed_policy_pkey do update set condition = excluded.condition;
@@ -199,7 +237,8 @@ begin
     for ours in
         select p.oid::regprocedure as signature from pg_proc p
          where p.pronamespace = 'frostline_write'::regnamespace
-           and p.proname in (select format('%s_%s', f.function, managed) from frostline.followed_policy f where f.table_id = managed)
+           and p.proname in (select format(name, f.function, managed) from frostline.followed_policy f, unnest(array['%s_%s', 'policy_%s_%s']) as name
+                              where f.table_id = managed)
     loop
         execute format('drop function %s', ours.signature);
     end loop;
@@ -207,14 +246,15 @@ begin
 end
 $$;
 
--- The tables whose row security is not what the relation applies: what was switched, or which policies were changed.
-create function frostline.strayed_row_security() returns table (table_id integer, problem text)
+-- The tables whose row security is not what the relation applies: what was switched, or which policies were changed. Of all, or of one.
+create function frostline.strayed_row_security(only_of integer default null) returns table (table_id integer, problem text)
 language sql stable set search_path = pg_catalog, pg_temp as $$
     with managed as (
         select t.table_id, h.oid as heap, h.relrowsecurity,
                exists (select from frostline.followed_policy f where f.table_id = t.table_id) as is_followed
           from frostline.managed_table t join pg_class h on h.oid = frostline.heap_of(t.table_id)
          where exists (select from frostline.seam s where s.table_id = t.table_id)
+           and t.table_id = coalesce(only_of, t.table_id)
     )
     select m.table_id,
            case when m.relrowsecurity and not m.is_followed then 'row security was switched on, and the relation does not apply it'
@@ -229,7 +269,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 
 revoke execute on function frostline.policy_condition(oid, "char", boolean), frostline.policy_conditions(oid), frostline.heap_of(integer),
-    frostline.follow_policies(integer), frostline.forget_policies(integer), frostline.strayed_row_security() from public;
+    frostline.follow_policies(integer), frostline.forget_policies(integer), frostline.strayed_row_security(integer) from public;
 -- Whatever the default privileges are: the relation calls these as the caller.
 grant execute on function frostline.require(boolean, text), frostline.require_default(boolean, text, text),
     frostline_write.is_removed_by_us(oid, tid) to public;

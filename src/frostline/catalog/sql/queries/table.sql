@@ -102,7 +102,7 @@ update frostline.managed_table set objects_digest = %(digest)s where table_id = 
 
 -- name: strayed_row_security
 select t.schema_name, t.table_name, s.problem
-  from frostline.strayed_row_security() s join frostline.managed_table t using (table_id)
+  from frostline.strayed_row_security(%(table_id)s::integer) s join frostline.managed_table t using (table_id)
  order by 1, 2
 
 -- name: has_row_security
