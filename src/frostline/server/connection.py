@@ -38,6 +38,7 @@ _RECEIVE_BYTES = 65_536
 _STRANGER_RECEIVE_BYTES = 4_096
 _PACKET_BYTES = 16_384
 _CANCEL_PATIENCE_S = 3.0
+_LAST_WORDS_S = 1.0
 _HANG_UP = getattr(select, "POLLRDHUP", select.POLLHUP)
 _REPORTED = (
     "server_version",
@@ -126,11 +127,20 @@ class Connection:
 
     def _last_words(self, sqlstate: str, message: str) -> None:
         _log.warning("session ended session=%d sqlstate=%s error=%r", self.process_id, sqlstate, message)
-        try:
-            self._client.settimeout(1)
+        with contextlib.suppress(OSError):
+            self._client.settimeout(_LAST_WORDS_S)
             self._client.sendall(backend.error(sqlstate, message, fatal=True))
-        except OSError:
-            pass
+            self._hear_out()
+
+    def _hear_out(self) -> None:
+        """Take what the client is still sending: a socket closed with bytes unread is reset, and the last words are lost."""
+        if not isinstance(self._client, ssl.SSLSocket):
+            self._client.shutdown(socket.SHUT_WR)
+        ends = time.monotonic() + _LAST_WORDS_S
+        while not self._ended and (left := ends - time.monotonic()) > 0:
+            self._client.settimeout(left)
+            if not self._client.recv(_RECEIVE_BYTES):
+                return
 
     def _receive(self) -> Message:
         while (message := self._reader.next()) is None:
