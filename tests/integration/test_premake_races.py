@@ -186,7 +186,7 @@ def test_rows_that_come_in_the_last_moment_are_moved_under_the_same_lock(
     def lock_late(self: Any) -> None:
         if not came:
             run(other, "insert into public.events values (450, 'late')")
-        came.append(self.is_live)
+        came.append(self.moves_rows)
         real(self)
 
     monkeypatch.setattr(premake._Making, "_lock_heap", lock_late)  # pyright: ignore[reportPrivateUsage]

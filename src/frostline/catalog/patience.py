@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
 
 import psycopg
 from psycopg import sql
@@ -16,12 +17,22 @@ LOCK_TIMEOUT_MS = 50
 PATIENCE_S = 60.0
 
 _T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class RolledBack(Generic[_T_co]):
+    """What a try returns to have its transaction rolled back, and then to be the result of `patiently`."""
+
+    result: _T_co
+    try_again: bool = False
+    """First try again, as if a lock was not to be had: it is the result only when there is no time left."""
 
 
 def patiently(
     connection: Connection,
     name: Name,
-    act: Callable[[], _T],
+    act: Callable[[], _T | RolledBack[_T]],
     *,
     dry_run: bool = False,
     complaint: Callable[[], UnavailableError] | None = None,
@@ -31,15 +42,21 @@ def patiently(
     deadline = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s)
     while True:
         try:
-            with connection.transaction(force_rollback=dry_run):
+            with connection.transaction(force_rollback=dry_run) as transaction:
                 be_brief(connection)
-                return act()
+                done = act()
+                transaction.force_rollback = dry_run or isinstance(done, RolledBack)
+            if not isinstance(done, RolledBack):
+                return done
+            undone = cast("RolledBack[_T]", done)
+            if not undone.try_again or time.monotonic() > deadline:
+                return undone.result
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
             if isinstance(error.__context__, KeyboardInterrupt):
                 raise error.__context__ from None  # psycopg was just cancelling the statement because of it
             if time.monotonic() > deadline:
                 raise (in_use(name) if complaint is None else complaint()) from None
-            time.sleep(LOCK_TIMEOUT_MS / 1000)
+        time.sleep(LOCK_TIMEOUT_MS / 1000)
 
 
 def be_brief(connection: Connection) -> None:

@@ -14,7 +14,8 @@ from frostline.model.tiers import to_text
 
 if TYPE_CHECKING:
     from frostline.pipeline.premake import Result
-    from frostline.relation.premake import Plan, Stray
+    from frostline.relation.premake import Plan
+    from frostline.relation.strays import Stray
 
 _ROWS = click.IntRange(0, 10**9)
 

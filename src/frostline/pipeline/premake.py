@@ -17,7 +17,8 @@ from frostline.model.policy import Mode
 from frostline.model.tables import Table
 from frostline.pipeline import turn
 from frostline.relation import premake
-from frostline.relation.premake import InTheWay, Made, Plan, Stray
+from frostline.relation.premake import BlockedByDefaultRows, Made, Plan
+from frostline.relation.strays import Stray
 from frostline.settings import Settings
 
 NO_STRAY = Stray()
@@ -96,7 +97,7 @@ def _make(connection: Connection, table: Table, wanted: Plan, most_moved: int) -
     with turn.failure_recorded(connection, job_id), said as line:
         done = list(premake.make(connection, table, wanted, most_moved))
         made = [one for one in done if isinstance(one, Made)]
-        problem = next((str(one) for one in done if isinstance(one, InTheWay)), None)
+        problem = next((one.reason for one in done if isinstance(one, BlockedByDefaultRows)), None)
         line.update(partitions=len(made), moved=sum(one.moved for one in made))
         reached(Failpoint.PREMAKE_MADE)
         _record(connection, job_id, made, problem)

@@ -3,18 +3,18 @@
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum, auto
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import facts, jobs, leases, seams, tables, trust
+from frostline.catalog import jobs, leases, seams, trust
 from frostline.catalog.connect import Connection, first_line
 from frostline.catalog.made import Purpose
-from frostline.catalog.patience import in_use, patiently
-from frostline.errors import ConflictError, FrostlineError, UnavailableError
+from frostline.catalog.patience import RolledBack, in_use, patiently
+from frostline.errors import ConflictError, FrostlineError
 from frostline.failpoints import Failpoint, reached
 from frostline.model import ladder
 from frostline.model.ladder import Ladder, Range, Unknown
@@ -24,7 +24,8 @@ from frostline.model.partnames import Cell, next_name
 from frostline.model.policy import Mode
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind, to_text
-from frostline.relation import clock, defaultguard, heap, marks, names, newpartition
+from frostline.relation import clock, defaultguard, heap, names, newpartition, strays
+from frostline.relation.strays import Stray
 
 MOST_MOVED = 10_000
 """So many rows are moved out of DEFAULT into their own partition while readers and writers wait."""
@@ -58,36 +59,31 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Stray:
-    """Rows that lie in DEFAULT though they are hot: there was no partition for them."""
+class BlockedByDefaultRows:
+    """A partition cannot be made because of rows in DEFAULT."""
 
-    rows: int = 0
-    is_more: bool = False
-    """There are more; counting stopped, and the two values are of those that were counted."""
-    lowest: str | None = None
-    highest: str | None = None
+    reason: str
+    """Which rows, and what helps."""
 
 
-class InTheWay(Exception):
-    """A partition cannot be made because of rows in DEFAULT. The text says which and what helps."""
-
-
-class Watched(InTheWay):
+@dataclass(frozen=True)
+class BlockedByOldSnapshot(BlockedByDefaultRows):
     """Somebody's snapshot is older than the move would be."""
 
 
-class _NotNow(psycopg.errors.LockNotAvailable):
-    """Roll back and try again, as if a lock was not to be had."""
+class _Strays(Enum):
+    """Whether DEFAULT has rows of the range. It decides which lock of the heap a try takes."""
+
+    NONE_SEEN = auto()
+    """None was there at the last look. Nobody notices the lock."""
+    SEEN = auto()
+    """They have to be moved, so nobody else may read or write the heap."""
+    RULED_OUT = auto()
+    """The guard of DEFAULT proves that there is none, so nobody looks for them."""
 
 
 def _statement(name: str) -> sql.SQL:
     return sql.SQL(sqlfiles.load(__package__ or "", "premake")[name])
-
-
-def _row(connection: Connection, statement: sql.Composed) -> tuple[Any, ...]:
-    row = connection.execute(statement).fetchone()
-    assert row is not None
-    return row
 
 
 def plan(connection: Connection, table: Table) -> Plan:
@@ -151,26 +147,26 @@ def _zone(connection: Connection) -> str | None:
         return None
 
 
-def make(connection: Connection, table: Table, wanted: Plan, most_moved: int = MOST_MOVED) -> Iterator[Made | InTheWay]:
+def make(
+    connection: Connection, table: Table, wanted: Plan, most_moved: int = MOST_MOVED
+) -> Iterator[Made | BlockedByDefaultRows]:
     """Make one after the other, each for good before the next. The caller holds the table's lease.
 
-    The caller has cleaned up. A partition that somebody made meanwhile counts as made. One that has something in its
-    way does not stop the next. UnavailableError when DEFAULT is in use all the time; what was made stays.
+    The caller has cleaned up. A partition that somebody made meanwhile counts as made. One that is blocked does not
+    stop the next. UnavailableError when DEFAULT is in use all the time; what was made stays.
     """
     known = list(wanted.known)
     patience_s: float | None = None
     for lower, upper in wanted.cells:
         assert wanted.grid is not None
         cell = Cell(next_name(table.name, wanted.grid, known, lower, upper), lower, upper)
-        try:
-            making = _Making(connection, table, cell, most_moved, patience_s)
-            done = making.run(is_ahead=_is_far(table, cell, wanted.now))
-        except InTheWay as problem:
-            patience_s = _SHORT_S if isinstance(problem, Watched) else patience_s
-            yield problem
-            continue
-        if done is not None:
+        making = _Making(connection, table, cell, most_moved, patience_s)
+        done = making.run(is_ahead=_is_far(table, cell, wanted.now))
+        if isinstance(done, Made):
             known.append(Cell(done.name, lower, upper))
+        elif isinstance(done, BlockedByOldSnapshot):
+            patience_s = _SHORT_S
+        if done is not None:
             yield done
 
 
@@ -194,7 +190,23 @@ def _literal(connection: Connection, name: Name) -> sql.Literal:
 
 
 class _Making:
-    """One partition on its way."""
+    """One partition on its way: guarded, if it is far ahead and DEFAULT is big; created; attached.
+
+    Attaching is tried for as long as there is patience, each try in a transaction of its own:
+
+        strays      what the try finds          its transaction  what comes next
+        NONE_SEEN   no row of the range         is committed     made
+        NONE_SEEN   rows that can be moved      is rolled back   SEEN, and another try
+        SEEN        rows, or none any more      is committed     made, with so many rows moved
+        SEEN        somebody's older snapshot   is rolled back   another try; in the end BlockedByOldSnapshot
+        not ruled   rows that cannot be moved   is rolled back   BlockedByDefaultRows
+        out
+        RULED_OUT   nothing: it does not look   is committed     made
+        any         a lock that is not free     is rolled back   another try; in the end UnavailableError
+
+    From SEEN there is no way back: where rows have come, more are likely to. A partition of somebody else that
+    overlaps is an error of ATTACH, and counts as made.
+    """
 
     def __init__(
         self, connection: Connection, table: Table, wanted: Cell, most_moved: int, patience_s: float | None
@@ -206,35 +218,45 @@ class _Making:
         self.in_range = names.within(table, wanted.lower, wanted.upper)
         self.most_moved = most_moved
         self.patience_s = patience_s
-        self.watchers: list[int] = []
-        self.is_live = False
-        """DEFAULT has rows of the range, so the heap has to be locked for a move."""
+        self.strays = _Strays.NONE_SEEN
         self.default = newpartition.default_partition(connection, table)
 
-    def run(self, *, is_ahead: bool) -> Made | None:
-        """All steps; None when somebody else has made it. After an error nothing is left."""
+    @property
+    def moves_rows(self) -> bool:
+        """DEFAULT has rows of the range, so the heap has to be locked for a move."""
+        return self.strays is _Strays.SEEN
+
+    def run(self, *, is_ahead: bool) -> Made | BlockedByDefaultRows | None:
+        """All steps; None when somebody else has made it. Unless it is made, nothing is left."""
         try:
-            is_guarded = is_ahead and self._guard()
-            if not is_guarded:
-                self._refuse_size()
-            name = self._create()
-            reached(Failpoint.PREMAKE_CREATED_ONE)
-            # Before the transaction: what only counts there would hold DEFAULT already while it waits for the heap.
-            self.is_live = self.default is not None and not is_guarded and self._count(self.default).rows > 0
-            moved = patiently(
-                self.connection,
-                self.table.heap,
-                lambda: self._attach(name, is_guarded=is_guarded),
-                complaint=self._complaint,
-                patience_s=self.patience_s,
-            )
+            done = self._made(is_ahead=is_ahead)
         except psycopg.errors.InvalidObjectDefinition:
-            _try_to_clean_up(self.connection, self.table)
-            return None  # it would overlap one that somebody made meanwhile
+            done = None  # it would overlap one that somebody made meanwhile
         except BaseException:  # Ctrl-C too: the guard would refuse rows until the next run
             _try_to_clean_up(self.connection, self.table)
             raise
-        reached(Failpoint.PREMAKE_ATTACHED_ONE)
+        if isinstance(done, Made):
+            reached(Failpoint.PREMAKE_ATTACHED_ONE)
+        else:
+            _try_to_clean_up(self.connection, self.table)
+        return done
+
+    def _made(self, *, is_ahead: bool) -> Made | BlockedByDefaultRows:
+        if is_ahead and self._guard():
+            self.strays = _Strays.RULED_OUT
+        elif self._is_too_big():
+            hint = f"in a quiet moment: frostline premake {self.table.name} --move-rows {2 * MOST_MOVED}"
+            return BlockedByDefaultRows(f"{self.default} is too big to be read while others wait for it; {hint}")
+        name = self._create()
+        reached(Failpoint.PREMAKE_CREATED_ONE)
+        # Before the transaction: what only counts there would hold DEFAULT already while it waits for the heap.
+        if self.strays is not _Strays.RULED_OUT and self._count():
+            self.strays = _Strays.SEEN
+        moved = patiently(self.connection, self.table.heap, lambda: self._attach(name), patience_s=self.patience_s)
+        if moved is None:
+            raise in_use(self.table.heap)
+        if isinstance(moved, BlockedByDefaultRows):
+            return moved
         lower, upper = (to_text(self.table.tier_kind, value) for value in (self.lower, self.upper))
         return Made(name, lower, upper, moved)
 
@@ -249,21 +271,32 @@ class _Making:
             return name
         raise ConflictError(f"somebody else makes partitions of {self.table.name}", hint="try again")
 
-    def _attach(self, name: Name, *, is_guarded: bool) -> int:
-        """In one transaction: lock, move the rows of DEFAULT that belong here, attach. Returns how many were moved."""
-        self.watchers = []
+    def _attach(self, name: Name) -> int | RolledBack[BlockedByDefaultRows | None]:
+        """One try: lock, move the rows of DEFAULT that belong here, attach. Returns how many were moved.
+
+        None as its result, when there is no time for another one, is as if a lock was not to be had.
+        """
         leases.require(self.connection, self.table)
         self._lock_heap()
+        if self.moves_rows and (pids := self._watchers()):
+            return RolledBack(self._watched_by(pids), try_again=True)
         self.default = newpartition.default_partition(self.connection, self.table)
         self._lock_default()
-        moved = 0 if self.default is None or is_guarded else self._move(self.default, name)
+        rows = 0 if self.strays is _Strays.RULED_OUT else self._count()
+        if rows and (obstacle := self._obstacle(rows)):
+            return RolledBack(BlockedByDefaultRows(f"{self._where()}, {obstacle}"))
+        if rows and self.strays is _Strays.NONE_SEEN:
+            self.strays = _Strays.SEEN  # they were written in this moment, and the heap is not locked for a move
+            return RolledBack(None, try_again=True)
+        if rows and self.default is not None:
+            strays.move(self.connection, self.table, self.default, name, (self.lower, self.upper))
         newpartition.attach(self.connection, self.table, name, self.lower, self.upper)
-        if self.default is not None and is_guarded:
+        if self.default is not None and self.strays is _Strays.RULED_OUT:
             defaultguard.drop(self.connection, self.default)
         reached(Failpoint.PREMAKE_BEFORE_COMMIT)
-        if moved:
-            self._refuse_watchers()
-        return moved
+        if rows and (pids := self._watchers()):
+            return RolledBack(self._watched_by(pids), try_again=True)
+        return rows
 
     def _lock_heap(self) -> None:
         """Nobody waits for it, unless there are rows to move.
@@ -272,11 +305,9 @@ class _Making:
         DEFAULT just before there was a partition for it. A reader that waited for DEFAULT only would know the old
         partitions, and see the rows in none of them.
         """
-        mode = sql.SQL("access exclusive" if self.is_live else "share update exclusive")
+        mode = sql.SQL("access exclusive" if self.moves_rows else "share update exclusive")
         heap_name = names.identifier(self.table.heap)
         self.connection.execute(sql.SQL("lock table only {} in {} mode").format(heap_name, mode))
-        if self.is_live:
-            self._refuse_watchers()
 
     def _lock_default(self) -> None:
         """At once as ATTACH needs it. Who had read it and then writes would wait for a weaker lock, and we for him."""
@@ -284,31 +315,30 @@ class _Making:
             target = names.identifier(self.default)
             self.connection.execute(sql.SQL("lock table only {} in access exclusive mode").format(target))
 
-    def _refuse_watchers(self) -> None:
+    def _watchers(self) -> list[int]:
         """Who has a snapshot from before would look for the moved rows in the new partition, and not see them."""
         self.connection.execute(_statement("see_anew"))
         heap_name = _literal(self.connection, self.table.heap)
-        found = self.connection.execute(_statement("watchers").format(heap=heap_name)).fetchall()
-        self.watchers = [pid for (pid,) in found]
-        if found:
-            raise _NotNow("somebody has an older snapshot")
+        return [pid for (pid,) in self.connection.execute(_statement("watchers").format(heap=heap_name)).fetchall()]
 
-    def _complaint(self) -> UnavailableError:
-        if self.watchers and self.default is not None:
-            pids = ", ".join(map(str, self.watchers))
-            hint = "end them, or wait: the next run tries again"
-            raise Watched(f"{self._where(self.default)}, and these processes have older snapshots: {pids}; {hint}")
-        return in_use(self.table.heap)
+    def _watched_by(self, pids: Sequence[int]) -> BlockedByOldSnapshot | None:
+        if self.default is None:
+            return None
+        said, hint = ", ".join(map(str, pids)), "end them, or wait: the next run tries again"
+        return BlockedByOldSnapshot(f"{self._where()}, and these processes have older snapshots: {said}; {hint}")
 
-    def _count(self, default: Name) -> Stray:
-        return _count(self.connection, self.table, default, self.in_range, self.most_moved + 1)
+    def _count(self) -> int:
+        """How many rows of the range are in DEFAULT; counting stops where more would not matter."""
+        if self.default is None:
+            return 0
+        return strays.count(self.connection, self.table, self.default, self.in_range, self.most_moved + 1).rows
 
     def _guard(self) -> bool:
         """Prove beforehand that a big DEFAULT has no row of the range, without a lock that others notice."""
         if self.default is None:
             return False
-        kind, size, _ = self._about(self.default)
-        if kind != "r" or size <= SMALL_BYTES:
+        about = strays.about(self.connection, self.table, self.default)
+        if not about.is_plain or about.size_bytes <= SMALL_BYTES:
             return False
         defaultguard.put(self.connection, self.table, self.default, (self.lower, self.upper))
         reached(Failpoint.PREMAKE_GUARDED)
@@ -317,65 +347,28 @@ class _Making:
             return False
         return True
 
-    def _about(self, default: Name) -> tuple[str, int, bool]:
-        """Its kind and size, and whether a foreign key points at it."""
-        heap_name = _literal(self.connection, self.table.heap)
-        statement = _statement("about").format(default_partition=_literal(self.connection, default), heap=heap_name)
-        kind, size, is_referenced = _row(self.connection, statement)
-        return kind, size, is_referenced
-
-    def _move(self, default: Name, name: Name) -> int:
-        """Move the rows of the range out of DEFAULT, unnoticed by marks and triggers. Nobody else uses it now."""
-        kind, _, is_referenced = self._about(default)
-        target = names.identifier(default)
-        rows = self._count(default).rows
-        if not rows:
-            return 0
-        self._refuse_rows(default, rows, is_plain=kind == "r", is_referenced=is_referenced)
-        if not self.is_live:
-            self.is_live = True
-            raise _NotNow("they were written in this moment, and the heap is not locked for a move")
-        with newpartition.unnoticed(self.connection, default):
-            if self.table.mode is Mode.TIERED:
-                with marks.silence(self.connection, self.table):
-                    self._move_rows(target, name)
-                heap.forget_marks(self.connection, self.table, self.lower, self.upper)
-            else:
-                self._move_rows(target, name)
-        return rows
-
-    def _move_rows(self, default: sql.Identifier, name: Name) -> None:
-        oid = tables.heap_oid(self.connection, self.table.name, self.table.mode)
-        written = [column.name for column in facts.read_columns(self.connection, oid) if not column.generated]
-        statement = _statement("move").format(
-            default_partition=default,
-            condition=self.in_range,
-            columns=names.columns(None, written),
-            partition=names.identifier(name),
-        )
-        self.connection.execute(sql.SQL("set local row_security = off"))
-        self.connection.execute(statement)
-
-    def _refuse_size(self) -> None:
+    def _is_too_big(self) -> bool:
+        """Whether ATTACH would read DEFAULT for too long, unless somebody has allowed it."""
         if self.default is None or self.most_moved > MOST_MOVED:
-            return
-        if self._about(self.default)[1] > SMALL_BYTES:
-            hint = f"in a quiet moment: frostline premake {self.table.name} --move-rows {2 * MOST_MOVED}"
-            raise InTheWay(f"{self.default} is too big to be read while others wait for it; {hint}")
+            return False
+        return strays.about(self.connection, self.table, self.default).size_bytes > SMALL_BYTES
 
-    def _where(self, default: Name) -> str:
+    def _where(self) -> str:
         lower, upper = (to_text(self.table.tier_kind, value) for value in (self.lower, self.upper))
-        return f"{default} has rows from {lower} to {upper}"
+        return f"{self.default} has rows from {lower} to {upper}"
 
-    def _refuse_rows(self, default: Name, rows: int, *, is_plain: bool, is_referenced: bool) -> None:
-        where = self._where(default)
-        if is_referenced:
-            raise InTheWay(f"{where}, and a foreign key points at them: move them by hand")
-        if not is_plain:
-            raise InTheWay(f"{where}, and is no plain table: move them by hand")
+    def _obstacle(self, rows: int) -> str | None:
+        """Why so many rows of DEFAULT must not be moved, if so."""
+        assert self.default is not None
+        about = strays.about(self.connection, self.table, self.default)
+        if about.is_referenced:
+            return "and a foreign key points at them: move them by hand"
+        if not about.is_plain:
+            return "and is no plain table: move them by hand"
         if rows > self.most_moved:
             hint = f"frostline premake {self.table.name} --move-rows N moves up to N, while others wait"
-            raise InTheWay(f"{where}, more than {self.most_moved}; {hint}")
+            return f"more than {self.most_moved}; {hint}"
+        return None
 
 
 def stray(connection: Connection, table: Table) -> Stray:
@@ -385,15 +378,4 @@ def stray(connection: Connection, table: Table) -> Stray:
         return Stray()
     floor = _floor(connection, table)
     condition = names.within(table, None if floor == table.tier_kind.lowest else floor, None)
-    return _count(connection, table, default, condition, MOST_MOVED + 1)
-
-
-def _count(connection: Connection, table: Table, default: Name, condition: sql.Composed, most: int) -> Stray:
-    statement = _statement("count").format(
-        tier_key=sql.Identifier(table.tier_key),
-        partition=names.identifier(default),
-        condition=condition,
-        most=sql.Literal(most),
-    )
-    rows, lowest, highest = _row(connection, statement)
-    return Stray(rows, rows == most, lowest, highest)
+    return strays.count(connection, table, default, condition, MOST_MOVED + 1)
