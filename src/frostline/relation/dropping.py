@@ -4,9 +4,10 @@ Each step can be interrupted anywhere, and the next run goes on. docs/design/par
 """
 
 import logging
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 from typing import LiteralString
 
 import psycopg
@@ -17,7 +18,7 @@ from frostline.catalog import expiring, facts, jobs, leases, tables
 from frostline.catalog.connect import Connection, first_line, gives_up
 from frostline.catalog.expiring import Expiring
 from frostline.catalog.jobs import State
-from frostline.catalog.patience import LOCK_TIMEOUT_MS, in_use, patiently
+from frostline.catalog.patience import LOCK_TIMEOUT_MS, patiently
 from frostline.errors import ConflictError, UnavailableError, message_of
 from frostline.failpoints import Failpoint, reached
 from frostline.model.names import Name
@@ -64,6 +65,47 @@ class Result:
         return bool(self.dropped or self.detached or self.kept)
 
 
+class Phase(Enum):
+    """How far a partition is on its way out. What is done with it follows from that alone.
+
+        ATTACHED        detach   ─┬─> DETACHED ─ drop ─> dropped
+        HALF_DETACHED   finalize ─┘      └─ if the policy does not say drop ─> detached
+        HALF_DETACHED_TOO_EARLY   attach it again ─> kept
+        DETACHED_BY_SOMEBODY      forget it ─> kept
+        DETACHED_TOO_EARLY        forget it ─> kept
+
+    With a DEFAULT partition, detaching and dropping are one transaction. Where Postgres refuses, or a lock is not to be
+    had, a partition waits as it is; a DETACH CONCURRENTLY that gives up leaves it half detached. After a crash the next
+    run tells the phase from Postgres and our notes (`expirable`): detached, but not noted, is DETACHED_BY_SOMEBODY.
+    """
+
+    ATTACHED = auto()
+    """A partition like others, past the retention period."""
+    HALF_DETACHED = auto()
+    """DETACH CONCURRENTLY was interrupted: new queries do not see it."""
+    HALF_DETACHED_TOO_EARLY = auto()
+    """The same, but it is not past the retention period any more."""
+    DETACHED = auto()
+    """By us, and noted. Only to be dropped."""
+    DETACHED_BY_SOMEBODY = auto()
+    """It was begun with, and nobody knows who has detached it."""
+    DETACHED_TOO_EARLY = auto()
+    """By us, but it is not past the retention period any more."""
+
+    @property
+    def needs_heap(self) -> bool:
+        """Whether what comes next needs a lock of the heap."""
+        return self in (Phase.ATTACHED, Phase.HALF_DETACHED, Phase.HALF_DETACHED_TOO_EARLY)
+
+
+_WHY_KEPT = {
+    Phase.HALF_DETACHED_TOO_EARLY: "it is not past the retention period any more, and attached again",
+    Phase.DETACHED_BY_SOMEBODY: "it is detached, perhaps by a person, so it is kept; drop it if nobody needs it",
+    Phase.DETACHED_TOO_EARLY: "it is detached, and not past the retention period any more; attach it again, or drop it",
+}
+_BUSY = "it is being read or written"
+
+
 @dataclass(frozen=True)
 class Expired:
     """A partition past the retention period, or one that was begun with when it was."""
@@ -72,16 +114,9 @@ class Expired:
     kind: str
     """`pg_class.relkind`."""
     oid: int
-    lower: int | None = None
-    upper: int = 0
-    is_pending: bool = False
-    """It is half detached."""
-    is_detached: bool = False
-    """It is only to be dropped."""
-    is_ripe: bool = True
-    """False for one that is half detached, but not past the retention period any more."""
-    stays: str | None = None
-    """Why it is kept, though it is detached."""
+    lower: int | None
+    upper: int
+    phase: Phase
 
     @property
     def kind_sql(self) -> sql.SQL:
@@ -112,12 +147,14 @@ def _children(connection: Connection, table: Table, partitions: Sequence[Partiti
     """The partitions that have an end. DEFAULT has none."""
     oid = tables.heap_oid(connection, table.name, table.mode)
     found = connection.execute(_statement("children").format(oid=sql.Literal(oid))).fetchall()
-    about = {Name(*row[:2]): row[2:] for row in found}
-    return [
-        Expired(one.name, about[one.name][0], about[one.name][2], one.lower, one.upper, about[one.name][1])
-        for one in partitions
-        if one.upper is not None and not one.is_default and one.name in about
-    ]
+    about = {Name(schema, name): more for schema, name, *more in found}
+    children: list[Expired] = []
+    for one in partitions:
+        if one.upper is not None and not one.is_default and one.name in about:
+            kind, is_pending, child_oid = about[one.name]
+            phase = Phase.HALF_DETACHED if is_pending else Phase.ATTACHED
+            children.append(Expired(one.name, kind, child_oid, one.lower, one.upper, phase))
+    return children
 
 
 def _begun(connection: Connection, table: Table, children: Sequence[Expired], cutoff: int | None) -> Iterator[Expired]:
@@ -126,21 +163,19 @@ def _begun(connection: Connection, table: Table, children: Sequence[Expired], cu
     for one in expiring.every(connection, table):
         child = by_oid.get(one.oid)
         is_ripe = cutoff is not None and one.upper <= cutoff
-        if child is not None and child.is_pending and not is_ripe:
-            yield replace(child, is_ripe=False)
+        if child is not None and child.phase is Phase.HALF_DETACHED and not is_ripe:
+            yield replace(child, phase=Phase.HALF_DETACHED_TOO_EARLY)
         elif child is None and not one.is_partition and one.drops and table.policy.expire_by is ExpireBy.DROP:
-            yield from _detached(one, is_ripe=is_ripe)
+            phase = _phase_of_detached(one, is_ripe=is_ripe)
+            if one.name is not None and one.kind is not None:
+                yield Expired(one.name, one.kind, one.oid, None, one.upper, phase)
 
 
-def _detached(one: Expiring, *, is_ripe: bool) -> Iterator[Expired]:
+def _phase_of_detached(one: Expiring, *, is_ripe: bool) -> Phase:
     """It goes only if it is certain that it was this program that detached it, and if it still should."""
-    stays = None
     if not one.is_detached:
-        stays = "it is detached, perhaps by a person, so it is kept; drop it if nobody needs it"
-    elif not is_ripe:
-        stays = "it is detached, and not past the retention period any more; attach it again, or drop it"
-    if one.name is not None and one.kind is not None:
-        yield Expired(one.name, one.kind, one.oid, upper=one.upper, is_detached=True, stays=stays)
+        return Phase.DETACHED_BY_SOMEBODY
+    return Phase.DETACHED if is_ripe else Phase.DETACHED_TOO_EARLY
 
 
 def expire(connection: Connection, settings: Settings, chosen: Table) -> Result:
@@ -158,7 +193,7 @@ def expire(connection: Connection, settings: Settings, chosen: Table) -> Result:
 
 def _forget_ended(connection: Connection, table: Table, expired: Sequence[Expired]) -> None:
     """What is gone, or attached as if nothing had been, was not begun with."""
-    going_on = {one.oid for one in expired if one.is_pending or one.is_detached}
+    going_on = {one.oid for one in expired if one.phase is not Phase.ATTACHED}
     with connection.transaction():
         leases.require(connection, table)
         for one in expiring.every(connection, table):
@@ -218,29 +253,35 @@ class _Expiry:
         return "; ".join(f"{word} {', '.join(listed)}" for word, listed in lists if listed)
 
     def _let_go(self, one: Expired) -> None:
+        """Do what its phase asks for, and write down what became of it."""
+        if self.is_busy and one.phase.needs_heap:
+            self.waiting.append(f"{one.name}: {_BUSY}")
+            return
         try:
-            if self.is_busy and not one.is_detached:
-                raise in_use(self.table.heap)
             self._act(one)
         except (psycopg.errors.LockNotAvailable, UnavailableError):
-            self.is_busy = self.is_busy or not one.is_detached
-            self.waiting.append(f"{one.name}: it is being read or written")
+            self.is_busy = self.is_busy or one.phase.needs_heap
+            self.waiting.append(f"{one.name}: {_BUSY}")
         except _REFUSED as error:
             self.waiting.append(f"{one.name}: {error.diag.message_detail or first_line(error)}")
 
     def _act(self, one: Expired) -> None:
-        if one.stays is not None:
-            self._forget(one)
-            self.kept.append(f"{one.name}: {one.stays}")
-        elif not one.is_ripe:
-            patiently(self.connection, self.table.heap, lambda: self._attach_again(one), patience_s=_HEAP_PATIENCE_S)
-            self.kept.append(f"{one.name}: it is not past the retention period any more, and attached again")
-        else:
-            if one.is_detached:
-                self._drop(one)
-            else:
+        match one.phase:
+            case Phase.ATTACHED | Phase.HALF_DETACHED:
                 self._detach(one)
-            (self.dropped if self.drops else self.detached).append(str(one.name))
+                (self.dropped if self.drops else self.detached).append(str(one.name))
+            case Phase.DETACHED:
+                self._drop(one)
+                self.dropped.append(str(one.name))
+            case Phase.HALF_DETACHED_TOO_EARLY:
+                self._with_heap(lambda: self._attach_again(one))
+                self.kept.append(f"{one.name}: {_WHY_KEPT[one.phase]}")
+            case Phase.DETACHED_BY_SOMEBODY | Phase.DETACHED_TOO_EARLY:
+                self._forget(one)
+                self.kept.append(f"{one.name}: {_WHY_KEPT[one.phase]}")
+
+    def _with_heap(self, act: Callable[[], None]) -> None:
+        patiently(self.connection, self.table.heap, act, patience_s=_HEAP_PATIENCE_S)
 
     def _forget(self, one: Expired) -> None:
         with self.connection.transaction():
@@ -264,13 +305,13 @@ class _Expiry:
             if self.drops:
                 self._drop(one)
         else:
-            patiently(self.connection, self.table.heap, lambda: self._detach_at_once(one), patience_s=_HEAP_PATIENCE_S)
+            self._with_heap(lambda: self._detach_at_once(one))
             reached(Failpoint.PARTITION_DETACHED_ONE)
 
     def _detach_at_once(self, one: Expired) -> None:
         """With a DEFAULT partition Postgres knows no other way. In one transaction, dropping included."""
         leases.require(self.connection, self.table)
-        self._execute("finalize" if one.is_pending else "detach", one)
+        self._execute("finalize" if one.phase is Phase.HALF_DETACHED else "detach", one)
         if self.drops:
             self._execute("drop", one)
         expiring.forget(self.connection, self.table, one.oid)
@@ -284,7 +325,7 @@ class _Expiry:
         reached(Failpoint.PARTITION_MARKED)
         try:
             with self._waiting_for_readers():
-                self._execute("finalize" if one.is_pending else "detach_concurrently", one)
+                self._execute("finalize" if one.phase is Phase.HALF_DETACHED else "detach_concurrently", one)
         except BaseException:
             self._forget_unless_pending(one)
             raise
@@ -296,7 +337,7 @@ class _Expiry:
         """Nothing happened to it, so it must not look as if. Should this fail too, the next run does it."""
         with suppress(psycopg.Error, ConflictError):
             found = _children(self.connection, self.table, heap.partitions(self.connection, self.table))
-            if not any(other.oid == one.oid and other.is_pending for other in found):
+            if not any(other.oid == one.oid and other.phase is Phase.HALF_DETACHED for other in found):
                 self._forget(one)
 
     @contextmanager
