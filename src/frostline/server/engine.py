@@ -5,6 +5,7 @@ import re
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
+from enum import Enum, auto
 from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
@@ -57,10 +58,29 @@ class DiskFull(FrostlineError):
     sqlstate = "53100"
 
 
+class _Way(Enum):
+    """How the rest of a result is produced."""
+
+    ON_DEMAND = auto()
+    """Each batch when the client asks for it."""
+    AHEAD = auto()
+    """The next batch while the client is busy with the last."""
+    BY_DISK = auto()
+    """All of it at once, into a file, where it waits for the client."""
+
+
 class Rows:
     """A result that is produced while it is read. Not for several threads, except `interrupt`.
 
-    The query starts with the first read: a sort is done before the first row, and `interrupt` must reach it.
+    The query starts with the first read: a sort is done before the first row, and `interrupt` must reach it. Its first
+    batches decide once and for all how the rest is produced:
+
+        memory                      the first batches              the rest
+        free                        full, and small enough         AHEAD
+        free                        others                         ON_DEMAND
+        half held by other results  one: there is no rest          ON_DEMAND
+        half held by other results  two: it may be large           BY_DISK, from the beginning
+        too little to produce them                                 BY_DISK, from the beginning
     """
 
     def __init__(
@@ -80,19 +100,30 @@ class Rows:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         self._first(self._give_up)
+        batches = self._produced()
+        way, head = self._begin(batches)
+        yield from head
+        head.clear()  # a client may take its time with the rest
+        match way:
+            case _Way.ON_DEMAND:
+                yield from batches
+            case _Way.AHEAD:
+                yield from self._ahead(batches)
+            case _Way.BY_DISK:
+                batches.close()
+                yield from self._by_way_of_disk()
+
+    def _begin(self, batches: Iterator[pa.RecordBatch]) -> tuple[_Way, list[pa.RecordBatch]]:
+        """Produce the first batches, and decide by them. By way of disk they come again, and none is held meanwhile."""
         with _translated_errors():
             is_dense = self._crowd.is_dense(self._connection)
-        batches = self._produced()
-        head = _some(batches, 2 if is_dense else 1)
-        if head is not None and (not is_dense or len(head) < 2):
-            is_worth_it = _is_worth_another(head, self._batch_rows)
-            yield from head
-            head.clear()  # a client may take its time with the rest
-            yield from self._ahead(batches) if is_worth_it else batches
-            return
-        batches.close()
-        del head  # nothing is held while we wait
-        yield from self._by_way_of_disk()
+        try:
+            head = list(islice(batches, 2 if is_dense else 1))
+        except OutOfMemory:
+            return _Way.BY_DISK, []
+        if is_dense:
+            return (_Way.BY_DISK, []) if len(head) > 1 else (_Way.ON_DEMAND, head)
+        return _Way.AHEAD if _is_worth_another(head, self._batch_rows) else _Way.ON_DEMAND, head
 
     def _ahead(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same batches; the next one is produced while the client is busy with the last."""
@@ -154,14 +185,6 @@ def _later(produce: Callable[[], pa.RecordBatch | None]) -> "Future[pa.RecordBat
 
     threading.Thread(target=run, name="frostline-lake-ahead", daemon=True).start()
     return coming
-
-
-def _some(batches: Iterator[pa.RecordBatch], count: int) -> list[pa.RecordBatch] | None:
-    """The first batches, at most so many; None when there is not enough memory to produce them."""
-    try:
-        return list(islice(batches, count))
-    except OutOfMemory:
-        return None
 
 
 def _translated(batches: Iterable[pa.RecordBatch], files: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
