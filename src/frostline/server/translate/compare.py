@@ -8,7 +8,9 @@ widens a column, which would go through floating point for decimals and would de
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeAlias
 
 from frostline.lake import ducksql, ducktext
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, civil, days_of, from_text
@@ -31,14 +33,40 @@ _LARGEST = {"float": 3.4e38, "double": math.inf}
 _TIME_KINDS = {"date": TierKind.DATE, "timestamp": TierKind.TIMESTAMP, "timestamptz": TierKind.TIMESTAMPTZ}
 
 
+@dataclass(frozen=True)
+class _At:
+    """The constant is a value of the column's type."""
+
+    literal: str
+
+
+@dataclass(frozen=True)
+class _Between:
+    """It lies strictly between `floor` and the next value of the type."""
+
+    floor: str
+
+
+@dataclass(frozen=True)
+class _Beyond:
+    """It is greater (1) or smaller (-1) than every value of the type."""
+
+    sign: int
+
+
+_Place: TypeAlias = _At | _Between | _Beyond
+"""Where a constant is among the values of a column's type."""
+
+
 def compare(operator: str, value: Value, const: Const) -> str:
     """The condition `value operator const` in DuckDB; raises Untranslatable where the meaning could differ."""
     if operator not in OPERATORS:
         raise Untranslatable(f"operator {operator}")
-    rule = _RULES.get((_family(value.type), _family(const.type or value.type)))
+    rule = _CONDITIONS.get(_families(value, const))
     if rule is None:
-        raise Untranslatable(f"{value.type} {operator} {const.type}")
-    return duck.NULL if const.text is None else rule(operator, value, Const(const.type or value.type, const.text))
+        place = _place(operator, value, const)
+        return duck.NULL if place is None else _condition(operator, value, place)
+    return duck.NULL if const.text is None else rule(operator, value, const)
 
 
 def member(value: Value, items: Sequence[Const]) -> str | None:
@@ -48,12 +76,36 @@ def member(value: Value, items: Sequence[Const]) -> str | None:
     """
     if value.type in ("float4", "float8", "bytea"):
         return None
-    equal = f"({value.sql} = "
-    found = dict.fromkeys(compare("=", value, item) for item in items)
-    literals = [text.removeprefix(equal)[:-1] for text in found if text.startswith(equal)]
+    places = dict.fromkeys(_place("=", value, item) for item in items)
     # An item that no value can equal adds nothing; NULL makes "not found" unknown.
-    literals += ["null" for text in found if text == duck.NULL]
+    literals = [place.literal for place in places if isinstance(place, _At)] + ["null"] * (None in places)
     return f"({value.sql} in ({duck.listed(literals)}))" if literals else never(value)
+
+
+def _place(operator: str, value: Value, const: Const) -> _Place | None:
+    """Where the constant is; None for NULL. Raises Untranslatable where only Postgres knows."""
+    rule = _PLACES.get(_families(value, const))
+    if rule is None:
+        raise Untranslatable(f"{value.type} {operator} {const.type}")
+    if const.text is None:
+        return None
+    check_order(operator, value)
+    return rule(value, const if const.type else Const(value.type, const.text))
+
+
+def _condition(operator: str, value: Value, place: _Place) -> str:
+    match place:
+        case _At(literal):
+            return f"({value.sql} {operator} {literal})"
+        case _Between(floor) if operator in ("<", "<="):
+            return f"({value.sql} <= {floor})"
+        case _Between(floor) if operator in (">", ">="):
+            return f"({value.sql} > {floor})"
+        case _Between():
+            return always(value) if operator == "<>" else never(value)
+        case _Beyond(sign):
+            holds = ("<>", "<", "<=") if sign > 0 else ("<>", ">", ">=")
+            return always(value) if operator in holds else never(value)
 
 
 def always(value: Value) -> str:
@@ -64,6 +116,10 @@ def always(value: Value) -> str:
 def never(value: Value) -> str:
     """False for every value but NULL, and NULL for NULL."""
     return f"({value.sql} is null and null)"
+
+
+def _families(value: Value, const: Const) -> tuple[str, str]:
+    return _family(value.type), _family(const.type or value.type)
 
 
 def _family(pg_type: str) -> str:
@@ -77,41 +133,22 @@ def _text(const: Const) -> str:
     return const.text
 
 
-def _between(operator: str, value: Value, floor: str) -> str:
-    """The condition when the constant lies strictly between `floor` and the next value of the type."""
-    match operator:
-        case "=":
-            return never(value)
-        case "<>":
-            return always(value)
-        case "<" | "<=":
-            return f"({value.sql} <= {floor})"
-        case _:
-            return f"({value.sql} > {floor})"
-
-
-def _beyond(operator: str, value: Value, sign: int) -> str:
-    """The condition when the constant is greater (1) or smaller (-1) than every value of the type."""
-    holds = ("<>", "<", "<=") if sign > 0 else ("<>", ">", ">=")
-    return always(value) if operator in holds else never(value)
-
-
-def _exact(operator: str, value: Value, const: Const) -> str:
+def _exact(value: Value, const: Const) -> _Place:
     text = _text(const).lower()
     whole = whole_number(text) if const.type in INTEGERS and value.type in INTEGERS else None
     if whole is not None and abs(whole) < min(INTEGERS[const.type or ""], INTEGERS[value.type]):
-        return f"({value.sql} {operator} {_exact_literal(value, whole)})"  # long lists are mostly of such
+        return _At(_exact_literal(value, whole))  # long lists are mostly of such
     if const.type == "numeric" and text in _NAN:
-        return _beyond(operator, value, 1)
+        return _Beyond(1)
     if const.type == "numeric" and text in _INFINITIES:
-        return _beyond(operator, value, _INFINITIES[text])
+        return _Beyond(_INFINITIES[text])
     scaled = fraction(const) * 10**value.scale
     floor = scaled.numerator // scaled.denominator
     limit = INTEGERS.get(value.type) or 10 ** (value.precision or 38)
     if not -limit <= floor < limit:
-        return _beyond(operator, value, 1 if floor > 0 else -1)
+        return _Beyond(1 if floor > 0 else -1)
     literal = _exact_literal(value, floor)
-    return f"({value.sql} {operator} {literal})" if scaled == floor else _between(operator, value, literal)
+    return _At(literal) if scaled == floor else _Between(literal)
 
 
 def fraction(const: Const) -> Fraction:
@@ -205,32 +242,31 @@ def _extra_days(year: int, month: int) -> int:
     return days_of(year + month // 12, month % 12 + 1, 1) - days_of(year, month, 1) - 28
 
 
-def _time(operator: str, value: Value, const: Const) -> str:
-    return f"({value.sql} {operator} {ducktext.time(_TIME_KINDS[value.type], axis(value.type, _text(const)))})"
+def _time(value: Value, const: Const) -> _Place:
+    return _At(ducktext.time(_TIME_KINDS[value.type], axis(value.type, _text(const))))
 
 
-def _date_and_timestamp(operator: str, value: Value, const: Const) -> str:
+def _date_and_timestamp(value: Value, const: Const) -> _Place:
     micros = axis("timestamp", _text(const))
     if abs(micros) == TierKind.TIMESTAMP.highest:
-        return _time(operator, value, Const("date", _text(const)))
+        return _time(value, Const("date", _text(const)))
     day, rest = divmod(micros, MICROS_PER_DAY)
     literal = ducktext.time(TierKind.DATE, day)
-    return _between(operator, value, literal) if rest else f"({value.sql} {operator} {literal})"
+    return _Between(literal) if rest else _At(literal)
 
 
-def _timestamp_and_date(operator: str, value: Value, const: Const) -> str:
+def _timestamp_and_date(value: Value, const: Const) -> _Place:
     day = axis("date", _text(const))
     if abs(day) == TierKind.DATE.highest:
-        return _time(operator, value, Const("timestamp", _text(const)))
+        return _time(value, Const("timestamp", _text(const)))
     micros = day * MICROS_PER_DAY
     if abs(micros) >= TierKind.TIMESTAMP.highest or civil(day)[0] > 294_000:
         raise Untranslatable("a date beyond the timestamps")
-    return f"({value.sql} {operator} {ducktext.time(TierKind.TIMESTAMP, micros)})"
+    return _At(ducktext.time(TierKind.TIMESTAMP, micros))
 
 
-def _string(operator: str, value: Value, const: Const) -> str:
-    check_order(operator, value)
-    return f"({value.sql} {operator} {ducksql.literal(_text(const))})"
+def _string(_: Value, const: Const) -> _Place:
+    return _At(ducksql.literal(_text(const)))
 
 
 def check_order(operator: str, value: Value) -> None:
@@ -256,35 +292,37 @@ def _bytes(operator: str, value: Value, const: Const) -> str:
             return f"({value.sql} {operator} {literal})"
 
 
-def _uuid(operator: str, value: Value, const: Const) -> str:
+def _uuid(_: Value, const: Const) -> _Place:
     text = _text(const).lower()
     if not _UUID.fullmatch(text):
         raise Untranslatable("not a canonical uuid")
-    return f"({value.sql} {operator} {ducksql.literal(text)})"
+    return _At(ducksql.literal(text))
 
 
-def _boolean(operator: str, value: Value, const: Const) -> str:
+def _boolean(_: Value, const: Const) -> _Place:
     if _text(const) not in _BOOLEANS:
         raise Untranslatable("not a plain boolean")
-    return f"({value.sql} {operator} {_BOOLEANS[_text(const)]})"
+    return _At(_BOOLEANS[_text(const)])
 
 
-_RULES: dict[tuple[str, str], Callable[[str, Value, Const], str]] = {
+_PLACES: dict[tuple[str, str], Callable[[Value, Const], _Place]] = {
     ("exact", "exact"): _exact,
-    ("float4", "float4"): _float("float", widen=False),
-    ("float4", "float8"): _float("double", widen=True),
-    ("float4", "exact"): _float("double", widen=True),
-    ("float8", "float8"): _float("double", widen=False),
-    ("float8", "exact"): _float("double", widen=False),
     ("date", "date"): _time,
     ("date", "timestamp"): _date_and_timestamp,
     ("timestamp", "timestamp"): _time,
     ("timestamp", "date"): _timestamp_and_date,
     ("timestamptz", "timestamptz"): _time,
     ("text", "text"): _string,
-    ("bytea", "bytea"): _bytes,
     ("uuid", "uuid"): _uuid,
     ("bool", "bool"): _boolean,
 }
-"""By the families of column and constant. What is not here is for Postgres: numeric against float, for one,
-because the two engines round differently on the way to double."""
+_CONDITIONS: dict[tuple[str, str], Callable[[str, Value, Const], str]] = {
+    ("float4", "float4"): _float("float", widen=False),
+    ("float4", "float8"): _float("double", widen=True),
+    ("float4", "exact"): _float("double", widen=True),
+    ("float8", "float8"): _float("double", widen=False),
+    ("float8", "exact"): _float("double", widen=False),
+    ("bytea", "bytea"): _bytes,
+}
+"""Both by the families of column and constant; these where a comparison is not simply DuckDB's. What is in neither
+is for Postgres: numeric against float, for one, because the two engines round differently on the way to double."""
