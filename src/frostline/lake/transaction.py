@@ -57,17 +57,20 @@ def commit_all(catalog: Catalog, changes: Sequence[TableChange], *, require_atom
     ConflictError, UsageError, UnavailableError: nothing has changed, but that empty tables may have been made.
     OutcomeUnknown: some or all tables may have it or get it later, so no file of it may be deleted.
     """
-    changes, new = [follows(change) for change in changes], _new(changes)
-    if len(changes) > 1 and require_atomic:
+    new = _new(changes)
+    wanted = [follows(change) for change in changes]
+    if len(wanted) < 2:  # one table is atomic in every catalog
+        return Outcome(atomic=True, locations=_one_by_one(catalog, wanted), created_first=new)
+    if require_atomic:
         refuse_unless_atomic(catalog)
-    if len(changes) > 1 and catalog.says_transactions is not False:
-        changes, reply = _together(catalog, changes)
+    if catalog.says_transactions is not False:
+        wanted, reply = _together(catalog, wanted)
         if reply.answer is not Answer.NO_ENDPOINT:
-            made = tuple(name for name in new if name not in _new(changes))
-            return Outcome(atomic=True, locations=_settled(catalog, changes, reply), created_first=made)
-    if len(changes) > 1 and require_atomic:
-        raise _not_atomic(catalog)
-    return Outcome(atomic=len(changes) < 2, locations=_one_by_one(catalog, changes), created_first=new)
+            made = tuple(name for name in new if name not in _new(wanted))
+            return Outcome(atomic=True, locations=_settled(catalog, wanted, reply), created_first=made)
+        if require_atomic:
+            raise _not_atomic(catalog)
+    return Outcome(atomic=False, locations=_one_by_one(catalog, wanted), created_first=new)
 
 
 def _together(catalog: Catalog, changes: Sequence[TableChange]) -> tuple[list[TableChange], _Reply]:

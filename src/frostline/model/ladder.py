@@ -17,8 +17,9 @@ MAX_GAP = 100
 MAX_CELLS = 1_100
 """Never more at once: the longest gap, and as many ahead as a policy may ask for."""
 _JUDGED = 12
-_ENOUGH = (_JUDGED, 6, 3)
-"""Of so many newest partitions, the first number that are alike decide."""
+"""The grid is told from so many of the newest partitions."""
+_FEWER = (6, 3)
+"""And if those are not alike, since the width was changed, from so many."""
 _MONDAY = 4
 """1970-01-05 was one."""
 _LAST_YEARS = {TierKind.TIMESTAMPTZ: 294_276, TierKind.TIMESTAMP: 294_276, TierKind.DATE: 5_874_897}
@@ -120,11 +121,19 @@ def find(
         return _given(kind, edges, now, parse(kind, every), zone)
     if not edges:
         return Unknown("it has no partition with two finite bounds")
-    for length in _ENOUGH:
-        found = _told(kind, edges[-length - 1 :], zone) if length == _JUDGED or len(edges) > length else None
+    for newest in _samples(edges):
+        found = _told(kind, newest, zone)
         if found is not None:
             return found
     return Unknown("its newest partitions are not alike")
+
+
+def _samples(edges: Sequence[int]) -> Iterator[list[int]]:
+    """The edges to tell the grid from: of the newest twelve partitions, or all; else of the newest six; then three."""
+    yield list(edges[-_JUDGED - 1 :])
+    for length in _FEWER:
+        if len(edges) > length:
+            yield list(edges[-length - 1 :])
 
 
 def chain(ranges: Sequence[Range], now: int) -> list[int]:
@@ -231,10 +240,11 @@ def _origin(kind: TierKind, step: Step, now: int) -> int:
 
 def _told(kind: TierKind, edges: list[int], zone: str | None) -> Ladder | None:
     """The ladder that has exactly these edges, if there is one."""
-    fixed = Ladder(kind, edges[0], Step(units=edges[1] - edges[0]))
-    candidates = [*_calendars(kind, edges, zone), fixed] if kind.is_time else [fixed]
-    fits = (one for one in candidates if [one.edge(number) for number in range(len(edges))] == edges)
-    return next(fits, None)
+    calendars = _calendars(kind, edges, zone) if kind.is_time else ()
+    for one in (*calendars, Ladder(kind, edges[0], Step(units=edges[1] - edges[0]))):
+        if [one.edge(number) for number in range(len(edges))] == edges:
+            return one
+    return None
 
 
 def _calendars(kind: TierKind, edges: list[int], zone: str | None) -> Iterator[Ladder]:
