@@ -335,8 +335,8 @@ def test_a_role_with_grants_only_writes_through_the_relation(world: World) -> No
     try:
         with world.lake.connect() as connection:
             run(connection, "set role loader")
-            with pytest.raises(Declined, match="only Frostline's role"):
-                write_load._ours(connection, write_load.Batch(world.lake.table().name, "append", None))
+            declined = write_load._ours(connection, write_load.Batch(world.lake.table().name, "append", None))
+            assert declined == Declined("only Frostline's role may put files into the lake")
     finally:
         run(world.lake.catalog, "drop role loader")
 

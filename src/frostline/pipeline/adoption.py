@@ -6,6 +6,7 @@ then go into files of our own, as batches from Spark do, proven by fingerprints.
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from typing import NoReturn
 
 import psycopg
 
@@ -115,11 +116,11 @@ class Adoption(load.Job):
         standing = seams.standing(self.connection, self.table)
         return exchange.stage_upon(foreign.sound(self.connection, self.table, standing), self.settings, change)
 
-    def known(self, key_hash: int) -> Exception:
-        """The error for a key that the lake has, or another key of the same hash."""
+    def known(self, key_hash: int) -> NoReturn:
+        """UsageError for a key that the lake has, or another key of the same hash."""
         key = self.load.key_of(fingerprint.postgres_key_hash(self.table), key_hash)
         columns, values = ", ".join(map(quoted, self.table.key)), ", ".join(key)
-        return _refused(self.table, f"the lake has a row with ({columns}) = ({values})")
+        raise _refused(self.table, f"the lake has a row with ({columns}) = ({values})")
 
     def publish_all(self) -> None:
         """Inside the publishing transaction, after the catalog points to the seam's state again."""

@@ -31,8 +31,12 @@ from frostline.settings import Settings
 _log = logging.getLogger(__name__)
 
 
-class Declined(Exception):
-    """The batch cannot go this way. What it says is for the user; nothing, when nobody would expect it to."""
+@dataclass(frozen=True)
+class Declined:
+    """The batch cannot go this way, and nothing of it was written."""
+
+    reason: str | None = None
+    """For the user; None when nobody would expect it to go this way."""
 
 
 @dataclass(frozen=True)
@@ -85,19 +89,26 @@ class Job:
         self._files: list[WrittenFile] = []
         self._staged: StagedCommit | None = None
 
-    def write(self, spark: SparkSession | None) -> None:
+    def write(self, spark: SparkSession | None) -> Declined | None:
         """Write data and metadata; nothing points at them yet. UsageError when the lake has a key of the batch.
 
         Without Spark this process does what its tasks would.
         """
         with logs.stage(_log, "load", table=str(self.table.name), job=self.job_id) as line:
-            self._files = self._export(spark)
+            made = self._export(spark)
+            known_key = next((one.known_key for one in made if one.known_key is not None), None)
+            if known_key is not None:
+                declined = self.known(known_key)
+                line.update(declined=True)
+                return declined
+            self._files = [file for one in made for file in one.written]
             rows, size = sum(file.rows for file in self._files), sum(file.size_bytes for file in self._files)
             line.update(files=len(self._files), rows=rows, size_bytes=size)
             jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=rows, size_bytes=size)
         failpoints.reached(Failpoint.LOAD_EXPORTED)
         self._staged = self.stage(self.exchange())
         failpoints.reached(Failpoint.LOAD_STAGED)
+        return None
 
     def again(self) -> str:
         """What to do after an error that the rows are to blame for."""
@@ -107,17 +118,12 @@ class Job:
         """Write the metadata."""
         return exchange.stage(self.connection, self.settings, change)
 
-    def _export(self, spark: SparkSession | None) -> list[WrittenFile]:
+    def _export(self, spark: SparkSession | None) -> list[Made]:
         with snapshots.exported(self.settings.dsn) as snapshot:
             pieces = list(self._pieces(snapshot))
             if spark is None:
-                made = [load_slice(piece) for piece in pieces]
-            else:
-                made = tasks.run(spark, load_slice, pieces, lambda _: None) if pieces else []
-        for one in made:
-            if one.known_key is not None:
-                raise self.known(one.known_key)
-        return [file for one in made for file in one.written]
+                return [load_slice(piece) for piece in pieces]
+            return tasks.run(spark, load_slice, pieces, lambda _: None) if pieces else []
 
     def _pieces(self, snapshot: str) -> Iterator[Piece]:
         recorded = jobs.recorded_files(self.connection, self.table)
@@ -137,13 +143,16 @@ class Job:
             )
             yield Piece(shard, tuple(touching(recorded, lower, upper)))
 
-    def known(self, key_hash: int) -> Exception:
-        """The error for a key that the lake has. Two keys may have one hash: then each has to be looked up as it is."""
+    def known(self, key_hash: int) -> Declined:
+        """What to do about a hash that the lake has: UsageError if it has the key too.
+
+        Two keys may have one hash. Then each has to be looked up as it is, which files are not.
+        """
         key = self.load.key_of(fingerprint.postgres_key_hash(self.table), key_hash)
         if not self.load.is_known(key):
             return Declined("the lake has another key with the hash of one of its keys")
         columns, values = ", ".join(map(quoted, self.table.key)), ", ".join(key)
-        return UsageError(
+        raise UsageError(
             f"Postgres refused a row of the batch: duplicate key ({columns}) = ({values}), which exists in the lake",
             hint="mode='upsert' replaces rows whose key exists",
         )

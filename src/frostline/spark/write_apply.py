@@ -50,12 +50,11 @@ class Written:
     """Why none did, though the batch is large enough for it."""
 
 
-class LostInCommit(Exception):
-    """Postgres was lost when it had been told to commit."""
+@dataclass(frozen=True)
+class LostInCommit:
+    """Postgres was lost when it had been told to commit: `settled` finds out whether it did."""
 
-    def __init__(self, written: Written) -> None:
-        super().__init__()
-        self.written = written
+    written: Written
 
 
 def applied_before(connection: Connection, batch: Batch) -> Written | None:
@@ -86,17 +85,17 @@ def apply(connection: Connection, stage: Stage, batch: Batch, copied: Sequence[C
     dsn = dsn_of(connection)
     for number in range(1, _TRIES + 1):
         try:
-            return _once(connection, stage, batch, copied)
-        except LostInCommit as lost:
-            return settled(dsn, batch, lost)
+            done = _once(connection, stage, batch, copied)
         except (psycopg.Error, Neither) as error:
             if number == _TRIES or not _may_pass(error, batch):
                 raise explained(connection, batch, error) from error
             time.sleep(_PAUSE_S * 2**number)
+        else:
+            return settled(dsn, batch, done) if isinstance(done, LostInCommit) else done
     raise AssertionError("the last try returns or raises")
 
 
-def _once(connection: Connection, stage: Stage, batch: Batch, copied: Sequence[Copied]) -> Written:
+def _once(connection: Connection, stage: Stage, batch: Batch, copied: Sequence[Copied]) -> Written | LostInCommit:
     rows = sum(one.rows for one in copied)
     written: Written | None = None
     try:
@@ -108,9 +107,9 @@ def _once(connection: Connection, stage: Stage, batch: Batch, copied: Sequence[C
             failpoints.reached(Failpoint.WRITE_BEFORE_COMMIT)
             written = Written(rows, done.inserted, done.updated, done.deleted)
     except psycopg.OperationalError:
-        if written is not None and connection.closed:
-            raise LostInCommit(written) from None
-        raise
+        if written is None or not connection.closed:
+            raise
+        return LostInCommit(written)
     return written
 
 

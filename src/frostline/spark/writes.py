@@ -18,7 +18,6 @@ from frostline.errors import UnavailableError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.model.names import BadName, Name
 from frostline.pipeline import tasks
-from frostline.pipeline.load import Declined
 from frostline.pipeline.tasks import Outcome
 from frostline.relation import staging
 from frostline.relation.staging import Stage
@@ -104,10 +103,10 @@ def _applied(connection: Connection, spark: SparkSession, staged: Staged, files:
     """Take the batch into the table, its cold rows as files if they are so many."""
     why: str | None = None
     if files.lake_rows is not None:
-        try:
-            return write_load.apply(connection, spark, staged, files.lake_rows, files.home)
-        except Declined as declined:
-            why = str(declined) or None
+        outcome = write_load.apply(connection, spark, staged, files.lake_rows, files.home)
+        if isinstance(outcome, Written):
+            return outcome
+        why = outcome.reason
     done = write_apply.apply(connection, staged.stage, staged.batch, staged.copied)
     if why:
         _log.warning("%s", logs.fields(stage="write", table=str(staged.batch.table), not_as_files=why))
