@@ -197,10 +197,10 @@ class _Making:
         strays      what the try finds          its transaction  what comes next
         NONE_SEEN   no row of the range         is committed     made
         NONE_SEEN   rows that can be moved      is rolled back   SEEN, and another try
+        NONE_SEEN   rows that cannot be moved   is rolled back   BlockedByDefaultRows
         SEEN        rows, or none any more      is committed     made, with so many rows moved
+        SEEN        rows that cannot be moved   is rolled back   BlockedByDefaultRows
         SEEN        somebody's older snapshot   is rolled back   another try; in the end BlockedByOldSnapshot
-        not ruled   rows that cannot be moved   is rolled back   BlockedByDefaultRows
-        out
         RULED_OUT   nothing: it does not look   is committed     made
         any         a lock that is not free     is rolled back   another try; in the end UnavailableError
 
