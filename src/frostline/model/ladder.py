@@ -128,14 +128,6 @@ def find(
     return Unknown("its newest partitions are not alike")
 
 
-def _samples(edges: Sequence[int]) -> Iterator[list[int]]:
-    """The edges to tell the grid from: of the newest twelve partitions, or all; else of the newest six; then three."""
-    yield list(edges[-_JUDGED - 1 :])
-    for length in _FEWER:
-        if len(edges) > length:
-            yield list(edges[-length - 1 :])
-
-
 def chain(ranges: Sequence[Range], now: int) -> list[int]:
     """The edges of the partitions around now that follow each other without a gap, as far as they go; else none."""
     ordered = sorted(ranges)
@@ -236,6 +228,14 @@ def _origin(kind: TierKind, step: Step, now: int) -> int:
         return days_of(number // 12, number % 12 + 1, 1) * day_width(kind)
     is_weekly = step.days and step.days % 7 == 0 and not step.units
     return _MONDAY * day_width(kind) if is_weekly else 0
+
+
+def _samples(edges: Sequence[int]) -> Iterator[list[int]]:
+    """The edges to tell the grid from: of the newest twelve partitions, or all; else of the newest six; then three."""
+    yield list(edges[-_JUDGED - 1 :])
+    for length in _FEWER:
+        if len(edges) > length:
+            yield list(edges[-length - 1 :])
 
 
 def _told(kind: TierKind, edges: list[int], zone: str | None) -> Ladder | None:
