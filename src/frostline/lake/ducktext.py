@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from frostline.lake import ducksql
+from frostline.model.range import Range
 from frostline.model.tiers import TierKind, to_text
 
 _FIRST_DAY = "date '0001-01-01'"
@@ -26,6 +27,13 @@ def copied_value(sql: str, lake_type: str) -> str:
 def tier_literal(kind: TierKind, value: int) -> str:
     """A tier value as a literal of the tier key's type."""
     return time(kind, value) if kind.is_time else str(value)
+
+
+def within(sql: str, kind: TierKind, wanted: Range) -> str:
+    """The condition that a tier key lies in the range, in DuckDB SQL."""
+    lower = [] if wanted.lower is None else [f"{sql} >= {tier_literal(kind, wanted.lower)}"]
+    upper = [] if wanted.upper is None else [f"{sql} < {tier_literal(kind, wanted.upper)}"]
+    return " and ".join([*lower, *upper]) or "true"
 
 
 def time(kind: TierKind, value: int) -> str:

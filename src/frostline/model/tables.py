@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from frostline.model.names import Name, internal
 from frostline.model.policy import Mode, Policy
+from frostline.model.range import Range
 from frostline.model.tiers import TierKind
 from frostline.model.types import Carriage, Collation, PgType
 
@@ -139,6 +140,11 @@ class LakeFile:
     upper: int
     """Largest tier value in the file, on the axis (inclusive)."""
 
+    @property
+    def range(self) -> Range:
+        """The tier values from its smallest to its largest."""
+        return Range.closed(self.lower, self.upper)
+
 
 @dataclass(frozen=True)
 class RecordedFile:
@@ -148,6 +154,12 @@ class RecordedFile:
     size_bytes: int
     lower: int
     upper: int
+    """Inclusive."""
     fingerprint: Fingerprint
     sha256: bytes | None = None
     """Of the whole file; None for a file from before checksums were kept."""
+
+    @property
+    def range(self) -> Range:
+        """The tier values from its smallest to its largest."""
+        return Range.closed(self.lower, self.upper)

@@ -11,6 +11,7 @@ import duckdb
 from frostline.errors import CorruptionError, FrostlineError, UnavailableError
 from frostline.lake import datafiles, duck, ducksql, schema, store, warehouse
 from frostline.lake.datafiles import WrittenFile
+from frostline.model.range import EVERYTHING
 from frostline.model.tables import Fingerprint, RecordedFile, Table
 from frostline.pipeline import export, fingerprint
 from frostline.pipeline.refill import checked
@@ -97,7 +98,7 @@ def blamed(table: Table, files: Sequence[RecordedFile]) -> Generator[None]:
 def blame(table: Table, files: Sequence[RecordedFile]) -> None:
     """Raise CorruptionError for the first file that is not what was recorded. Reads every byte of them."""
     for file in files:
-        checked(file, table, (table.tier_kind.lowest, table.tier_kind.highest))
+        checked(file, table, EVERYTHING)
 
 
 def proved(table: Table, location: str, meant: Fingerprint, doing: str, *, in_order: bool = True) -> WrittenFile:

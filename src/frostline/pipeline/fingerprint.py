@@ -17,6 +17,7 @@ from psycopg import sql
 from frostline.lake import checksums, parquet
 from frostline.lake.datafiles import Seal
 from frostline.lake.parquet import Values
+from frostline.model.range import EVERYTHING, Range
 from frostline.model.tables import NO_ROWS, Column, Fingerprint, Table
 from frostline.pipeline import columnhash
 from frostline.pipeline.lookup3 import U64
@@ -79,11 +80,11 @@ def sealed(location: str, table: Table) -> Seal:
 
 
 def split(
-    location: str, table: Table, keys: frozenset[int], *, within: tuple[int, int] | None = None
+    location: str, table: Table, keys: frozenset[int], *, within: Range = EVERYTHING
 ) -> tuple[Fingerprint, Fingerprint]:
     """The fingerprints of the file's rows whose key does not have one of these hashes, and of those whose key has.
 
-    Only rows whose tier value lies in the range `within` are counted, if one is given.
+    Only rows whose tier value lies in the range `within` are counted.
     """
     others, named = NO_ROWS, NO_ROWS
     wanted = np.array(sorted(keys), np.int64)
@@ -175,11 +176,14 @@ def _key_hashes(batch: dict[int, Values], table: Table) -> npt.NDArray[np.int64]
     return _row_hashes(batch, [table.column(name) for name in table.key]).view(np.int64)
 
 
-def _in_range(arrays: dict[int, Values], table: Table, within: tuple[int, int] | None) -> npt.NDArray[np.bool_]:
+def _in_range(arrays: dict[int, Values], table: Table, within: Range) -> npt.NDArray[np.bool_]:
     values = columnhash.axis(arrays[table.column(table.tier_key).field_id])
-    if within is None:
-        return np.ones(len(values), np.bool_)
-    return (values >= within[0]) & (values < within[1])
+    found = np.ones(len(values), np.bool_)
+    if within.lower is not None:
+        found &= values >= within.lower
+    if within.upper is not None:
+        found &= values < within.upper
+    return found
 
 
 def _of(hashes: U64) -> Fingerprint:

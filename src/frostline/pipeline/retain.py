@@ -16,6 +16,7 @@ from frostline.lake import paths
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import retention
 from frostline.model.policy import Mode
+from frostline.model.range import Range
 from frostline.model.retention import Line, Whole
 from frostline.model.tables import RecordedFile, Table
 from frostline.model.tiers import to_text
@@ -131,7 +132,7 @@ def plan(connection: Connection, table: Table) -> Plan:
     wanted = retention.line(table, cutoff, seam.frost_line, whole, current)
     if wanted.value is None:
         return Plan(current, wanted)
-    gone, across = retention.below(jobs.recorded_within(connection, table, None, wanted.reach), wanted.reach)
+    gone, across = retention.below(jobs.recorded_within(connection, table, Range(None, wanted.reach)), wanted.reach)
     return Plan(current, wanted, gone, across, heap.marks(connection, table, None, wanted.reach))
 
 
@@ -165,7 +166,7 @@ class Retention:
     def _trim(self, spark: Callable[[], SparkSession], report: Report) -> list[WrittenFile]:
         made: list[WrittenFile] = []
         location, memory = paths.table_location(self.settings.warehouse, self.table), self.settings.export_memory
-        keep = (self.planned.to.reach, self.table.tier_kind.highest)
+        keep = Range(self.planned.to.reach, None)
         pieces = [Trim(self.table, file, keep, location, self.job_id, memory) for file in self.planned.across]
         if pieces:
             made = tasks.run(spark(), trim_file, pieces, lambda progress: report(self.table, progress))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import damage, ducksql, ducktext, paths, schema, warehouse
 from frostline.lake.datafiles import WrittenFile
+from frostline.model.range import Range
 from frostline.model.tables import Fingerprint, RecordedFile, Table
 from frostline.pipeline import copying, export, fingerprint, source
 from frostline.pipeline.rewrite import marks_loaded, same_key
@@ -114,7 +115,7 @@ def _meant(piece: LakePiece, keys: frozenset[int]) -> Fingerprint:
         raise damage.damaged(f"file {path}", "it is not what was written", managed.name)
     if piece.file.upper < piece.line:
         return others
-    return fingerprint.split(path, managed, keys, within=(managed.tier_kind.lowest, piece.line))[0]
+    return fingerprint.split(path, managed, keys, within=Range(None, piece.line))[0]
 
 
 def _kept(piece: LakePiece) -> str:

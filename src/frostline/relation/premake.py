@@ -17,7 +17,7 @@ from frostline.catalog.patience import in_use, patiently
 from frostline.errors import ConflictError, FrostlineError, UnavailableError
 from frostline.failpoints import Failpoint, reached
 from frostline.model import ladder
-from frostline.model.ladder import Ladder, Range, Unknown
+from frostline.model.ladder import Edges, Ladder, Unknown
 from frostline.model.names import Name
 from frostline.model.partitions import Partition
 from frostline.model.partnames import Cell, next_name
@@ -38,7 +38,7 @@ _SHORT_S = 5.0
 class Plan:
     """The partitions to make, in order, and the grid they are on."""
 
-    cells: tuple[Range, ...]
+    cells: tuple[Edges, ...]
     grid: Ladder | None
     problem: str | None = None
     """Why there is no grid."""
@@ -128,7 +128,7 @@ def _known(connection: Connection, table: Table, partitions: Sequence[Partition]
     return tuple(one for one in cells if not kind.is_time or kind.lowest < one.lower < one.upper < kind.highest)
 
 
-def _grid(connection: Connection, table: Table, ranges: Sequence[Range], now: int) -> Ladder | Unknown:
+def _grid(connection: Connection, table: Table, ranges: Sequence[Edges], now: int) -> Ladder | Unknown:
     kind, every = table.tier_kind, table.policy.every
     found = ladder.find(kind, ranges, now, every=every)
     if kind is not TierKind.TIMESTAMPTZ or not ladder.may_be_local(found):

@@ -12,6 +12,7 @@ from frostline.errors import UsageError
 from frostline.lake import bounds, damage, parquet, paths, schema, snapshots, store
 from frostline.model.names import Name
 from frostline.model.policy import Policy
+from frostline.model.range import EVERYTHING, Range
 from frostline.model.tables import Column, Seam, Table
 from frostline.model.tiers import TierKind
 from frostline.model.types import Carriage, Collation, PgType
@@ -69,16 +70,10 @@ def _cold_file(data_file: DataFile, wanted: Iterable[int]) -> ColdFile:
     return ColdFile(data_file.file_path, data_file.record_count, data_file.file_size_in_bytes, ranges)
 
 
-def within(table: Table, files: Iterable[ColdFile], low: int, high: int) -> list[ColdFile]:
-    """The files that can hold a row with a tier key from `low` to `high`, both included."""
-    everything = (table.tier_kind.lowest, table.tier_kind.highest)
-    ranges = ((file, tier_range(table, file) or everything) for file in files)
-    return [file for file, (lower, upper) in ranges if upper >= low and lower <= high]
-
-
-def tier_range(table: Table, file: ColdFile) -> tuple[int, int] | None:
-    """The smallest and the largest tier value of a file; None if it does not say, or the table has no tier key."""
-    return file.ranges.get(table.column(table.tier_key).field_id) if table.tier_key else None
+def tier_range(table: Table, file: ColdFile) -> Range:
+    """The tier values of a file; everything if it does not say, or the table has no tier key."""
+    found = file.ranges.get(table.column(table.tier_key).field_id) if table.tier_key else None
+    return Range.closed(*found) if found else EVERYTHING
 
 
 def require_finite(table: Table, columns: Sequence[Column], files: Iterable[ColdFile]) -> None:

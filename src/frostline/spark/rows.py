@@ -17,11 +17,11 @@ from frostline.errors import ConflictError, FrostlineError, UnavailableError, Us
 from frostline.lake import duck, ducksql, ducktext, objectstore, store
 from frostline.lake.filecheck import Checks
 from frostline.lake.objectstore import Access
+from frostline.model.range import Range
 from frostline.model.tables import Column, Table
-from frostline.model.tiers import to_text
+from frostline.model.tiers import TierKind, to_text
 from frostline.relation import names
 from frostline.spark import filesums, lakefiles
-from frostline.spark.conditions import Bounds
 from frostline.spark.pieces import HeapPiece, LakePiece, Part
 from frostline.spark.point import Moment, TablePoint, Target, policies_apply
 
@@ -163,7 +163,7 @@ def _sent(number: int, column: Column) -> sql.Composed:
 
 def _conditions(table: Table, piece: HeapPiece) -> Iterator[sql.Composable]:
     key, kind = sql.Identifier(table.tier_key), table.tier_kind
-    low, high = piece.bounds
+    low, high = _ends(kind, piece.range)
     type_name = names.trusted(kind.value)
     if low > kind.lowest:
         yield sql.SQL("{} >= {}::{}").format(key, sql.Literal(to_text(kind, low)), type_name)
@@ -184,7 +184,7 @@ def _lake_query(connection: duckdb.DuckDBPyConnection, reading: Reading, piece: 
     files = [ducksql.literal(file.path) for file in piece.files]
     conditions = list(_within(table, tier, piece))
     if piece.marked:
-        _load_marks(connection, reading, piece.bounds, keys)
+        _load_marks(connection, reading, piece.range, keys)
         same_key = " and ".join(f"m.{_quoted(name)} = f.{_quoted(name)}" for name in keys)
         conditions.append(_UNMARKED.format(same_key=same_key))
     else:
@@ -201,10 +201,10 @@ def _quoted(name: str) -> str:
 
 
 def _within(table: Table, tier: Iterable[str], piece: LakePiece) -> Iterator[str]:
-    """The bounds, where a file reaches beyond them."""
-    low, high = piece.bounds
+    """The range, where a file reaches beyond it."""
     kind = table.tier_kind
-    ranges = [lakefiles.tier_range(table, file) or (kind.lowest, kind.highest) for file in piece.files]
+    low, high = _ends(kind, piece.range)
+    ranges = [_ends(kind, lakefiles.tier_range(table, file)) for file in piece.files]
     for name in tier:
         if any(lower < low for lower, _ in ranges):
             yield f"f.{_quoted(name)} >= {ducktext.tier_literal(kind, low)}"
@@ -212,14 +212,20 @@ def _within(table: Table, tier: Iterable[str], piece: LakePiece) -> Iterator[str
             yield f"f.{_quoted(name)} <= {ducktext.tier_literal(kind, high)}"
 
 
+def _ends(kind: TierKind, found: Range) -> tuple[int, int]:
+    """The smallest and the largest value of a range, as literals of the type can be: one further may be none."""
+    last = kind.highest if found.upper is None else found.upper - 1
+    return kind.lowest if found.lower is None else found.lower, last
+
+
 def _load_marks(
-    connection: duckdb.DuckDBPyConnection, reading: Reading, bounds: Bounds, keys: Mapping[str, Column]
+    connection: duckdb.DuckDBPyConnection, reading: Reading, wanted: Range, keys: Mapping[str, Column]
 ) -> None:
     """The keys in the overlay that the files may hold, in a table of this connection."""
     overlay = reading.at.overlay
     assert overlay is not None
     marks = replace(reading, part=Part.KEYS, columns=keys)
-    query = _heap_query(connection, marks, HeapPiece(overlay, bounds, None, None))
+    query = _heap_query(connection, marks, HeapPiece(overlay, wanted, None, None))
     connection.execute(_MARKS.format(query=query))
 
 
