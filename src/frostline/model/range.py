@@ -77,6 +77,8 @@ def gaps(whole: Range, taken: Iterable[Range]) -> Iterator[Range]:
     """What of `whole` none of the others has; they come in the order of their lower ends."""
     rest = whole
     for one in taken:
+        if one.is_empty:
+            continue
         free = rest.clip(Range(None, one.lower))
         if one.lower is not None and not free.is_empty:
             yield free
