@@ -42,14 +42,7 @@ def time(kind: TierKind, value: int) -> str:
     if text.endswith(" BC"):
         day, _, clock = text.removesuffix(" BC").partition(" ")
         text = f"{day} (BC) {clock}".strip()
-    return _cast(ducksql.literal(text), _TIME_TYPES[kind])
-
-
-_TIME_TYPES = {
-    TierKind.DATE: "date",
-    TierKind.TIMESTAMP: "timestamp",
-    TierKind.TIMESTAMPTZ: "timestamptz",
-}
+    return _cast(ducksql.literal(text), kind.typname)
 
 
 def _cast(value: str, duck_type: str) -> str:

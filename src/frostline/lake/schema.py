@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from pydantic import TypeAdapter
 from pyiceberg.partitioning import (
     PARTITION_FIELD_ID_START,
     UNPARTITIONED_PARTITION_SPEC,
@@ -12,49 +13,20 @@ from pyiceberg.partitioning import (
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform, parse_transform
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    NestedField,
-    PrimitiveType,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-)
+from pyiceberg.types import NestedField, PrimitiveType
 
 from frostline.errors import UsageError
 from frostline.model.tables import Column, Table
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, civil
-from frostline.model.types import decimal_digits
 
-_TYPES: dict[str, PrimitiveType] = {
-    "binary": BinaryType(),
-    "boolean": BooleanType(),
-    "date": DateType(),
-    "double": DoubleType(),
-    "float": FloatType(),
-    "int": IntegerType(),
-    "long": LongType(),
-    "string": StringType(),
-    "timestamp": TimestampType(),
-    "timestamptz": TimestamptzType(),
-}
+_ICEBERG = TypeAdapter(PrimitiveType)
 _TRUNCATE = re.compile(r"truncate\[(\d+)\]")
 _INT_MAX = 2**31 - 1
 
 
 def iceberg_type(column: Column) -> PrimitiveType:
-    """The Iceberg type that carries the column."""
-    digits = decimal_digits(column.carriage.lake_type)
-    if digits:
-        return DecimalType(*digits)
-    return _TYPES[column.carriage.lake_type]
+    """The Iceberg type that carries the column: lake types are written as Iceberg writes them."""
+    return _ICEBERG.validate_python(column.carriage.lake_type)
 
 
 def iceberg_schema(table: Table) -> Schema:

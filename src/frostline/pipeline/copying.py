@@ -11,6 +11,7 @@ import duckdb
 from frostline.errors import CorruptionError, FrostlineError, UnavailableError
 from frostline.lake import datafiles, duck, ducksql, schema, store, warehouse
 from frostline.lake.datafiles import WrittenFile
+from frostline.model import laketypes
 from frostline.model.range import EVERYTHING
 from frostline.model.tables import Fingerprint, RecordedFile, Table
 from frostline.pipeline import export, fingerprint
@@ -36,7 +37,7 @@ def column_name(table: Table, column: str) -> str:
 
 def has_twin_floats(connection: duckdb.DuckDBPyConnection, table: Table, files: Sequence[RecordedFile]) -> bool:
     """Whether a dictionary could take one float for another of other bits: negative zero for zero, NaN for NaN."""
-    floats = [column.name for column in table.columns if column.carriage.lake_type in ("float", "double")]
+    floats = [column.name for column in table.columns if laketypes.of(column.carriage.lake_type).twins]
     if not floats or not files:
         return False
     tests = " or ".join(_TWINS.format(name=column_name(table, name)) for name in floats)

@@ -14,6 +14,7 @@ from frostline.errors import CorruptionError, FrostlineError, UnavailableError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import datafiles, duck, ducksql, paths, schema, store, warehouse
 from frostline.lake.datafiles import WrittenFile
+from frostline.model import laketypes
 from frostline.model.tables import Column, Table
 from frostline.pipeline import fingerprint, source
 from frostline.pipeline.source import Shard
@@ -129,7 +130,7 @@ def typed_columns(table: Table) -> str:
 
 
 def _typed_column(number: int, column: Column, name: str) -> str:
-    lake_type = ducksql.column_type(column.carriage.lake_type)
+    lake_type = laketypes.duck_type(column.carriage.lake_type)
     return _COLUMN.format(number=number, type=lake_type, name=ducksql.identifier(name))
 
 

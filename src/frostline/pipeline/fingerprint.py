@@ -6,7 +6,7 @@ other code and another Parquet reader than the ones that wrote them.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, LiteralString, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from psycopg import sql
 from frostline.lake import checksums, parquet
 from frostline.lake.datafiles import Seal
 from frostline.lake.parquet import Values
+from frostline.model import laketypes
 from frostline.model.range import EVERYTHING, Range
 from frostline.model.tables import NO_ROWS, Column, Fingerprint, Table
 from frostline.pipeline import columnhash
@@ -27,17 +28,6 @@ Key: TypeAlias = tuple[str, ...]
 """The values of a primary key, for people."""
 
 _compute = cast("Any", pyarrow.compute)
-_POSTGRES_FORMS: dict[str, LiteralString] = {
-    "boolean": "{}::int",
-    # Hashed as the bytes that are sent: Postgres' own hashes fold eight bytes to four, and take -0 for 0.
-    "long": "int8send({})",
-    "timestamp": "timestamp_send({})",
-    "timestamptz": "timestamptz_send({})",
-    "float": "float4send({})",
-    "double": "float8send({})",
-    "string": '{}::text collate "C"',
-    "decimal": '{}::text collate "C"',
-}
 
 
 def postgres_row_hash(table: Table) -> sql.Composable:
@@ -56,12 +46,8 @@ def _postgres_hash(columns: Iterable[Column]) -> sql.Composable:
 
 
 def _postgres_value(column: Column) -> sql.Composable:
-    form = _POSTGRES_FORMS.get(_family(column), "{}")
+    form = laketypes.of(column.carriage.lake_type).hashed
     return sql.SQL(form).format(sql.Identifier(column.name))
-
-
-def _family(column: Column) -> str:
-    return column.carriage.lake_type.partition("(")[0]
 
 
 def of_parquet(locations: Iterable[str], table: Table) -> Fingerprint:

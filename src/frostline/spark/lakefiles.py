@@ -10,6 +10,7 @@ from pyiceberg.types import DecimalType, NestedField
 
 from frostline.errors import UsageError
 from frostline.lake import bounds, damage, parquet, paths, schema, snapshots, store
+from frostline.model import laketypes
 from frostline.model.names import Name
 from frostline.model.policy import Policy
 from frostline.model.range import EVERYTHING, Range
@@ -19,8 +20,6 @@ from frostline.model.types import Carriage, Collation, PgType
 from frostline.spark import filesums
 
 _THREADS = 16
-_INFINITY = {"date": 2**31 - 1, "timestamp": 2**63 - 1, "timestamptz": 2**63 - 1}
-"""By lake type: what infinity is in a file. Its negative is minus infinity."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +39,7 @@ def of_state(table: Table, seam: Seam, dsn: str) -> tuple[ColdFile, ...]:
     if seam.metadata_location is None or seam.snapshot_id is None:
         return ()
     wanted = frozenset(
-        column.field_id
-        for column in table.columns
-        if column.carriage.lake_type in _INFINITY or column.name == table.tier_key
+        column.field_id for column in table.columns if _infinity(column) is not None or column.name == table.tier_key
     )
     return _files(seam.metadata_location, seam.snapshot_id, wanted, table, dsn)
 
@@ -78,15 +75,18 @@ def tier_range(table: Table, file: ColdFile) -> Range:
 
 def require_finite(table: Table, columns: Sequence[Column], files: Iterable[ColdFile]) -> None:
     """UsageError when one of these columns has an infinite date or timestamp in one of these files."""
-    checked = [column for column in columns if column.carriage.lake_type in _INFINITY]
+    checked = {column: infinity for column in columns if (infinity := _infinity(column)) is not None}
     for file in files:
-        for column in checked:
-            infinity = _INFINITY[column.carriage.lake_type]
+        for column, infinity in checked.items():
             if infinity in map(abs, file.ranges.get(column.field_id, ())):
                 raise UsageError(
                     f"column {column.name!r} of {table.name} holds infinity, which Spark cannot",
                     hint="leave it out: columns=[...]",
                 )
+
+
+def _infinity(column: Column) -> int | None:
+    return laketypes.of(column.carriage.lake_type).infinity
 
 
 def by_names(files: Sequence[ColdFile]) -> dict[tuple[tuple[int, str], ...], list[ColdFile]]:

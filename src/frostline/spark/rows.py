@@ -4,7 +4,7 @@ import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, LiteralString
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -17,6 +17,7 @@ from frostline.errors import ConflictError, FrostlineError, UnavailableError, Us
 from frostline.lake import duck, ducksql, ducktext, objectstore, store
 from frostline.lake.filecheck import Checks
 from frostline.lake.objectstore import Access
+from frostline.model import laketypes
 from frostline.model.range import Range
 from frostline.model.tables import Column, Table
 from frostline.model.tiers import TierKind, to_text
@@ -38,18 +39,6 @@ _GONE = "the point in time of this DataFrame is gone: it was released, or its co
 
 _POLICIES = re.compile(r"query would be affected by row-level security policy for table (\".*\")")
 _LOST = re.compile(r"snapshot \".*\" does not exist|invalid snapshot identifier")
-
-_CHECKS: dict[str, LiteralString] = {
-    # The cast fails, and its error names the column. It depends on the row, or Postgres would do it while planning.
-    # It is to the column's very type: of any other, DuckDB would be told numeric without precision, and read a double.
-    "decimal": "case when {0} = 'NaN' then ({1} || {0}::text)::{2} else {0} end",
-    "date": "case when not isfinite({0}) then ({1} || {0}::text)::date else {0} end",
-    "timestamp": "case when not isfinite({0}) or {0} >= '294247-01-10 04:00:54.775807' "
-    "then ({1} || {0}::text)::timestamp else {0} end",
-    "timestamptz": "case when not isfinite({0}) or {0} >= '294247-01-10 04:00:54.775807+00' "
-    "then ({1} || {0}::text)::timestamptz else {0} end",
-}
-"""By lake type: the value, or an error where Spark has none like it."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +80,10 @@ def _heap_query(connection: duckdb.DuckDBPyConnection, reading: Reading, piece: 
     _join(connection, reading.moment, piece.target)
     rows = _postgres_rows(reading.at.table, piece, reading.columns.values())
     typed = ", ".join(
-        f"frostline_{number}::{_type(column)} as {ducksql.identifier(name)}"
+        f"frostline_{number}::{laketypes.duck_type(column.carriage.lake_type)} as {ducksql.identifier(name)}"
         for number, (name, column) in enumerate(reading.columns.items(), 1)
     )
     return _TYPED.format(columns=typed, query=ducksql.literal(rows))
-
-
-def _type(column: Column) -> str:
-    return ducksql.column_type(column.carriage.lake_type)
 
 
 def _join(connection: duckdb.DuckDBPyConnection, moment: Moment, target: Target) -> None:
@@ -154,8 +139,11 @@ def _postgres_rows(table: Table, piece: HeapPiece, columns: Iterable[Column]) ->
 def _sent(number: int, column: Column) -> sql.Composed:
     """The column as Postgres sends it, under a name that no two share."""
     value = sql.Identifier(column.name)
-    check = _CHECKS.get(column.carriage.lake_type.partition("(")[0])
-    form = sql.SQL(check) if check else sql.SQL("{0}::text" if column.carriage.as_text else "{0}")
+    refused = laketypes.of(column.carriage.lake_type).refused_by_spark
+    plain = "{0}::text" if column.carriage.as_text else "{0}"
+    # The cast fails, and its error names the column. It depends on the row, or Postgres would do it while planning.
+    # It is to the column's very type: of any other, DuckDB would be told numeric without precision, and read a double.
+    form = sql.SQL("case when " + refused + " then ({1} || {0}::text)::{2} else {0} end" if refused else plain)
     message = sql.Literal(f"{_REFUSED}{column.name!r} is ")
     own_type = names.trusted(column.pg_type.formatted)
     return sql.SQL("{} as {}").format(form.format(value, message, own_type), sql.Identifier(f"frostline_{number}"))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from frostline.lake import ducksql, ducktext
-from frostline.model.tiers import MICROS_PER_DAY, TierKind, civil, days_of, from_text
+from frostline.model.tiers import BY_TYPNAME, MICROS_PER_DAY, TierKind, civil, days_of, from_text
 from frostline.model.types import Collation
 from frostline.server.translate import duck
 from frostline.server.translate.operands import INTEGERS, Const, Untranslatable, Value, whole_number
@@ -28,7 +28,6 @@ _NAN = ("nan",)
 _INFINITIES = {"infinity": 1, "inf": 1, "+infinity": 1, "+inf": 1, "-infinity": -1, "-inf": -1}
 
 _LARGEST = {"float": 3.4e38, "double": math.inf}
-_TIME_KINDS = {"date": TierKind.DATE, "timestamp": TierKind.TIMESTAMP, "timestamptz": TierKind.TIMESTAMPTZ}
 
 
 def compare(operator: str, value: Value, const: Const) -> str:
@@ -177,7 +176,7 @@ def _against_nan(operator: str, sql: str, value: Value) -> str:
 
 def axis(pg_type: str, text: str) -> int:
     """A date or time constant on its axis; raises Untranslatable for what is not plain ISO text."""
-    kind, finite = _TIME_KINDS[pg_type], text not in ("infinity", "-infinity")
+    kind, finite = BY_TYPNAME[pg_type], text not in ("infinity", "-infinity")
     if finite:
         _check_calendar(text)
     try:
@@ -206,7 +205,7 @@ def _extra_days(year: int, month: int) -> int:
 
 
 def _time(operator: str, value: Value, const: Const) -> str:
-    return f"({value.sql} {operator} {ducktext.time(_TIME_KINDS[value.type], axis(value.type, _text(const)))})"
+    return f"({value.sql} {operator} {ducktext.time(BY_TYPNAME[value.type], axis(value.type, _text(const)))})"
 
 
 def _date_and_timestamp(operator: str, value: Value, const: Const) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from frostline.lake import ducksql
+from frostline.model import laketypes
 from frostline.model.range import Range
 from frostline.model.tables import Column
 from frostline.server.lake_tables import LakeTables
@@ -166,7 +166,7 @@ def _translatable(nodes: Sequence[tree.Node], scope: Scope) -> Iterator[str]:
 def nothing(scan: Scan) -> str:
     """A relation with the columns of the scan and no row."""
     columns = (
-        f"{duck.cast('null', ducksql.column_type(column.carriage.lake_type))} as {duck.column(column)}"
+        f"{duck.cast('null', laketypes.duck_type(column.carriage.lake_type))} as {duck.column(column)}"
         for column in scan.columns
     )
     return f"(select {duck.listed(columns) or 'null'} where false)"

@@ -13,8 +13,6 @@ from frostline.server.translate.operands import INTEGERS, Const, Untranslatable,
 from frostline.server.translate.scope import Scope
 from frostline.server.translate.values import operator_name
 
-_TIME_TYPES = {TierKind.DATE: "date", TierKind.TIMESTAMP: "timestamp", TierKind.TIMESTAMPTZ: "timestamptz"}
-
 
 def tier_range(conditions: Iterable[tree.Node], scope: Scope) -> Range:
     """What the foreign table and these conditions leave over; too wide is safe, too narrow never happens."""
@@ -85,10 +83,9 @@ def _number(const: Const | None, kind: TierKind) -> int:
     if const is None or const.text is None:
         raise Untranslatable("not a constant")
     if kind.is_time:
-        expected = _TIME_TYPES[kind]
-        if const.type not in (None, expected):
+        if const.type not in (None, kind.typname):
             raise Untranslatable("another type")
-        return axis(expected, const.text)
+        return axis(kind.typname, const.text)
     if const.type is not None and const.type not in INTEGERS:
         raise Untranslatable("another type")
     return int(fraction(Const(const.type or "int8", const.text)))
