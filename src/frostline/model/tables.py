@@ -51,9 +51,19 @@ class Table:
     """Random, so that no other table of any database has the same folder in the lake."""
 
     @property
+    def has_lake(self) -> bool:
+        """Whether rows of it can be in the lake."""
+        return self.mode.has_lake
+
+    @property
+    def has_line(self) -> bool:
+        """Whether it has a frost line."""
+        return self.mode.has_line
+
+    @property
     def heap(self) -> Name:
         """The user's own table. Where there is a lake, the relation has taken its name."""
-        return self.name.heap if self.mode is Mode.TIERED else self.name
+        return self.name.heap if self.has_lake else self.name
 
     @property
     def internal(self) -> str:

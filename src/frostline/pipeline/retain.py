@@ -15,7 +15,6 @@ from frostline.failpoints import Failpoint
 from frostline.lake import paths
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import retention
-from frostline.model.policy import Mode
 from frostline.model.range import Range
 from frostline.model.retention import Line, Whole
 from frostline.model.tables import RecordedFile, Table
@@ -92,7 +91,7 @@ def retain_table(
     connection: Connection, spark: Callable[[], SparkSession], settings: Settings, chosen: Table, report: Report
 ) -> Result:
     """Remove what is older than the retention period, and what was written below R since the last time."""
-    if chosen.mode is Mode.PARTITION:
+    if not chosen.has_lake:
         done = dropping.expire(connection, settings, chosen)
         gone = (*done.dropped, *done.detached)
         return Result(chosen, partitions=gone, waiting=(*done.waiting, *done.kept), changed=done.changed)
@@ -108,7 +107,7 @@ def retain_table(
 def planned(connection: Connection, table: Table) -> Result:
     """What a retention would do now. Of files that reach across R, nobody has counted the rows yet."""
     trust.require(connection, table)
-    if table.mode is Mode.PARTITION:
+    if not table.has_lake:
         return Result(table, partitions=tuple(str(one.name) for one in dropping.expirable(connection, table)))
     found = plan(connection, table)
     rows = sum(file.fingerprint.rows for file in found.gone)

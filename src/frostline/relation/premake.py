@@ -21,7 +21,6 @@ from frostline.model.ladder import Edges, Ladder, Unknown
 from frostline.model.names import Name
 from frostline.model.partitions import Partition
 from frostline.model.partnames import Cell, next_name
-from frostline.model.policy import Mode
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind, to_text
 from frostline.relation import clock, defaultguard, heap, marks, names, newpartition
@@ -115,13 +114,13 @@ def _is_far(table: Table, cell: Cell, now: int) -> bool:
 
 def _floor(connection: Connection, table: Table) -> int:
     """Nothing is made below the frost line: a partition there would have to be adopted."""
-    return seams.get(connection, table).frost_line if table.mode is Mode.TIERED else table.tier_kind.lowest
+    return seams.get(connection, table).frost_line if table.has_line else table.tier_kind.lowest
 
 
 def _known(connection: Connection, table: Table, partitions: Sequence[Partition]) -> tuple[Cell, ...]:
     """Every partition with finite bounds, those that were archived and dropped included."""
     kind = table.tier_kind
-    archived = jobs.archived(connection, table) if table.mode is Mode.TIERED else []
+    archived = jobs.archived(connection, table) if table.has_lake else []
     found = {(lower, upper): name for name, lower, upper, _ in archived}
     found |= {(one.lower, one.upper): one.name for one in partitions if one.upper is not None and not one.is_default}
     cells = (Cell(name, lower, upper) for (lower, upper), name in found.items() if lower is not None)
@@ -336,7 +335,7 @@ class _Making:
             self.is_live = True
             raise _NotNow("they were written in this moment, and the heap is not locked for a move")
         with newpartition.unnoticed(self.connection, default):
-            if self.table.mode is Mode.TIERED:
+            if self.table.has_lake:
                 with marks.silence(self.connection, self.table):
                     self._move_rows(target, name)
                 heap.forget_marks(self.connection, self.table, self.lower, self.upper)
