@@ -181,7 +181,7 @@ def _created(table: tables.Table, location: str, staging: Staging) -> Table:
     return Table(_identifier(table), metadata, "", paths.file_io(location), staging)
 
 
-def new_metadata(table: tables.Table, location: str, properties: Mapping[str, str]) -> TableMetadata:
+def new_metadata(table: tables.LakeTable, location: str, properties: Mapping[str, str]) -> TableMetadata:
     """A table without snapshots. Built by hand because PyIceberg's own way would give the fields new ids."""
     lake_schema, spec, order = schema.iceberg_schema(table), schema.partition_spec(table), schema.sort_order(table)
     return TableMetadataV2.model_validate(
@@ -284,7 +284,7 @@ def _judge_each_manifest_by_itself(producer: Any) -> None:
 
 
 def exchange(
-    table: tables.Table,
+    table: tables.LakeTable,
     current: Table,
     producer: _SnapshotProducer[Any],
     add: Sequence[WrittenFile],

@@ -41,9 +41,8 @@ class LakeType:
     @property
     def refused_by_spark(self) -> LiteralString | None:
         """Which values Spark has none like."""
-        parts = [self.unholdable] if self.unholdable else []
-        parts += ["not isfinite({0})"] if self.infinity is not None else []
-        return " or ".join(parts) if parts else None
+        infinite: LiteralString | None = None if self.infinity is None else "not isfinite({0})"
+        return self.unholdable + " or " + infinite if self.unholdable and infinite else self.unholdable or infinite
 
 
 # Values of eight bytes and floats are hashed as the bytes that are sent: Postgres' own hashes fold eight bytes to four,

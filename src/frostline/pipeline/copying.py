@@ -13,7 +13,7 @@ from frostline.lake import datafiles, duck, ducksql, schema, store, warehouse
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import laketypes
 from frostline.model.range import EVERYTHING
-from frostline.model.tables import Fingerprint, RecordedFile, Table
+from frostline.model.tables import Fingerprint, LakeTable, RecordedFile, Table
 from frostline.pipeline import export, fingerprint
 from frostline.pipeline.refill import checked
 
@@ -102,7 +102,7 @@ def blame(table: Table, files: Sequence[RecordedFile]) -> None:
         checked(file, table, EVERYTHING)
 
 
-def proved(table: Table, location: str, meant: Fingerprint, doing: str, *, in_order: bool = True) -> WrittenFile:
+def proved(table: LakeTable, location: str, meant: Fingerprint, doing: str, *, in_order: bool = True) -> WrittenFile:
     """Describe the new file if it holds what it must, by other code than that which wrote it."""
     seal = fingerprint.sealed(location, table)
     if seal.fingerprint != meant:
@@ -110,7 +110,7 @@ def proved(table: Table, location: str, meant: Fingerprint, doing: str, *, in_or
     return datafiles.describe(location, table, seal, in_order=in_order)
 
 
-def different(table: Table, found: Fingerprint, meant: Fingerprint, doing: str) -> CorruptionError:
+def different(table: LakeTable, found: Fingerprint, meant: Fingerprint, doing: str) -> CorruptionError:
     """The error for new files that do not hold what they must, while no old one is to blame."""
     return CorruptionError(
         f"{doing} of {table.name}: {found.rows} rows with hash sum {found.hash_sum} were written, "

@@ -20,7 +20,7 @@ from frostline.failpoints import Failpoint
 from frostline.lake import checksums, damage, duck, ducksql, ducktext, schema, store
 from frostline.model.names import Name
 from frostline.model.range import EVERYTHING, Range
-from frostline.model.tables import Column, Fingerprint, RecordedFile, Table
+from frostline.model.tables import Column, Fingerprint, LakeTable, RecordedFile, Table
 from frostline.pipeline import fingerprint
 
 _LINES = "select {fields} || chr(10) from {rows} where {in_range}"
@@ -65,7 +65,7 @@ def fill(piece: Piece) -> Filled:
     return Filled(piece.refill, meant, meant.rows, piece.file.size_bytes)
 
 
-def checked(file: RecordedFile, table: Table, within: Range) -> Fingerprint:
+def checked(file: RecordedFile, table: LakeTable, within: Range) -> Fingerprint:
     """The fingerprint of the file's rows in the range; CorruptionError unless the whole file is as it was recorded."""
     is_proved = checksums.check(file, table.name)
     with damage.parsing(f"file {file.path}", table.name):
@@ -78,7 +78,7 @@ def checked(file: RecordedFile, table: Table, within: Range) -> Fingerprint:
     return part
 
 
-def sound(file: RecordedFile, table: Table) -> None:
+def sound(file: RecordedFile, table: LakeTable) -> None:
     """CorruptionError unless the whole file is what was recorded: by its checksum, or if it has none by its rows."""
     if not checksums.check(file, table.name):
         checked(file, table, EVERYTHING)

@@ -13,7 +13,7 @@ from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.model import laketypes
 from frostline.model.laketypes import LakeType
 from frostline.model.names import Name
-from frostline.model.tables import Column, Fingerprint, Table
+from frostline.model.tables import Column, Fingerprint, LakeTable
 from frostline.model.tiers import to_text
 from frostline.pipeline import fingerprint
 
@@ -27,7 +27,7 @@ _SURVEY = sql.SQL(
 class Shard:
     """A part of a heap partition that one task exports into one file."""
 
-    table: Table
+    table: LakeTable
     dsn: Dsn = field(repr=False)
     snapshot: str
     """What `pg_export_snapshot()` gave to the driver, whose transaction is still open."""
@@ -132,10 +132,13 @@ def _survey_query(shard: Shard, unholdable: Sequence[sql.Composed]) -> sql.Compo
     )
 
 
-def _tests(table: Table, of: Callable[[LakeType], LiteralString | None]) -> dict[Column, sql.Composed]:
+def _tests(table: LakeTable, of: Callable[[LakeType], LiteralString | None]) -> dict[Column, sql.Composed]:
     """The condition that the lake type of each column has of this kind; without the columns that need none."""
-    found = ((column, of(laketypes.of(column.carriage.lake_type))) for column in table.columns)
-    return {column: sql.SQL(test).format(sql.Identifier(column.name)) for column, test in found if test}
+    return {
+        column: sql.SQL(test).format(sql.Identifier(column.name))
+        for column in table.columns
+        if (test := of(laketypes.of(column.carriage.lake_type)))
+    }
 
 
 @contextmanager
@@ -225,7 +228,7 @@ def rows_query(shard: Shard) -> sql.Composed:
     )
 
 
-def _columns(table: Table) -> sql.Composed:
+def _columns(table: LakeTable) -> sql.Composed:
     return sql.SQL(", ").join(
         sql.SQL("{}::text as {}" if column.carriage.as_text else "{} as {}").format(
             sql.Identifier(column.name), sql.Identifier(f"frostline_{number}")
@@ -236,13 +239,11 @@ def _columns(table: Table) -> sql.Composed:
 
 def _condition(shard: Shard) -> sql.Composable:
     """Which rows of the partition belong to the shard."""
-    kind = shard.table.tier_kind
-    key = sql.Identifier(shard.table.tier_key)
     parts: list[sql.Composable] = []
     if shard.lower is not None:
-        parts.append(_comparison("{} >= {}::{}", key, to_text(kind, shard.lower), kind.value))
+        parts.append(_tier_compared(shard, "{} >= {}::{}", shard.lower))
     if shard.upper is not None:
-        parts.append(_comparison("{} < {}::{}", key, to_text(kind, shard.upper), kind.value))
+        parts.append(_tier_compared(shard, "{} < {}::{}", shard.upper))
     if shard.only_live:
         parts.append(sql.SQL("{}").format(sql.Identifier("frostline_live")))
     if shard.oid is not None:
@@ -253,6 +254,12 @@ def _condition(shard: Shard) -> sql.Composable:
     if shard.last_block is not None:
         parts.append(_comparison("{} < {}::{}", ctid, f"({shard.last_block + 1},0)", "tid"))
     return sql.SQL(" and ").join(parts) if parts else sql.SQL("true")
+
+
+def _tier_compared(shard: Shard, form: LiteralString, value: int) -> sql.Composed:
+    tier = shard.table.tier
+    assert tier is not None  # only of a table with one is a part asked for
+    return _comparison(form, sql.Identifier(tier.name), to_text(tier.kind, value), tier.kind.value)
 
 
 def _comparison(form: LiteralString, left: sql.Identifier, value: str, type_name: LiteralString) -> sql.Composed:

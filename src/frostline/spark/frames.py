@@ -171,12 +171,9 @@ class _Frame:
             return None
         lakefiles.require_finite(table, list(self.needed.values()), files)
         shown = lakefiles.shown_names(table)
-        keys = {name: one for name, one in shown.items() if one.name in (*table.key, table.tier_key)}
-        full = {**self.needed, **keys}
-        rows = self._files(files, full).where(self._below_the_line(files))
-        return self._unmarked(rows, {name: one for name, one in keys.items() if one.name in table.key}).select(
-            *map(_column, self.needed)
-        )
+        keys = {name: one for name, one in shown.items() if one.name in table.key}
+        rows = self._files(files, {**self.needed, **keys}).where(self._below_the_line(files))
+        return self._unmarked(rows, keys).select(*map(_column, self.needed))
 
     def _files(self, files: list[ColdFile], columns: dict[str, Column]) -> DataFrame:
         if not _opens(self.spark, files[0].path):
@@ -198,12 +195,13 @@ class _Frame:
 
     def _below_the_line(self, files: Iterable[ColdFile]) -> SparkColumn:
         """Only where a file may reach beyond the line; else Spark has one condition less."""
-        table, line = self.at.table, self.at.seam.frost_line
+        table, line = self.at.table, self.at.line
         below = Range(None, line)
-        if line == table.tier_kind.highest or all(below.covers(lakefiles.tier_range(table, file)) for file in files):
+        if line is None or all(below.covers(lakefiles.tier_range(table, file)) for file in files):
             return F.lit(True)  # noqa: FBT003
-        key = next(name for name, one in lakefiles.shown_names(table).items() if one.name == table.tier_key)
-        return _column(key) < _tier_literal(table.tier_kind, line)
+        assert table.tier is not None
+        key = next(name for name, one in lakefiles.shown_names(table).items() if one.name == table.tier.name)
+        return _column(key) < _tier_literal(table.tier.kind, line)
 
     def _unmarked(self, rows: DataFrame, keys: dict[str, Column]) -> DataFrame:
         """Without the rows whose keys are in the overlay."""
@@ -220,7 +218,8 @@ class _Frame:
 def _known(spark: SparkSession, at: TablePoint, shown: dict[str, Column], where: str | None) -> Where:
     if where is None:
         return Where(frozenset(), EVERYTHING)
-    key = next((name for name, column in shown.items() if column.name == at.table.tier_key), None)
+    tier = at.table.tier
+    key = next((name for name, column in shown.items() if tier and column.name == tier.name), None)
     return conditions.of_where(spark, shape.schema(shown), where, key)
 
 

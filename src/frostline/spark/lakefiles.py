@@ -12,10 +12,8 @@ from frostline.errors import UsageError
 from frostline.lake import bounds, damage, parquet, paths, schema, snapshots, store
 from frostline.model import laketypes
 from frostline.model.names import Name
-from frostline.model.policy import Policy
 from frostline.model.range import EVERYTHING, Range
-from frostline.model.tables import Column, Seam, Table
-from frostline.model.tiers import TierKind
+from frostline.model.tables import Column, LakeTable, TableCopy
 from frostline.model.types import Carriage, Collation, PgType
 from frostline.spark import filesums
 
@@ -34,19 +32,23 @@ class ColdFile:
     """Its recorded checksum."""
 
 
-def of_state(table: Table, seam: Seam, dsn: str) -> tuple[ColdFile, ...]:
+def of_state(
+    table: LakeTable, metadata_location: str | None, snapshot_id: int | None, dsn: str
+) -> tuple[ColdFile, ...]:
     """The files of the point's lake snapshot, by their names' order."""
-    if seam.metadata_location is None or seam.snapshot_id is None:
+    if metadata_location is None or snapshot_id is None:
         return ()
     wanted = frozenset(
-        column.field_id for column in table.columns if _infinity(column) is not None or column.name == table.tier_key
+        column.field_id
+        for column in table.columns
+        if _infinity(column) is not None or (table.tier and column.name == table.tier.name)
     )
-    return _files(seam.metadata_location, seam.snapshot_id, wanted, table, dsn)
+    return _files(metadata_location, snapshot_id, wanted, table, dsn)
 
 
 @lru_cache(maxsize=64)
 def _files(
-    metadata_location: str, snapshot_id: int, wanted: frozenset[int], table: Table, dsn: str
+    metadata_location: str, snapshot_id: int, wanted: frozenset[int], table: LakeTable, dsn: str
 ) -> tuple[ColdFile, ...]:
     with filesums.asked(dsn) as sums:
         sums.expect_metadata(table)
@@ -67,13 +69,13 @@ def _cold_file(data_file: DataFile, wanted: Iterable[int]) -> ColdFile:
     return ColdFile(data_file.file_path, data_file.record_count, data_file.file_size_in_bytes, ranges)
 
 
-def tier_range(table: Table, file: ColdFile) -> Range:
+def tier_range(table: LakeTable, file: ColdFile) -> Range:
     """The tier values of a file; everything if it does not say, or the table has no tier key."""
-    found = file.ranges.get(table.column(table.tier_key).field_id) if table.tier_key else None
+    found = file.ranges.get(table.column(table.tier.name).field_id) if table.tier else None
     return Range.closed(*found) if found else EVERYTHING
 
 
-def require_finite(table: Table, columns: Sequence[Column], files: Iterable[ColdFile]) -> None:
+def require_finite(table: LakeTable, columns: Sequence[Column], files: Iterable[ColdFile]) -> None:
     """UsageError when one of these columns has an infinite date or timestamp in one of these files."""
     checked = {column: infinity for column in columns if (infinity := _infinity(column)) is not None}
     for file in files:
@@ -106,19 +108,10 @@ def _names(path: str) -> tuple[tuple[int, str], ...]:
         return tuple(parquet.names(path).items())
 
 
-def described(name: Name, metadata_location: str) -> Table:
-    """A table that only the lake knows: it has columns, and neither key nor tiers."""
+def described(name: Name, metadata_location: str) -> TableCopy:
+    """A table of which only the lake knows."""
     fields = snapshots.read_metadata(metadata_location).schema().fields
-    return Table(
-        id=0,
-        name=name,
-        columns=tuple(_column(number, one) for number, one in enumerate(fields, 1)),
-        key=(),
-        tier_key="",
-        tier_kind=TierKind.BIGINT,
-        lake_partition="",
-        policy=Policy(),
-    )
+    return TableCopy(name, tuple(_column(number, one) for number, one in enumerate(fields, 1)))
 
 
 def _column(number: int, one: NestedField) -> Column:
@@ -129,6 +122,6 @@ def _column(number: int, one: NestedField) -> Column:
     return Column(one.name, number, one.field_id, pg_type, carriage, Collation.NONE, not_null=False)
 
 
-def shown_names(table: Table) -> dict[str, Column]:
+def shown_names(table: LakeTable) -> dict[str, Column]:
     """The columns by their names in Spark, where no two may differ by case only."""
     return dict(zip(schema.parquet_names(table), table.columns, strict=True))

@@ -61,7 +61,7 @@ def cut(at: TablePoint, part: Part, wanted: Range) -> list[InputPartition]:
 def _hot(at: TablePoint, part: Part, wanted: Range) -> Iterator[HeapPiece]:
     if part not in (Part.ALL, Part.HOT):
         return
-    above = wanted.clip(Range(at.seam.frost_line, None))
+    above = wanted.clip(Range(at.line, None))
     for target in at.heap:
         if above.overlaps(Range(target.lower, target.upper)):
             yield from _blocks(target, above)
@@ -90,13 +90,12 @@ def _cold(at: TablePoint, part: Part, wanted: Range) -> Iterator[LakePiece]:
 def cold_files(at: TablePoint, wanted: Range) -> list[ColdFile]:
     """The lake files that can hold a row of the range, below the frost line."""
     below = _below_the_line(at, wanted)
-    files = lakefiles.of_state(at.table, at.seam, at.dsn)
+    files = lakefiles.of_state(at.table, at.metadata_location, at.snapshot_id, at.dsn)
     return [file for file in files if below.overlaps(lakefiles.tier_range(at.table, file))]
 
 
 def _below_the_line(at: TablePoint, wanted: Range) -> Range:
-    """A table that only the lake knows has no line."""
-    return wanted.clip(Range(None, at.seam.frost_line)) if at.table.tier_key else wanted
+    return wanted.clip(Range(None, at.line))
 
 
 def _grouped(files: Sequence[ColdFile]) -> Iterator[list[ColdFile]]:

@@ -19,7 +19,7 @@ from frostline.lake.filecheck import Checks
 from frostline.lake.objectstore import Access
 from frostline.model import laketypes
 from frostline.model.range import Range
-from frostline.model.tables import Column, Table
+from frostline.model.tables import Column, LakeTable, TierKey
 from frostline.model.tiers import TierKind, to_text
 from frostline.relation import names
 from frostline.spark import filesums, lakefiles
@@ -78,7 +78,9 @@ def _opened(reading: Reading) -> Generator[duckdb.DuckDBPyConnection]:
 
 def _heap_query(connection: duckdb.DuckDBPyConnection, reading: Reading, piece: HeapPiece) -> str:
     _join(connection, reading.moment, piece.target)
-    rows = _postgres_rows(reading.at.table, piece, reading.columns.values())
+    tier = reading.at.table.tier
+    assert tier is not None  # what has a heap has a tier key
+    rows = _postgres_rows(tier, piece, reading.columns.values())
     typed = ", ".join(
         f"frostline_{number}::{laketypes.duck_type(column.carriage.lake_type)} as {ducksql.identifier(name)}"
         for number, (name, column) in enumerate(reading.columns.items(), 1)
@@ -127,11 +129,11 @@ def _types(target: Target) -> sql.Composed:
     return _statement("types").format(is_as_it_was=sql.SQL(" and ").join(columns))
 
 
-def _postgres_rows(table: Table, piece: HeapPiece, columns: Iterable[Column]) -> str:
+def _postgres_rows(tier: TierKey, piece: HeapPiece, columns: Iterable[Column]) -> str:
     statement = _statement("rows").format(
         columns=sql.SQL(", ").join(_sent(number, column) for number, column in enumerate(columns, 1)),
         target=names.identifier(piece.target.name),
-        condition=sql.SQL(" and ").join(_conditions(table, piece)),
+        condition=sql.SQL(" and ").join(_conditions(tier, piece)),
     )
     return statement.as_string()
 
@@ -149,8 +151,8 @@ def _sent(number: int, column: Column) -> sql.Composed:
     return sql.SQL("{} as {}").format(form.format(value, message, own_type), sql.Identifier(f"frostline_{number}"))
 
 
-def _conditions(table: Table, piece: HeapPiece) -> Iterator[sql.Composable]:
-    key, kind = sql.Identifier(table.tier_key), table.tier_kind
+def _conditions(tier: TierKey, piece: HeapPiece) -> Iterator[sql.Composable]:
+    key, kind = sql.Identifier(tier.name), tier.kind
     low, high = _ends(kind, piece.range)
     type_name = names.trusted(kind.value)
     if low > kind.lowest:
@@ -168,9 +170,9 @@ def _lake_query(connection: duckdb.DuckDBPyConnection, reading: Reading, piece: 
     table = reading.at.table
     shown = lakefiles.shown_names(table)
     keys = {name: column for name, column in shown.items() if column.name in table.key}
-    tier = {name: column for name, column in shown.items() if column.name == table.tier_key}
+    tier = {name: column for name, column in shown.items() if table.tier and column.name == table.tier.name}
     files = [ducksql.literal(file.path) for file in piece.files]
-    conditions = list(_within(table, tier, piece))
+    conditions = [one for name in tier for one in _within(table, name, piece)]
     if piece.marked:
         _load_marks(connection, reading, piece.range, keys)
         same_key = " and ".join(f"m.{_quoted(name)} = f.{_quoted(name)}" for name in keys)
@@ -188,16 +190,16 @@ def _quoted(name: str) -> str:
     return ducksql.identifier(name)
 
 
-def _within(table: Table, tier: Iterable[str], piece: LakePiece) -> Iterator[str]:
-    """The range, where a file reaches beyond it."""
-    kind = table.tier_kind
+def _within(table: LakeTable, name: str, piece: LakePiece) -> Iterator[str]:
+    """That the tier key of this name lies in the range, where a file reaches beyond it."""
+    assert table.tier is not None
+    kind = table.tier.kind
     low, high = _ends(kind, piece.range)
     ranges = [_ends(kind, lakefiles.tier_range(table, file)) for file in piece.files]
-    for name in tier:
-        if any(lower < low for lower, _ in ranges):
-            yield f"f.{_quoted(name)} >= {ducktext.tier_literal(kind, low)}"
-        if any(upper > high for _, upper in ranges):
-            yield f"f.{_quoted(name)} <= {ducktext.tier_literal(kind, high)}"
+    if any(lower < low for lower, _ in ranges):
+        yield f"f.{_quoted(name)} >= {ducktext.tier_literal(kind, low)}"
+    if any(upper > high for _, upper in ranges):
+        yield f"f.{_quoted(name)} <= {ducktext.tier_literal(kind, high)}"
 
 
 def _ends(kind: TierKind, found: Range) -> tuple[int, int]:

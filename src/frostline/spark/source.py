@@ -118,8 +118,8 @@ class FrostlineReader(DataSourceReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
         """Narrow the tier values by the filters; Spark applies all of them again."""
-        table = self._reading.at.table
-        shown = [name for name, column in self._reading.columns.items() if column.name == table.tier_key]
+        tier = self._reading.at.table.tier
+        shown = [name for name, column in self._reading.columns.items() if tier and column.name == tier.name]
         if shown:
             self._range = conditions.of_filters(filters, shown[0])
         return filters
