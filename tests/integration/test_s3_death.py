@@ -15,6 +15,7 @@ from frostline.catalog import jobs
 from frostline.errors import FrostlineError, UnavailableError
 from frostline.failpoints import Failpoint
 from frostline.lake import paths
+from frostline.model.range import Range
 from frostline.pipeline import archive, expire, fold, refill, sweep, verify
 from frostline.pipeline.sweep import Wish
 from frostline.pipeline.tasks import Progress
@@ -119,7 +120,7 @@ def _no_file_is_blamed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     catalog, table = world.lake.catalog, world.lake.table()
     recorded = jobs.recorded_files(catalog, table)
     sizes = {file.path: file.size_bytes for file in recorded}
-    everything = (table.tier_kind.lowest, table.tier_kind.highest)
+    everything = Range(table.tier_kind.lowest, table.tier_kind.highest)
     with monkeypatch.context() as patched:
         patched.setattr(paths, "size_bytes", sizes.get)
         with pytest.raises(UnavailableError, match=AWAY):

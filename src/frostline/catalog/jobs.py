@@ -15,6 +15,7 @@ from frostline.catalog.connect import Connection
 from frostline.errors import ConflictError
 from frostline.logs import without_passwords
 from frostline.model.names import Name
+from frostline.model.range import Range
 from frostline.model.tables import Checksum, Fingerprint, RecordedFile, Table
 from frostline.model.work import Failures, Kind
 
@@ -62,6 +63,11 @@ class ArchivedPartition:
     published_xid: str
     grace_is_over: bool
     grace_ends_at: datetime
+
+    @property
+    def range(self) -> Range:
+        """What it holds rows of."""
+        return Range(self.lower, self.upper)
 
 
 @contextmanager
@@ -286,9 +292,9 @@ def recorded_files(connection: Connection, table: Table) -> list[RecordedFile]:
     return _files(connection, "files", {"table_id": table.id})
 
 
-def recorded_within(connection: Connection, table: Table, lower: int | None, upper: int) -> list[RecordedFile]:
-    """Those of them that may have a row in [lower, upper); None is no limit."""
-    return _files(connection, "files_within", {"table_id": table.id, "lower": lower, "upper": upper})
+def recorded_within(connection: Connection, table: Table, wanted: Range) -> list[RecordedFile]:
+    """Those of them that may hold a row of the range; as `range.overlapping`, without reading the others' records."""
+    return _files(connection, "files_within", {"table_id": table.id, "lower": wanted.lower, "upper": wanted.upper})
 
 
 def _files(connection: Connection, query: str, values: dict[str, int | None]) -> list[RecordedFile]:

@@ -11,6 +11,7 @@ from frostline.catalog import jobs, queries
 from frostline.catalog.connect import Connection
 from frostline.model import compaction, grid
 from frostline.model.compaction import Bin
+from frostline.model.range import Range
 from frostline.model.tables import RecordedFile, Table
 
 
@@ -50,4 +51,4 @@ def _unsettled(connection: Connection, table: Table, changed: _Changed) -> Seque
         return ()
     transform, kind = table.lake_partition, table.tier_kind
     lower = max(kind.lowest, grid.cell_start(transform, kind, changed.lower))
-    return jobs.recorded_within(connection, table, lower, grid.cell_end(transform, kind, changed.upper))
+    return jobs.recorded_within(connection, table, Range(lower, grid.cell_end(transform, kind, changed.upper)))

@@ -30,7 +30,7 @@ def names(connection: Connection) -> list[Name]:
 
 def tiered(connection: Connection) -> list[Table]:
     """The managed tables that have a lake, by name."""
-    return [table for table in every(connection) if table.mode is Mode.TIERED]
+    return [table for table in every(connection) if table.has_lake]
 
 
 def find(connection: Connection, name: Name) -> Table | None:
@@ -52,7 +52,7 @@ def get(connection: Connection, name: Name) -> Table:
 def with_lake(connection: Connection, name: Name) -> Table:
     """The managed table of that name; UsageError when it is not managed, or has no lake."""
     table = get(connection, name)
-    if table.mode is not Mode.TIERED:
+    if not table.has_lake:
         hint = "only its partitions are managed: frostline premake, frostline retain"
         raise UsageError(f"{name} is in partition mode and has no lake", hint=hint)
     return table
@@ -76,7 +76,7 @@ def by_id(connection: Connection, table_id: int) -> Table:
 def _table(connection: Connection, row: tuple[Any, ...]) -> Table:
     table_id, schema, table, tier_key, tier_kind, lake_partition, mode, held, token, *policy = row
     name = Name(schema, table)
-    described = _described(connection, table_id, name) if Mode(mode) is Mode.TIERED else ((), ())
+    described = _described(connection, table_id, name) if Mode(mode).has_lake else ((), ())
     return Table(
         id=table_id,
         name=name,
@@ -110,10 +110,10 @@ def _policy(
 
 def heap_oid(connection: Connection, name: Name, mode: Mode = Mode.TIERED) -> int:
     """The heap of the managed table of that name."""
-    heap = name.heap if mode is Mode.TIERED else name
+    heap = name.heap if mode.has_lake else name
     row = connection.execute(queries.get("table", "heap_oid"), {"schema": heap.schema, "table": heap.table}).fetchone()
     if row is None:
-        given_up = "" if mode is Mode.PARTITION else " --keep-lake"
+        given_up = " --keep-lake" if mode.has_lake else ""
         raise CorruptionError(
             f"the heap {heap} of managed table {name} is gone",
             hint=f"restore it, or give the table up: frostline table remove {name}{given_up}",

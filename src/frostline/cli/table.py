@@ -54,7 +54,7 @@ def add(
     with invocation.catalog() as connection:
         if partition_by and convert_first(invocation, connection, wish, Mode(mode), partition_by, dry_run=dry_run):
             return
-        by_mode = registration.add if mode == Mode.TIERED else partitioning.add
+        by_mode = registration.add if Mode(mode).has_lake else partitioning.add
         added = by_mode(connection, wish, dry_run=dry_run)
     for statement in added.statements if dry_run else ():
         invocation.output.line(statement)
@@ -79,7 +79,7 @@ def show(invocation: Invocation, name: Name) -> None:
 
     with invocation.catalog() as connection:
         found = tables.get(connection, name)
-        parts = heap.partitions(connection, found) if found.mode is Mode.PARTITION else []
+        parts = heap.partitions(connection, found) if not found.has_lake else []
     columns = [_described_column(found, column) for column in found.columns]
     invocation.output.records(columns or [_described_partition(found, one) for one in parts])
 

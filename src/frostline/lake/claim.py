@@ -13,6 +13,7 @@ from frostline.catalog.warehouses import Warehouse
 from frostline.errors import UnavailableError, UsageError
 from frostline.lake import paths, store, warehouse
 from frostline.lake.warehouse import Marker
+from frostline.model.range import Range
 from frostline.model.tables import Table
 
 _BACK = "frostline undo TABLE, or frostline thaw TABLE --from VALUE, brings rows back into Postgres"
@@ -110,7 +111,7 @@ def _give_up(connection: Connection) -> None:
 
 def has_rows(connection: Connection, table: Table) -> bool:
     """Whether the lake has rows that readers want: what lies at or above the frost line is hidden."""
-    return bool(jobs.recorded_within(connection, table, None, seams.get(connection, table).frost_line))
+    return bool(jobs.recorded_within(connection, table, Range(None, seams.get(connection, table).frost_line)))
 
 
 def begin_anew(connection: Connection, table: Table) -> None:

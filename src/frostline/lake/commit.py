@@ -28,6 +28,7 @@ from frostline.lake import checksums, datafiles, expected, paths, schema, snapsh
 from frostline.lake.datafiles import WrittenFile
 from frostline.lake.manifests import Replacing
 from frostline.model import tables
+from frostline.model.range import Range
 from frostline.model.tables import Checksum
 
 JOB_ID = "frostline.job-id"
@@ -180,7 +181,7 @@ def _created(table: tables.Table, location: str, staging: Staging) -> Table:
     return Table(_identifier(table), metadata, "", paths.file_io(location), staging)
 
 
-def new_metadata(table: tables.Table, location: str, properties: Mapping[str, str]) -> TableMetadata:
+def new_metadata(table: tables.LakeTable, location: str, properties: Mapping[str, str]) -> TableMetadata:
     """A table without snapshots. Built by hand because PyIceberg's own way would give the fields new ids."""
     lake_schema, spec, order = schema.iceberg_schema(table), schema.partition_spec(table), schema.sort_order(table)
     return TableMetadataV2.model_validate(
@@ -209,13 +210,15 @@ def _replaced(table: tables.Table, current: Table, replace: tuple[int, int] | fr
 def _inside(table: tables.Table, current: Table, replace: tuple[int, int]) -> list[DataFile]:
     """The current data files whose rows lie in the range; none may lie on its edge."""
     lower, upper = replace
+    wanted = Range(lower, upper)
     removed: list[DataFile] = []
-    manifests = partial(snapshots.may_hold, table, lower, upper)
+    manifests = partial(snapshots.may_hold, table, wanted)
     for data_file in snapshots.data_files(current.current_snapshot(), current.io, manifests):
         smallest, largest = snapshots.tier_range(data_file, table.column(table.tier_key).field_id)
-        if largest < lower or smallest >= upper:
+        values = Range.closed(smallest, largest)
+        if not wanted.overlaps(values):
             continue
-        if smallest < lower or largest >= upper:
+        if not wanted.covers(values):
             raise CorruptionError(
                 f"lake file {data_file.file_path} has tier values {smallest} to {largest}, "
                 f"on both sides of the range [{lower}, {upper}) that is to be replaced"
@@ -281,7 +284,7 @@ def _judge_each_manifest_by_itself(producer: Any) -> None:
 
 
 def exchange(
-    table: tables.Table,
+    table: tables.LakeTable,
     current: Table,
     producer: _SnapshotProducer[Any],
     add: Sequence[WrittenFile],

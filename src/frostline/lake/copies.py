@@ -24,7 +24,7 @@ DATABASE = "frostline.database"
 
 
 def stage(
-    table: tables.Table,
+    table: tables.LakeTable,
     identifier: tuple[str, ...],
     base: tuple[str, TableMetadata] | str,
     add: Sequence[WrittenFile],
@@ -49,7 +49,7 @@ def stage(
     return current
 
 
-def _new(table: tables.Table, identifier: tuple[str, ...], location: str, staging: Staging) -> Table:
+def _new(table: tables.LakeTable, identifier: tuple[str, ...], location: str, staging: Staging) -> Table:
     paths.make_parent(f"{location}/metadata/")
     return Table(identifier, commit.new_metadata(table, location, {}), "", paths.file_io(location), staging)
 

@@ -12,7 +12,7 @@ from pyiceberg.typedef import Record
 from frostline.errors import CorruptionError
 from frostline.lake import bounds, parquet, schema
 from frostline.lake.parquet import Chunk
-from frostline.model.tables import Fingerprint, RecordedFile, Table
+from frostline.model.tables import Fingerprint, LakeTable, RecordedFile
 
 Columns: TypeAlias = Mapping[int, Sequence[Chunk]]
 """The column chunks of a file, by field id."""
@@ -62,7 +62,7 @@ class Seal:
     fingerprint: Fingerprint
 
 
-def describe(location: str, table: Table, seal: Seal, *, in_order: bool) -> WrittenFile:
+def describe(location: str, table: LakeTable, seal: Seal, *, in_order: bool) -> WrittenFile:
     """Describe a written file by its footer. The file has at least one row."""
     fingerprint = seal.fingerprint
     footer = parquet.footer(location)
@@ -91,7 +91,7 @@ def describe(location: str, table: Table, seal: Seal, *, in_order: bool) -> Writ
     )
 
 
-def _bounds(table: Table, columns: Columns) -> tuple[dict[int, bytes], dict[int, bytes]]:
+def _bounds(table: LakeTable, columns: Columns) -> tuple[dict[int, bytes], dict[int, bytes]]:
     """Lower and upper bounds. DuckDB gives none for floats with a NaN, where Iceberg could say nothing right either."""
     lowers: dict[int, bytes] = {}
     uppers: dict[int, bytes] = {}
@@ -107,15 +107,15 @@ def _bounds(table: Table, columns: Columns) -> tuple[dict[int, bytes], dict[int,
     return lowers, uppers
 
 
-def _place(table: Table, columns: Columns, location: str) -> tuple[int, int, int | None]:
+def _place(table: LakeTable, columns: Columns, location: str) -> tuple[int, int, int | None]:
     """Smallest and largest tier value, and the partition."""
-    if not table.lake_partition:
+    if table.tier is None or table.lake_partition is None:
         return 0, 0, None
-    lower, upper = bounds.tier_range(columns[table.column(table.tier_key).field_id], location)
+    lower, upper = bounds.tier_range(columns[table.column(table.tier.name).field_id], location)
     return lower, upper, _partition(table, lower, upper, location)
 
 
-def _partition(table: Table, lower: int, upper: int, location: str) -> int:
+def _partition(table: LakeTable, lower: int, upper: int, location: str) -> int:
     value = schema.partition_value(table, lower)
     if schema.partition_value(table, upper) != value:
         raise CorruptionError(f"{location} spans more than one lake partition ({table.lake_partition})")
@@ -135,7 +135,7 @@ def _split_offsets(chunks: Sequence[Chunk]) -> tuple[int, ...]:
     return tuple(sorted(chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks))
 
 
-def to_data_file(written: WrittenFile, table: Table) -> DataFile:
+def to_data_file(written: WrittenFile, table: LakeTable) -> DataFile:
     """The manifest entry's content for a written file."""
     return DataFile.from_args(
         content=DataFileContent.DATA,

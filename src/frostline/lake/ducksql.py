@@ -2,20 +2,8 @@
 
 from collections.abc import Iterable
 
+from frostline.model import laketypes
 from frostline.model.tables import Column
-
-_LAKE_TYPES = {
-    "binary": "blob",
-    "boolean": "boolean",
-    "date": "date",
-    "double": "double",
-    "float": "float",
-    "int": "integer",
-    "long": "bigint",
-    "string": "varchar",
-    "timestamp": "timestamp",
-    "timestamptz": "timestamptz",
-}
 
 
 def identifier(name: str) -> str:
@@ -28,11 +16,6 @@ def literal(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def column_type(lake_type: str) -> str:
-    """The DuckDB type of a lake column."""
-    return _LAKE_TYPES.get(lake_type, lake_type)
-
-
 def read_parquet(files: Iterable[str], columns: Iterable[tuple[str, Column]]) -> str:
     """The rows of these files, given as quoted literals, with only these columns under these names.
 
@@ -43,5 +26,5 @@ def read_parquet(files: Iterable[str], columns: Iterable[tuple[str, Column]]) ->
 
 
 def _field(name: str, column: Column) -> str:
-    duck_type = literal(column_type(column.carriage.lake_type))
+    duck_type = literal(laketypes.duck_type(column.carriage.lake_type))
     return f"{column.field_id}: {{name: {literal(name)}, type: {duck_type}, default_value: null}}"

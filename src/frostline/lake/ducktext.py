@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from frostline.lake import ducksql
+from frostline.model.range import Range
 from frostline.model.tiers import TierKind, to_text
 
 _FIRST_DAY = "date '0001-01-01'"
@@ -28,20 +29,20 @@ def tier_literal(kind: TierKind, value: int) -> str:
     return time(kind, value) if kind.is_time else str(value)
 
 
+def within(sql: str, kind: TierKind, wanted: Range) -> str:
+    """The condition that a tier key lies in the range, in DuckDB SQL."""
+    lower = [] if wanted.lower is None else [f"{sql} >= {tier_literal(kind, wanted.lower)}"]
+    upper = [] if wanted.upper is None else [f"{sql} < {tier_literal(kind, wanted.upper)}"]
+    return " and ".join([*lower, *upper]) or "true"
+
+
 def time(kind: TierKind, value: int) -> str:
     """A date or timestamp literal from its axis value."""
     text = to_text(kind, value)
     if text.endswith(" BC"):
         day, _, clock = text.removesuffix(" BC").partition(" ")
         text = f"{day} (BC) {clock}".strip()
-    return _cast(ducksql.literal(text), _TIME_TYPES[kind])
-
-
-_TIME_TYPES = {
-    TierKind.DATE: "date",
-    TierKind.TIMESTAMP: "timestamp",
-    TierKind.TIMESTAMPTZ: "timestamptz",
-}
+    return _cast(ducksql.literal(text), kind.typname)
 
 
 def _cast(value: str, duck_type: str) -> str:

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from pydantic import TypeAdapter
 from pyiceberg.partitioning import (
     PARTITION_FIELD_ID_START,
     UNPARTITIONED_PARTITION_SPEC,
@@ -12,59 +13,30 @@ from pyiceberg.partitioning import (
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform, parse_transform
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    NestedField,
-    PrimitiveType,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-)
+from pyiceberg.types import NestedField, PrimitiveType
 
 from frostline.errors import UsageError
-from frostline.model.tables import Column, Table
+from frostline.model.tables import Column, LakeTable
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, civil
-from frostline.model.types import decimal_digits
 
-_TYPES: dict[str, PrimitiveType] = {
-    "binary": BinaryType(),
-    "boolean": BooleanType(),
-    "date": DateType(),
-    "double": DoubleType(),
-    "float": FloatType(),
-    "int": IntegerType(),
-    "long": LongType(),
-    "string": StringType(),
-    "timestamp": TimestampType(),
-    "timestamptz": TimestamptzType(),
-}
+_ICEBERG = TypeAdapter(PrimitiveType)
 _TRUNCATE = re.compile(r"truncate\[(\d+)\]")
 _INT_MAX = 2**31 - 1
 
 
 def iceberg_type(column: Column) -> PrimitiveType:
-    """The Iceberg type that carries the column."""
-    digits = decimal_digits(column.carriage.lake_type)
-    if digits:
-        return DecimalType(*digits)
-    return _TYPES[column.carriage.lake_type]
+    """The Iceberg type that carries the column: lake types are written as Iceberg writes them."""
+    return _ICEBERG.validate_python(column.carriage.lake_type)
 
 
-def iceberg_schema(table: Table) -> Schema:
+def iceberg_schema(table: LakeTable) -> Schema:
     """All fields are optional: writers outside Iceberg cannot declare a required one, and readers check that."""
     return Schema(
         *(NestedField(column.field_id, column.name, iceberg_type(column), required=False) for column in table.columns)
     )
 
 
-def parquet_names(table: Table) -> tuple[str, ...]:
+def parquet_names(table: LakeTable) -> tuple[str, ...]:
     """The columns' names inside data files, which readers match by field id.
 
     They are the columns' own names, but for those that differ from an earlier one by case only: DuckDB would rename it.
@@ -98,16 +70,16 @@ def _transform(text: str) -> Transform[Any, Any]:
     return {"day": _AnyDay, "hour": _AnyHour}[text]() if text in ("day", "hour") else parse_transform(text)
 
 
-def partition_spec(table: Table) -> PartitionSpec:
+def partition_spec(table: LakeTable) -> PartitionSpec:
     """Partition by the table's transform of the tier key.
 
     The field's name is from the reserved ones, so no column can take it and a renamed tier key does not change it.
     """
-    if not table.lake_partition:
+    if table.tier is None or table.lake_partition is None:
         return UNPARTITIONED_PARTITION_SPEC
     name = "frostline_" + table.lake_partition.partition("[")[0]
     field = PartitionField(
-        source_id=table.column(table.tier_key).field_id,
+        source_id=table.column(table.tier.name).field_id,
         field_id=PARTITION_FIELD_ID_START,
         transform=_transform(table.lake_partition),
         name=name,
@@ -115,18 +87,21 @@ def partition_spec(table: Table) -> PartitionSpec:
     return PartitionSpec(field, spec_id=0)
 
 
-def sort_order(table: Table) -> SortOrder:
+def sort_order(table: LakeTable) -> SortOrder:
     """Files are sorted by the tier key, where they are partitioned by it."""
-    if not table.lake_partition:
+    if table.tier is None or table.lake_partition is None:
         return UNSORTED_SORT_ORDER
-    source = table.column(table.tier_key).field_id
+    source = table.column(table.tier.name).field_id
     return SortOrder(SortField(source, IdentityTransform(), SortDirection.ASC), order_id=1)
 
 
-def partition_value(table: Table, axis_value: int) -> int:
+def partition_value(table: LakeTable, axis_value: int) -> int:
     """The value of the table's partition transform for a tier value, as Iceberg defines it."""
-    value = _transformed(table.lake_partition, table.tier_kind, axis_value)
-    highest = TierKind.BIGINT.highest if table.tier_kind is TierKind.BIGINT else _INT_MAX
+    assert table.tier is not None
+    assert table.lake_partition is not None
+    kind = table.tier.kind
+    value = _transformed(table.lake_partition, kind, axis_value)
+    highest = kind.highest if kind is TierKind.BIGINT else _INT_MAX
     if not -highest - 1 <= value <= highest:
         raise UsageError(
             f"tier value {axis_value} is out of the range of the lake partition {table.lake_partition!r}",

@@ -12,6 +12,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from frostline.errors import CorruptionError, UnavailableError, UsageError
 from frostline.lake import bounds, damage, paths, schema
+from frostline.model.range import Range, overlapping
 from frostline.model.tables import LakeFile, Table
 
 _SNAPSHOTS_CACHED = 512
@@ -36,27 +37,25 @@ def files(metadata_location: str, snapshot_id: int, tier_key_field_id: int) -> t
     return tuple(sorted(found, key=lambda file: (file.lower, file.upper, file.path)))
 
 
-def files_within(
-    metadata_location: str, snapshot_id: int, table: Table, lower: int | None, upper: int
-) -> list[LakeFile]:
-    """The files of a snapshot that may have a row in [lower, upper). Opens only manifests that may name one of them."""
+def files_within(metadata_location: str, snapshot_id: int, table: Table, wanted: Range) -> list[LakeFile]:
+    """The files of a snapshot that may hold a row of the range. Opens only manifests that may name one of them."""
     io, tier = paths.file_io(metadata_location), table.column(table.tier_key).field_id
-    first = table.tier_kind.lowest if lower is None else lower
-    found = [one for one in manifests(find(metadata_location, snapshot_id), io) if may_hold(table, first, upper, one)]
-    files_of_them = [file for manifest in found for file in _manifest_files(manifest, tier)]
-    return [file for file in files_of_them if file.upper >= first and file.lower < upper]
+    found = [one for one in manifests(find(metadata_location, snapshot_id), io) if may_hold(table, wanted, one)]
+    return overlapping((file for manifest in found for file in _manifest_files(manifest, tier)), wanted)
 
 
-def may_hold(table: Table, lower: int, upper: int, manifest: ManifestFile) -> bool:
-    """Whether a file of the manifest may have a row in [lower, upper), so that a long history need not be read.
+def may_hold(table: Table, wanted: Range, manifest: ManifestFile) -> bool:
+    """Whether a file of the manifest may hold a row of the range, so that a long history need not be read.
 
     A manifest has the smallest and the largest partition of its files, and no transform falls where the tier key rises.
     """
     found = manifest.partitions[0] if manifest.partitions else None
     if found is None or found.lower_bound is None or found.upper_bound is None:
         return True
+    lower = table.tier_kind.lowest if wanted.lower is None else wanted.lower
+    upper = table.tier_kind.highest if wanted.upper is None else wanted.upper - 1
     try:
-        first, last = schema.partition_value(table, lower), schema.partition_value(table, upper - 1)
+        first, last = schema.partition_value(table, lower), schema.partition_value(table, upper)
     except UsageError:
         return True  # beyond what a partition can be
     return bounds.tier_value(found.lower_bound) <= last and first <= bounds.tier_value(found.upper_bound)

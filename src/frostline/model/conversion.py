@@ -9,7 +9,7 @@ from frostline.model.ladder import Ladder, Step
 from frostline.model.names import Name, quoted
 from frostline.model.partnames import own_name
 from frostline.model.registration import HeapColumn, HeapFacts, Refusal
-from frostline.model.tiers import TierKind, to_text
+from frostline.model.tiers import BY_TYPNAME, TierKind, to_text
 
 AHEAD = 3
 """So many partitions are made beyond the current one, at least: the copy takes its time, and rows arrive meanwhile."""
@@ -21,10 +21,6 @@ MAX_PARTITIONS = 1_000
 NOT_NULL = "frostline_not_null"
 """The constraint that keeps NULL out of the tier key while the table is converted."""
 _MINUTE = 60_000_000
-_KINDS = {
-    "timestamptz": TierKind.TIMESTAMPTZ, "timestamp": TierKind.TIMESTAMP, "date": TierKind.DATE,
-    "int2": TierKind.SMALLINT, "int4": TierKind.INTEGER, "int8": TierKind.BIGINT,
-}  # fmt: skip
 
 
 class State(StrEnum):
@@ -104,7 +100,7 @@ class ConversionFacts:
     def kind(self) -> TierKind | None:
         """Its type, if it is one that can decide a tier."""
         column = self.column
-        return _KINDS.get(column.pg_type.name) if column is not None and column.pg_type.builtin else None
+        return BY_TYPNAME.get(column.pg_type.name) if column is not None and column.pg_type.builtin else None
 
     @property
     def new_key(self) -> tuple[str, ...]:

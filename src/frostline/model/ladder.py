@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from frostline.model.range import Range
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, civil, days_of
 
 MAX_GAP = 100
@@ -35,7 +36,8 @@ _CYCLE = 4_800, 146_097
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICRO = timedelta(microseconds=1)
 
-Range = tuple[int, int]
+Edges = tuple[int, int]
+"""Where a cell of the grid, or a partition, begins and ends; both finite."""
 Bounds = tuple[int | None, int | None]
 """Of a partition; None is MINVALUE or MAXVALUE."""
 
@@ -91,7 +93,7 @@ class Ladder:
             number += 1
         return number
 
-    def cell(self, value: int) -> Range | None:
+    def cell(self, value: int) -> Edges | None:
         """The cell in which this value lies, if the type has both its ends."""
         number = self.number(value)
         lower, upper = self.edge(number), self.edge(number + 1)
@@ -113,7 +115,7 @@ class Unknown:
 
 
 def find(
-    kind: TierKind, ranges: Sequence[Range], now: int, *, every: str | None = None, zone: str | None = None
+    kind: TierKind, ranges: Sequence[Edges], now: int, *, every: str | None = None, zone: str | None = None
 ) -> Ladder | Unknown:
     """The grid of the partitions with these finite bounds, or with steps of `every` from where they end."""
     edges = chain(ranges, now)
@@ -128,7 +130,7 @@ def find(
     return Unknown("its newest partitions are not alike")
 
 
-def chain(ranges: Sequence[Range], now: int) -> list[int]:
+def chain(ranges: Sequence[Edges], now: int) -> list[int]:
     """The edges of the partitions around now that follow each other without a gap, as far as they go; else none."""
     ordered = sorted(ranges)
     begun = [index for index, one in enumerate(ordered) if one[0] <= now]
@@ -142,15 +144,16 @@ def chain(ranges: Sequence[Range], now: int) -> list[int]:
     return [ordered[first][0], *(upper for _, upper in ordered[first : last + 1])]
 
 
-def missing(ladder: Ladder, taken: Sequence[Bounds], now: int, ahead: int, *, floor: int) -> list[Range]:
+def missing(ladder: Ladder, taken: Sequence[Bounds], now: int, ahead: int, *, floor: int) -> list[Edges]:
     """The cells to make so that there are `ahead` partitions beyond the one that holds now; none below `floor`.
 
     A cell that overlaps a partition is left out, and that one counts in its stead.
     """
-    found: list[Range] = []
+    found: list[Edges] = []
+    held = [Range(*one) for one in taken]
     beyond = 0
-    for lower, upper in _walk(ladder, taken, _start(ladder, taken, now, floor)):
-        if lower is not None and lower >= floor and not _overlaps(taken, lower, upper):
+    for lower, upper in _walk(ladder, held, _start(ladder, held, now, floor)):
+        if lower is not None and lower >= floor and not any(map(Range(lower, upper).overlaps, held)):
             found.append((lower, upper))
         beyond += lower is not None and lower > now
         if len(found) == MAX_CELLS or (upper > now and beyond >= ahead):
@@ -158,29 +161,22 @@ def missing(ladder: Ladder, taken: Sequence[Bounds], now: int, ahead: int, *, fl
     return found
 
 
-def _walk(ladder: Ladder, taken: Sequence[Bounds], point: int) -> Iterator[tuple[int | None, int]]:
+def _walk(ladder: Ladder, held: Sequence[Range], point: int) -> Iterator[tuple[int | None, int]]:
     """From there upwards: the partition that holds the point, or else its cell, and so on, as far as there are any."""
     while True:
-        lower, upper = _holding(taken, point) or ladder.cell(point) or (None, None)
+        holding = next((one for one in held if point in one), None)
+        lower, upper = (holding.lower, holding.upper) if holding else ladder.cell(point) or (None, None)
         if upper is None:
             return
         yield lower, upper
         point = upper
 
 
-def _start(ladder: Ladder, taken: Sequence[Bounds], now: int, floor: int) -> int:
+def _start(ladder: Ladder, held: Sequence[Range], now: int, floor: int) -> int:
     """Where to begin: at the end of the last partition before now, unless that is too long ago."""
-    ends = [upper for _, upper in taken if upper is not None and upper <= now]
+    ends = [one.upper for one in held if one.upper is not None and one.upper <= now]
     last = max(ends, default=now) if floor == ladder.kind.lowest else max([*ends, floor])
     return last if last <= now and ladder.step.fits(ladder.kind, now - last) <= MAX_GAP else now
-
-
-def _holding(taken: Sequence[Bounds], value: int) -> Bounds | None:
-    return next((one for one in taken if _overlaps([one], value, value + 1)), None)
-
-
-def _overlaps(taken: Sequence[Bounds], lower: int, upper: int) -> bool:
-    return any((a is None or a < upper) and (b is None or b > lower) for a, b in taken)
 
 
 def spelled(every: str) -> str:
@@ -283,7 +279,7 @@ def _at_midnight(kind: TierKind, value: int, zone: str | None) -> bool:
     return local is not None and local[1] == 0
 
 
-def local_time(kind: TierKind, value: int, zone: str | None) -> Range | None:
+def local_time(kind: TierKind, value: int, zone: str | None) -> tuple[int, int] | None:
     """The day since 1970 that a value lies on in the zone's calendar, and how far into it; None beyond its years."""
     if zone is not None:
         if not _has_year(value // MICROS_PER_DAY):

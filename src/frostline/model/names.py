@@ -3,6 +3,8 @@
 import re
 from dataclasses import dataclass
 
+from frostline.model.range import Range
+
 MAX_BYTES = 63
 """Postgres cuts identifiers at this many bytes."""
 
@@ -104,6 +106,11 @@ class RemoteName:
     table_id: int
     lower: int | None
     upper: int
+
+    @property
+    def range(self) -> Range:
+        """The tier values that it asks for."""
+        return Range(self.lower, self.upper)
 
     def __str__(self) -> str:
         return f"{self.table_id}[{'' if self.lower is None else self.lower},{self.upper})"

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from frostline.model.names import Name
+from frostline.model.range import Range
 from frostline.model.tiers import TierKind, from_text
 
 _BOUNDS = re.compile(r"FOR VALUES FROM \((MINVALUE|'[^']*'|-?\d+)\) TO \((MAXVALUE|'[^']*'|-?\d+)\)")
@@ -22,6 +23,11 @@ class Partition:
     """-1 when Postgres never counted."""
     is_unlogged: bool = False
     """A crash of Postgres empties it."""
+
+    @property
+    def range(self) -> Range:
+        """What it holds rows of; not of the DEFAULT partition."""
+        return Range(self.lower, self.upper)
 
 
 def bounds(kind: TierKind, text: str) -> tuple[int | None, int | None]:

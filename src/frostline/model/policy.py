@@ -14,6 +14,16 @@ class Mode(StrEnum):
     PARTITION = "partition"
     """Its partitions only: they are made ahead of time, and expire. It has no lake."""
 
+    @property
+    def has_lake(self) -> bool:
+        """Whether rows can be in the lake, and with it a relation above the heap, an overlay, and lake files."""
+        return self is Mode.TIERED
+
+    @property
+    def has_line(self) -> bool:
+        """Whether a frost line divides the tiers, so that rows become cold with age."""
+        return self is Mode.TIERED
+
 
 class ExpireBy(StrEnum):
     """What becomes of a partition of a table without a lake when its retention period is over."""

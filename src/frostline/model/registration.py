@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from frostline.model import grid
 from frostline.model.names import MAX_BYTES, Name
 from frostline.model.partitions import bounds
-from frostline.model.tiers import TierKind
+from frostline.model.tiers import BY_TYPNAME, TierKind
 from frostline.model.types import Collation, PgType
 
 RESERVED_PREFIX = "frostline_"
@@ -143,9 +143,7 @@ class HeapFacts:
         column = self.tier_column
         if column is None or not column.pg_type.builtin:
             return None
-        plain = {"timestamptz": TierKind.TIMESTAMPTZ, "timestamp": TierKind.TIMESTAMP, "date": TierKind.DATE,
-                 "int2": TierKind.SMALLINT, "int4": TierKind.INTEGER, "int8": TierKind.BIGINT}  # fmt: skip
-        return plain.get(column.pg_type.name)
+        return BY_TYPNAME.get(column.pg_type.name)
 
 
 def refusals(facts: HeapFacts) -> list[Refusal]:

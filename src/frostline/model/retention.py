@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from frostline.model import grid
 from frostline.model.names import Name
+from frostline.model.range import Range, overlapping
 from frostline.model.tables import RecordedFile, Table
 
 
@@ -53,6 +54,7 @@ def _lower(one: Whole, lowest: int) -> int:
 
 def below(files: Sequence[RecordedFile], value: int) -> tuple[list[RecordedFile], list[RecordedFile]]:
     """The files that lie wholly below the line, and those that reach across it."""
-    gone = [file for file in files if file.upper < value]
-    across = [file for file in files if file.lower < value <= file.upper]
-    return gone, across
+    expired = Range(None, value)
+    touched = overlapping(files, expired)
+    gone = [file for file in touched if expired.covers(file.range)]
+    return gone, [file for file in touched if not expired.covers(file.range)]

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from frostline.model import laketypes
 from frostline.model.names import Name
 from frostline.model.tables import Column
-from frostline.model.types import decimal_digits
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^\s",.]+))\s*')
-_WIDER = {("int", "long"), ("float", "double")}
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _PIECE_BYTES = 4 << 20
 """What opening, describing and proving a file costs, in bytes that could be read meanwhile."""
@@ -173,20 +172,12 @@ def with_field_ids(
     result: list[Column] = []
     for column in columns:
         old = known.get(column.attnum)
-        if old and _can_become(old.lake_type, column.carriage.lake_type):
+        if old and laketypes.can_become(old.lake_type, column.carriage.lake_type):
             result.append(replace(column, field_id=old.field_id))
         else:
             last_field_id += 1
             result.append(replace(column, field_id=last_field_id))
     return tuple(result), last_field_id
-
-
-def _can_become(old: str, new: str) -> bool:
-    """Whether Iceberg lets a field of one type become the other."""
-    if old == new or (old, new) in _WIDER:
-        return True
-    narrow, wide = decimal_digits(old), decimal_digits(new)
-    return bool(narrow and wide and narrow[1] == wide[1] and narrow[0] <= wide[0])
 
 
 def bins(items: Mapping[Item, int] | Sequence[tuple[Item, int]], capacity_bytes: int) -> list[list[Item]]:

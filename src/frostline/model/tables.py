@@ -1,9 +1,12 @@
 """One managed table, its seam, and the files of its lake snapshots."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from frostline.model.names import Name, internal
 from frostline.model.policy import Mode, Policy
+from frostline.model.range import Range
 from frostline.model.tiers import TierKind
 from frostline.model.types import Carriage, Collation, PgType
 
@@ -28,6 +31,60 @@ class Column:
 
 
 @dataclass(frozen=True)
+class TierKey:
+    """The column that decides a row's tier."""
+
+    name: str
+    kind: TierKind
+
+
+class LakeTable(Protocol):
+    """A table as far as its files in the lake are concerned: a managed `Table`, or a `TableCopy`."""
+
+    @property
+    def name(self) -> Name: ...  # noqa: D102
+    @property
+    def columns(self) -> tuple[Column, ...]: ...  # noqa: D102
+    @property
+    def key(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def tier(self) -> TierKey | None:
+        """None for a table whose rows have no tier."""
+        ...
+
+    @property
+    def lake_partition(self) -> str | None:
+        """The Iceberg transform of the tier key that its files are cut by; None for one that is not partitioned."""
+        ...
+
+    def column(self, name: str) -> Column: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class TableCopy:
+    """A table's copy in a snapshot of many tables. It has columns, and neither heap, line nor policy of its own."""
+
+    name: Name
+    columns: tuple[Column, ...]
+    tier: TierKey | None = None
+    """Of a managed table, while its rows are read: which of them are hot is told by it."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """None: no row of it is ever looked for."""
+        return ()
+
+    @property
+    def lake_partition(self) -> None:
+        """It is not partitioned."""
+        return
+
+    def column(self, name: str) -> Column:
+        """The column of that name; KeyError when there is none."""
+        return _column(self.columns, name)
+
+
+@dataclass(frozen=True)
 class Table:
     """A managed table as the catalog describes it."""
 
@@ -37,11 +94,9 @@ class Table:
     key: tuple[str, ...]
     """Primary key column names, in key order; the tier key is one of them."""
     tier_key: str
-    """Empty for a table that has none, which only a snapshot copies."""
     tier_kind: TierKind
     lake_partition: str
-    """The Iceberg transform of the tier key, as Iceberg writes it: `month`, `day`, `truncate[1000]`, ...; empty for a
-    copy in a snapshot, which is not partitioned."""
+    """The Iceberg transform of the tier key, as Iceberg writes it: `month`, `day`, `truncate[1000]`, ..."""
     policy: Policy
     mode: Mode = Mode.TIERED
     held_from: int | None = None
@@ -50,9 +105,24 @@ class Table:
     """Random, so that no other table of any database has the same folder in the lake."""
 
     @property
+    def has_lake(self) -> bool:
+        """Whether rows of it can be in the lake."""
+        return self.mode.has_lake
+
+    @property
+    def has_line(self) -> bool:
+        """Whether it has a frost line."""
+        return self.mode.has_line
+
+    @property
     def heap(self) -> Name:
         """The user's own table. Where there is a lake, the relation has taken its name."""
-        return self.name.heap if self.mode is Mode.TIERED else self.name
+        return self.name.heap if self.has_lake else self.name
+
+    @property
+    def tier(self) -> TierKey:
+        """The column that decides a row's tier."""
+        return TierKey(self.tier_key, self.tier_kind)
 
     @property
     def internal(self) -> str:
@@ -61,10 +131,14 @@ class Table:
 
     def column(self, name: str) -> Column:
         """The column of that name; KeyError when there is none."""
-        for column in self.columns:
-            if column.name == name:
-                return column
-        raise KeyError(name)
+        return _column(self.columns, name)
+
+
+def _column(columns: Sequence[Column], name: str) -> Column:
+    for column in columns:
+        if column.name == name:
+            return column
+    raise KeyError(name)
 
 
 @dataclass(frozen=True)
@@ -139,6 +213,11 @@ class LakeFile:
     upper: int
     """Largest tier value in the file, on the axis (inclusive)."""
 
+    @property
+    def range(self) -> Range:
+        """The tier values from its smallest to its largest."""
+        return Range.closed(self.lower, self.upper)
+
 
 @dataclass(frozen=True)
 class RecordedFile:
@@ -148,6 +227,12 @@ class RecordedFile:
     size_bytes: int
     lower: int
     upper: int
+    """Inclusive."""
     fingerprint: Fingerprint
     sha256: bytes | None = None
     """Of the whole file; None for a file from before checksums were kept."""
+
+    @property
+    def range(self) -> Range:
+        """The tier values from its smallest to its largest."""
+        return Range.closed(self.lower, self.upper)

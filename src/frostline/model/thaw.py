@@ -1,11 +1,12 @@
 """How the cold range of a table is made up, and how far its frost line can go down: pure functions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from frostline.model.names import Name
 from frostline.model.partitions import Partition
+from frostline.model.range import Range, gaps, overlapping
 from frostline.model.tables import RecordedFile
 
 
@@ -30,6 +31,11 @@ class Archived:
     in_heap: bool
     """It is still there and was not cleaned."""
 
+    @property
+    def range(self) -> Range:
+        """What it held rows of."""
+        return Range(self.lower, self.upper)
+
 
 @dataclass(frozen=True)
 class Stretch:
@@ -43,24 +49,32 @@ class Stretch:
     partition: Name | None = None
     """Its partition, if it is in the heap."""
 
+    @property
+    def range(self) -> Range:
+        """Its tier values."""
+        return Range(self.lower, self.upper)
+
 
 def stretches(
     partitions: Sequence[Partition], archived: Sequence[Archived], frost_line: int, lowest: int
 ) -> list[Stretch]:
     """The whole cold range, without gaps and in order: partitions that are there, were there, and what lies between."""
+    cold = Range(lowest, frost_line)
     kept = {one.name for one in archived if one.in_heap}
     present = [
-        Stretch(lowest if one.lower is None else one.lower, one.upper, _holds(one, archived, kept), one.name, one.name)
+        _stretch(one.range.clip(cold), _holds(one, archived, kept), one.name, one.name)
         for one in partitions
         if not one.is_default and one.upper is not None and one.upper <= frost_line
     ]
-    gone = [
-        Stretch(lowest if one.lower is None else one.lower, one.upper, Holds.CHANGES, one.name)
-        for one in archived
-        if one.upper <= frost_line
-    ]
-    covered = list(_filled(present, gone, lowest, frost_line))
-    return list(_with_gaps(covered, lowest, frost_line))
+    gone = [_stretch(one.range.clip(cold), Holds.CHANGES, one.name) for one in archived if one.upper <= frost_line]
+    known = _in_order([*present, *_fitted(gone, _gaps(cold, present))])
+    return _in_order([*known, *(_stretch(free, Holds.NO_PARTITION) for free in _gaps(cold, known))])
+
+
+def _stretch(part: Range, holds: Holds, name: Name | None = None, partition: Name | None = None) -> Stretch:
+    assert part.lower is not None  # the cold range has two ends
+    assert part.upper is not None
+    return Stretch(part.lower, part.upper, holds, name, partition)
 
 
 def _holds(one: Partition, archived: Sequence[Archived], kept: set[Name]) -> Holds:
@@ -69,33 +83,24 @@ def _holds(one: Partition, archived: Sequence[Archived], kept: set[Name]) -> Hol
     return Holds.CHANGES if any(one.name == other.name for other in archived) else Holds.NO_PARTITION
 
 
-def _filled(present: list[Stretch], gone: list[Stretch], lowest: int, line: int) -> Iterator[Stretch]:
-    """What is there, and between that as much as fits of what was there."""
-    for free in _with_gaps(sorted(present, key=_position), lowest, line):
-        if free.name is not None:
-            yield free
-            continue
-        at = free.lower
-        for one in sorted(gone, key=_position):
-            lower, upper = max(one.lower, at), min(one.upper, free.upper)
-            if lower < upper:
-                yield Stretch(lower, upper, one.holds, one.name)
-                at = upper
+def _fitted(gone: Iterable[Stretch], free: Iterable[Range]) -> Iterator[Stretch]:
+    """As much of what was there as fits where nothing is now; of two that overlap, the first has what both have."""
+    ordered = _in_order(gone)
+    for gap in free:
+        rest = gap
+        for one in ordered:
+            part = one.range.clip(rest)
+            if not part.is_empty:
+                yield _stretch(part, one.holds, one.name)
+                rest = Range(part.upper, gap.upper)
 
 
-def _with_gaps(covered: list[Stretch], lowest: int, line: int) -> Iterator[Stretch]:
-    at = lowest
-    for one in covered:
-        if one.lower > at:
-            yield Stretch(at, one.lower, Holds.NO_PARTITION)
-        yield one
-        at = one.upper
-    if at < line:
-        yield Stretch(at, line, Holds.NO_PARTITION)
+def _gaps(cold: Range, taken: Iterable[Stretch]) -> Iterator[Range]:
+    return gaps(cold, (one.range for one in _in_order(taken)))
 
 
-def _position(one: Stretch) -> int:
-    return one.lower
+def _in_order(some: Iterable[Stretch]) -> list[Stretch]:
+    return sorted(some, key=lambda one: one.lower)
 
 
 def reach(cold: Sequence[Stretch], files: Sequence[RecordedFile]) -> list[int]:
@@ -107,7 +112,7 @@ def reach(cold: Sequence[Stretch], files: Sequence[RecordedFile]) -> list[int]:
     for one in reversed(cold):
         if one.holds is Holds.EVERYTHING:
             found.append(one.lower)
-        elif one.holds is Holds.CHANGES or any(touching(files, one.lower, one.upper)):
+        elif one.holds is Holds.CHANGES or overlapping(files, one.range):
             break
     return found
 
@@ -115,15 +120,10 @@ def reach(cold: Sequence[Stretch], files: Sequence[RecordedFile]) -> list[int]:
 def settled(line: int, cold: Sequence[Stretch], files: Sequence[RecordedFile], lowest: int) -> int:
     """The line itself, or the smallest value that a row can have, if nothing below was ever archived or folded."""
     below = [one for one in cold if one.upper <= line]
-    untouched = all(one.holds is Holds.NO_PARTITION for one in below) and not any(touching(files, lowest, line))
+    untouched = all(one.holds is Holds.NO_PARTITION for one in below) and not overlapping(files, Range(lowest, line))
     return min(line, lowest) if untouched else line
-
-
-def touching(files: Sequence[RecordedFile], lower: int, upper: int) -> Iterator[RecordedFile]:
-    """The files that may hold a row of the range."""
-    return (file for file in files if file.upper >= lower and file.lower < upper)
 
 
 def beginning(cold: Sequence[Stretch], value: int) -> int | None:
     """Where the stretch begins that the value lies in; None when the value is not cold."""
-    return next((one.lower for one in cold if one.lower <= value < one.upper), None)
+    return next((one.lower for one in cold if value in one.range), None)

@@ -31,6 +31,11 @@ class TierKind(StrEnum):
     BIGINT = "bigint"
 
     @property
+    def typname(self) -> str:
+        """The same type as `pg_type.typname` has it, which is also a name of DuckDB's for it."""
+        return _TYPNAMES[self]
+
+    @property
     def is_time(self) -> bool:
         """True for the kinds whose hot period is an interval, false for those where it is a number."""
         return self in (TierKind.TIMESTAMPTZ, TierKind.TIMESTAMP, TierKind.DATE)
@@ -51,6 +56,17 @@ class TierKind(StrEnum):
     def highest(self) -> int:
         """The axis value that no value of the type lies above."""
         return _highest(self)
+
+
+_TYPNAMES = {
+    TierKind.TIMESTAMPTZ: "timestamptz",
+    TierKind.TIMESTAMP: "timestamp",
+    TierKind.DATE: "date",
+    TierKind.SMALLINT: "int2",
+    TierKind.INTEGER: "int4",
+    TierKind.BIGINT: "int8",
+}
+BY_TYPNAME = {typname: kind for kind, typname in _TYPNAMES.items()}
 
 
 def _highest(kind: TierKind) -> int:

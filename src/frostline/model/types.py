@@ -4,27 +4,11 @@ A type with an exact Iceberg twin goes natively. Every other type travels as its
 cast back by the foreign table, so no type is refused and none is approximated.
 """
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-MAX_DECIMAL_PRECISION = 38
-_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
+from frostline.model import laketypes
 
-_NATIVE = {
-    "bool": "boolean",
-    "int2": "int",
-    "int4": "int",
-    "int8": "long",
-    "float4": "float",
-    "float8": "double",
-    "date": "date",
-    "timestamp": "timestamp",
-    "timestamptz": "timestamptz",
-    "text": "string",
-    "varchar": "string",
-    "bytea": "binary",
-}
 _TEXT_BUT_COMPARABLE = {"uuid"}
 """Types whose canonical text is equal exactly when the values are, and sorts as they do."""
 
@@ -68,22 +52,9 @@ class Carriage:
     """Conditions on the column may be sent to the lake server."""
 
 
-def decimal_digits(lake_type: str) -> tuple[int, int] | None:
-    """Precision and scale of `decimal(12, 2)`; None for any other lake type."""
-    found = _DECIMAL.fullmatch(lake_type)
-    return (int(found[1]), int(found[2])) if found else None
-
-
 def carriage(pg_type: PgType, collation: Collation) -> Carriage:
     """Decide how a column of this type travels."""
-    if pg_type.builtin and pg_type.name in _NATIVE:
-        return Carriage(_NATIVE[pg_type.name], as_text=False, pushable=collation is not Collation.NONDETERMINISTIC)
-    if pg_type.builtin and pg_type.name == "numeric" and _fits_decimal(pg_type):
-        return Carriage(f"decimal({pg_type.precision}, {pg_type.scale})", as_text=False, pushable=True)
+    native = laketypes.native(pg_type.name, pg_type.precision, pg_type.scale) if pg_type.builtin else None
+    if native is not None:
+        return Carriage(native, as_text=False, pushable=collation is not Collation.NONDETERMINISTIC)
     return Carriage("string", as_text=True, pushable=pg_type.builtin and pg_type.name in _TEXT_BUT_COMPARABLE)
-
-
-def _fits_decimal(pg_type: PgType) -> bool:
-    if pg_type.precision is None or pg_type.scale is None:
-        return False
-    return pg_type.precision <= MAX_DECIMAL_PRECISION and 0 <= pg_type.scale <= pg_type.precision

@@ -17,6 +17,7 @@ from frostline.lake import foreign, parquet, store
 from frostline.lake.commit import StagedCommit
 from frostline.lake.difference import Held
 from frostline.model.names import quoted
+from frostline.model.range import Range
 from frostline.model.tables import NO_ROWS, RecordedFile, Table
 from frostline.model.tiers import to_text
 from frostline.pipeline import exchange, fingerprint, load, refill, turn
@@ -68,7 +69,8 @@ def _copy(settings: Settings, table: Table, rows: Loading, path: str, held: Held
             raise _refused(table, f"the columns of {path} do not have the ids of the table's")
         kind = table.tier_kind
         file = RecordedFile(path, held.size_bytes, kind.lowest, kind.highest, NO_ROWS)
-        piece = Piece(table, Dsn(settings.dsn), rows.name, kind.lowest, kind.highest, file, settings.export_memory)
+        finite = Range(kind.lowest, kind.highest)
+        piece = Piece(table, Dsn(settings.dsn), rows.name, finite, file, settings.export_memory)
         count = rows.copy(refill.lines(piece))
     if count != held.rows:
         raise _refused(

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from frostline.lake.parquet import Values
+from frostline.model import laketypes
 from frostline.pipeline import digits, lookup3
 from frostline.pipeline.lookup3 import U64
 
@@ -23,7 +24,7 @@ def hashes(array: Values, lake_type: str) -> U64:
     if pa.types.is_dictionary(array.type):
         of_values = np.append(hashes(array.dictionary, lake_type), np.uint64(0))
         return of_values[array.indices.fill_null(len(of_values) - 1).to_numpy()]
-    result = _BY_TYPE[lake_type.partition("(")[0]](array)
+    result = _BY_TYPE[laketypes.of(lake_type).name](array)
     if array.null_count:
         result[array.is_null().to_numpy(zero_copy_only=False)] = 0
     return result

@@ -17,7 +17,6 @@ from frostline.lake.commit import Rows, StagedCommit
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import compaction
 from frostline.model.compaction import Bin
-from frostline.model.policy import Mode
 from frostline.model.tables import Table
 from frostline.pipeline import exchange, settle, tasks, turn
 from frostline.pipeline.exchange import Exchange
@@ -102,7 +101,7 @@ def compact_table(
 
     With `only_due`, only where it is worth the while, which is how often a worker may ask.
     """
-    if chosen.mode is not Mode.TIERED:
+    if not chosen.has_lake:
         return Result(chosen)
     with turn.taken(connection, settings, chosen, "compact", "compacting") as table:
         settle.lake(connection, settings, table)
@@ -117,7 +116,7 @@ def compact_table(
 
 def plan(connection: Connection, table: Table, *, only_due: bool = False) -> Plan:
     """What a compaction would do now. Reads the records of the files, and the snapshot's list of manifests."""
-    if table.mode is not Mode.TIERED:
+    if not table.has_lake:
         return Plan((), 0, packs=False)
     every = () if only_due else jobs.recorded_files(connection, table)
     bins = merging.due(connection, table) if only_due else compaction.plan(table, every)

@@ -11,7 +11,9 @@ import duckdb
 from frostline.errors import CorruptionError, FrostlineError, UnavailableError
 from frostline.lake import datafiles, duck, ducksql, schema, store, warehouse
 from frostline.lake.datafiles import WrittenFile
-from frostline.model.tables import Fingerprint, RecordedFile, Table
+from frostline.model import laketypes
+from frostline.model.range import EVERYTHING
+from frostline.model.tables import Fingerprint, LakeTable, RecordedFile, Table
 from frostline.pipeline import export, fingerprint
 from frostline.pipeline.refill import checked
 
@@ -35,7 +37,7 @@ def column_name(table: Table, column: str) -> str:
 
 def has_twin_floats(connection: duckdb.DuckDBPyConnection, table: Table, files: Sequence[RecordedFile]) -> bool:
     """Whether a dictionary could take one float for another of other bits: negative zero for zero, NaN for NaN."""
-    floats = [column.name for column in table.columns if column.carriage.lake_type in ("float", "double")]
+    floats = [column.name for column in table.columns if laketypes.of(column.carriage.lake_type).twins]
     if not floats or not files:
         return False
     tests = " or ".join(_TWINS.format(name=column_name(table, name)) for name in floats)
@@ -97,10 +99,10 @@ def blamed(table: Table, files: Sequence[RecordedFile]) -> Generator[None]:
 def blame(table: Table, files: Sequence[RecordedFile]) -> None:
     """Raise CorruptionError for the first file that is not what was recorded. Reads every byte of them."""
     for file in files:
-        checked(file, table, (table.tier_kind.lowest, table.tier_kind.highest))
+        checked(file, table, EVERYTHING)
 
 
-def proved(table: Table, location: str, meant: Fingerprint, doing: str, *, in_order: bool = True) -> WrittenFile:
+def proved(table: LakeTable, location: str, meant: Fingerprint, doing: str, *, in_order: bool = True) -> WrittenFile:
     """Describe the new file if it holds what it must, by other code than that which wrote it."""
     seal = fingerprint.sealed(location, table)
     if seal.fingerprint != meant:
@@ -108,7 +110,7 @@ def proved(table: Table, location: str, meant: Fingerprint, doing: str, *, in_or
     return datafiles.describe(location, table, seal, in_order=in_order)
 
 
-def different(table: Table, found: Fingerprint, meant: Fingerprint, doing: str) -> CorruptionError:
+def different(table: LakeTable, found: Fingerprint, meant: Fingerprint, doing: str) -> CorruptionError:
     """The error for new files that do not hold what they must, while no old one is to blame."""
     return CorruptionError(
         f"{doing} of {table.name}: {found.rows} rows with hash sum {found.hash_sum} were written, "

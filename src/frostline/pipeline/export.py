@@ -14,7 +14,8 @@ from frostline.errors import CorruptionError, FrostlineError, UnavailableError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import datafiles, duck, ducksql, paths, schema, store, warehouse
 from frostline.lake.datafiles import WrittenFile
-from frostline.model.tables import Column, Table
+from frostline.model import laketypes
+from frostline.model.tables import Column, LakeTable
 from frostline.pipeline import fingerprint, source
 from frostline.pipeline.source import Shard
 
@@ -118,22 +119,23 @@ def _copy(shard: Shard, location: str, *, dictionaries: bool) -> str:
 
 
 def _order(shard: Shard) -> str:
-    names = [column.name for column in shard.table.columns]
-    return f"order by frostline_{names.index(shard.table.tier_key) + 1}"
+    names, tier = [column.name for column in shard.table.columns], shard.table.tier
+    assert tier is not None
+    return f"order by frostline_{names.index(tier.name) + 1}"
 
 
-def typed_columns(table: Table) -> str:
+def typed_columns(table: LakeTable) -> str:
     """The columns frostline_1, frostline_2, ... that Postgres sends, under their names and types in the lake."""
     numbered = enumerate(zip(table.columns, schema.parquet_names(table), strict=True), 1)
     return ", ".join(_typed_column(number, column, name) for number, (column, name) in numbered)
 
 
 def _typed_column(number: int, column: Column, name: str) -> str:
-    lake_type = ducksql.column_type(column.carriage.lake_type)
+    lake_type = laketypes.duck_type(column.carriage.lake_type)
     return _COLUMN.format(number=number, type=lake_type, name=ducksql.identifier(name))
 
 
-def options(table: Table, *, dictionaries: bool) -> str:
+def options(table: LakeTable, *, dictionaries: bool) -> str:
     """How data files are written: compression, row groups, Iceberg field ids."""
     field_ids = zip(schema.parquet_names(table), table.columns, strict=True)
     chosen = {

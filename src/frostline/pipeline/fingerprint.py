@@ -6,7 +6,7 @@ other code and another Parquet reader than the ones that wrote them.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, LiteralString, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,9 @@ from psycopg import sql
 from frostline.lake import checksums, parquet
 from frostline.lake.datafiles import Seal
 from frostline.lake.parquet import Values
-from frostline.model.tables import NO_ROWS, Column, Fingerprint, Table
+from frostline.model import laketypes
+from frostline.model.range import EVERYTHING, Range
+from frostline.model.tables import NO_ROWS, Column, Fingerprint, LakeTable, TierKey
 from frostline.pipeline import columnhash
 from frostline.pipeline.lookup3 import U64
 
@@ -26,25 +28,14 @@ Key: TypeAlias = tuple[str, ...]
 """The values of a primary key, for people."""
 
 _compute = cast("Any", pyarrow.compute)
-_POSTGRES_FORMS: dict[str, LiteralString] = {
-    "boolean": "{}::int",
-    # Hashed as the bytes that are sent: Postgres' own hashes fold eight bytes to four, and take -0 for 0.
-    "long": "int8send({})",
-    "timestamp": "timestamp_send({})",
-    "timestamptz": "timestamptz_send({})",
-    "float": "float4send({})",
-    "double": "float8send({})",
-    "string": '{}::text collate "C"',
-    "decimal": '{}::text collate "C"',
-}
 
 
-def postgres_row_hash(table: Table) -> sql.Composable:
+def postgres_row_hash(table: LakeTable) -> sql.Composable:
     """The expression that gives one row's hash in Postgres, over columns named as in the table."""
     return _postgres_hash(table.columns)
 
 
-def postgres_key_hash(table: Table) -> sql.Composable:
+def postgres_key_hash(table: LakeTable) -> sql.Composable:
     """The same over the columns of the primary key only."""
     return _postgres_hash([table.column(name) for name in table.key])
 
@@ -55,15 +46,11 @@ def _postgres_hash(columns: Iterable[Column]) -> sql.Composable:
 
 
 def _postgres_value(column: Column) -> sql.Composable:
-    form = _POSTGRES_FORMS.get(_family(column), "{}")
+    form = laketypes.of(column.carriage.lake_type).hashed
     return sql.SQL(form).format(sql.Identifier(column.name))
 
 
-def _family(column: Column) -> str:
-    return column.carriage.lake_type.partition("(")[0]
-
-
-def of_parquet(locations: Iterable[str], table: Table) -> Fingerprint:
+def of_parquet(locations: Iterable[str], table: LakeTable) -> Fingerprint:
     """The fingerprint of the rows in these files. Memory is bounded: one batch of one row group at a time."""
     total = NO_ROWS
     for location in locations:
@@ -72,18 +59,18 @@ def of_parquet(locations: Iterable[str], table: Table) -> Fingerprint:
     return total
 
 
-def sealed(location: str, table: Table) -> Seal:
+def sealed(location: str, table: LakeTable) -> Seal:
     """What a file that was just written holds, to be compared with what it must hold."""
     checksum = checksums.of(location)
     return Seal(checksum, of_parquet([location], table))
 
 
 def split(
-    location: str, table: Table, keys: frozenset[int], *, within: tuple[int, int] | None = None
+    location: str, table: LakeTable, keys: frozenset[int], *, within: Range = EVERYTHING
 ) -> tuple[Fingerprint, Fingerprint]:
     """The fingerprints of the file's rows whose key does not have one of these hashes, and of those whose key has.
 
-    Only rows whose tier value lies in the range `within` are counted, if one is given.
+    Only rows whose tier value lies in the range `within` are counted.
     """
     others, named = NO_ROWS, NO_ROWS
     wanted = np.array(sorted(keys), np.int64)
@@ -96,7 +83,7 @@ def split(
     return others, named
 
 
-def of_keys(location: str, table: Table, keys: frozenset[int]) -> tuple[Fingerprint, Hashes]:
+def of_keys(location: str, table: LakeTable, keys: frozenset[int]) -> tuple[Fingerprint, Hashes]:
     """The fingerprint of those rows of a file whose key has one of these hashes, and their keys' hashes.
 
     Cheap where they are few.
@@ -113,7 +100,7 @@ def of_keys(location: str, table: Table, keys: frozenset[int]) -> tuple[Fingerpr
     return total, np.concatenate(named)
 
 
-def placed_keys(keys: Any, table: Table) -> tuple[Hashes, Hashes]:
+def placed_keys(keys: Any, table: LakeTable) -> tuple[Hashes, Hashes]:
     """Of an Arrow table with the columns of the primary key in their order: each key's hash, and its tier value."""
     hashes, places = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for batch in keys.to_batches():
@@ -121,11 +108,11 @@ def placed_keys(keys: Any, table: Table) -> tuple[Hashes, Hashes]:
         ids = [table.column(name).field_id for name in table.key]
         values = dict(zip(ids, columns, strict=True))
         hashes.append(_key_hashes(values, table))
-        places.append(columnhash.axis(values[table.column(table.tier_key).field_id]))
+        places.append(columnhash.axis(values[table.column(_tier(table).name).field_id]))
     return np.concatenate(hashes), np.concatenate(places)
 
 
-def count_keys(location: str, table: Table, keys: frozenset[int]) -> int:
+def count_keys(location: str, table: LakeTable, keys: frozenset[int]) -> int:
     """How many rows of a file have a key with one of these hashes. Reads the columns of the key only."""
     wanted = np.array(sorted(keys), np.int64)
     of_key = {table.column(name).field_id for name in table.key}
@@ -134,7 +121,7 @@ def count_keys(location: str, table: Table, keys: frozenset[int]) -> int:
     )
 
 
-def first_of_keys(location: str, table: Table, wanted: npt.NDArray[np.int64]) -> int | None:
+def first_of_keys(location: str, table: LakeTable, wanted: npt.NDArray[np.int64]) -> int | None:
     """One of these hashes that a key of the file has; None when it has none. Reads the columns of the key only."""
     of_key = {table.column(name).field_id for name in table.key}
     for batch in parquet.batches(location, only=of_key):
@@ -145,14 +132,14 @@ def first_of_keys(location: str, table: Table, wanted: npt.NDArray[np.int64]) ->
     return None
 
 
-def key_hashes(location: str, table: Table) -> Iterator[Hashes]:
+def key_hashes(location: str, table: LakeTable) -> Iterator[Hashes]:
     """The hashes of all keys of a file, in batches. Reads the columns of the key only."""
     of_key = {table.column(name).field_id for name in table.key}
     for batch in parquet.batches(location, only=of_key):
         yield _key_hashes(batch, table)
 
 
-def keys_of(location: str, table: Table, wanted: Hashes) -> list[tuple[int, Key]]:
+def keys_of(location: str, table: LakeTable, wanted: Hashes) -> list[tuple[int, Key]]:
     """The keys of a file that have one of these hashes, each with its hash. Reads the columns of the key only."""
     found: list[tuple[int, Key]] = []
     of_key = [table.column(name).field_id for name in table.key]
@@ -171,15 +158,23 @@ def _shown(value: Any) -> str:
         return str(value.value)
 
 
-def _key_hashes(batch: dict[int, Values], table: Table) -> npt.NDArray[np.int64]:
+def _key_hashes(batch: dict[int, Values], table: LakeTable) -> npt.NDArray[np.int64]:
     return _row_hashes(batch, [table.column(name) for name in table.key]).view(np.int64)
 
 
-def _in_range(arrays: dict[int, Values], table: Table, within: tuple[int, int] | None) -> npt.NDArray[np.bool_]:
-    values = columnhash.axis(arrays[table.column(table.tier_key).field_id])
-    if within is None:
-        return np.ones(len(values), np.bool_)
-    return (values >= within[0]) & (values < within[1])
+def _in_range(arrays: dict[int, Values], table: LakeTable, within: Range) -> npt.NDArray[np.bool_]:
+    values = columnhash.axis(arrays[table.column(_tier(table).name).field_id])
+    found = np.ones(len(values), np.bool_)
+    if within.lower is not None:
+        found &= values >= within.lower
+    if within.upper is not None:
+        found &= values < within.upper
+    return found
+
+
+def _tier(table: LakeTable) -> TierKey:
+    assert table.tier is not None  # only of managed tables is it asked where a row lies
+    return table.tier
 
 
 def _of(hashes: U64) -> Fingerprint:

@@ -14,8 +14,8 @@ from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import paths
 from frostline.model.names import Name
+from frostline.model.range import Range, overlapping
 from frostline.model.tables import Table
-from frostline.model.thaw import touching
 from frostline.pipeline import exchange, settle, tasks, turn
 from frostline.pipeline.exchange import Exchange
 from frostline.pipeline.rewrite import Rewritten, Slice, rewrite_slice
@@ -118,7 +118,7 @@ class Fold:
                 overlay=overlay,
                 lower=lower,
                 upper=upper,
-                files=tuple(touching(recorded, lower, upper)),
+                files=tuple(overlapping(recorded, Range(lower, upper))),
                 location=self.location,
                 job_id=self.job_id,
                 memory_limit=self.settings.export_memory,

@@ -17,8 +17,8 @@ from frostline.lake import paths
 from frostline.lake.commit import StagedCommit
 from frostline.lake.datafiles import WrittenFile
 from frostline.model.names import quoted
+from frostline.model.range import Range, overlapping
 from frostline.model.tables import RecordedFile, Table
-from frostline.model.thaw import touching
 from frostline.pipeline import exchange, fingerprint, source, tasks
 from frostline.pipeline.exchange import Exchange
 from frostline.pipeline.export import export_shard
@@ -141,7 +141,7 @@ class Job:
                 only_live=True,
                 command=self.again(),
             )
-            yield Piece(shard, tuple(touching(recorded, lower, upper)))
+            yield Piece(shard, tuple(overlapping(recorded, Range(lower, upper))))
 
     def known(self, key_hash: int) -> Declined:
         """What to do about a hash that the lake has: UsageError if it has the key too.

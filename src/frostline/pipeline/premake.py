@@ -13,7 +13,6 @@ from frostline.catalog.connect import Connection, gives_up
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint, reached
-from frostline.model.policy import Mode
 from frostline.model.tables import Table
 from frostline.pipeline import turn
 from frostline.relation import premake
@@ -59,7 +58,7 @@ def run(connection: Connection, settings: Settings, chosen: Table, most_moved: i
         table = tables.get(connection, chosen.name)
         _clean_up(connection, table)
         created, problem = _make_all(connection, table, most_moved)
-        if table.mode is Mode.PARTITION:  # others have a sweep, which knows whose files lie in the warehouse
+        if not table.has_lake:  # others have a sweep, which knows whose files lie in the warehouse
             jobs.prune(connection, table, settings.job_history_days)
         return Result(table, tuple(created), premake.stray(connection, table), problem)
 

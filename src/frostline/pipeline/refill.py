@@ -19,10 +19,11 @@ from frostline.errors import UnavailableError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.lake import checksums, damage, duck, ducksql, ducktext, schema, store
 from frostline.model.names import Name
-from frostline.model.tables import Column, Fingerprint, RecordedFile, Table
+from frostline.model.range import EVERYTHING, Range
+from frostline.model.tables import Column, Fingerprint, LakeTable, RecordedFile, Table
 from frostline.pipeline import fingerprint
 
-_LINES = "select {fields} || chr(10) from {rows} where {tier_key} >= {lower} and {tier_key} < {upper}"
+_LINES = "select {fields} || chr(10) from {rows} where {in_range}"
 _COPY = sql.SQL("copy {refill} ({columns}) from stdin")
 _BATCH_ROWS = 10_000
 
@@ -34,8 +35,7 @@ class Piece:
     table: Table
     dsn: Dsn = field(repr=False)
     refill: Name
-    lower: int
-    upper: int
+    range: Range
     file: RecordedFile
     memory_limit: str
 
@@ -56,7 +56,7 @@ def fill(piece: Piece) -> Filled:
     Raises CorruptionError when the file is not what was recorded. Whether Postgres then has these rows is for the
     caller to compare, by the fingerprint.
     """
-    meant = checked(piece.file, piece.table, (piece.lower, piece.upper))
+    meant = checked(piece.file, piece.table, piece.range)
     if meant.rows:
         failpoints.reached(Failpoint.THAW_BEFORE_COPY)
         with connect(piece.dsn, purpose="thaw") as connection:
@@ -65,13 +65,12 @@ def fill(piece: Piece) -> Filled:
     return Filled(piece.refill, meant, meant.rows, piece.file.size_bytes)
 
 
-def checked(file: RecordedFile, table: Table, within: tuple[int, int]) -> Fingerprint:
+def checked(file: RecordedFile, table: LakeTable, within: Range) -> Fingerprint:
     """The fingerprint of the file's rows in the range; CorruptionError unless the whole file is as it was recorded."""
     is_proved = checksums.check(file, table.name)
     with damage.parsing(f"file {file.path}", table.name):
         part, _ = fingerprint.split(file.path, table, frozenset(), within=within)
-        is_inside = within[0] <= file.lower and file.upper < within[1]
-        whole = part if is_inside else None
+        whole = part if within.covers(file.range) else None
         if whole is None and not is_proved:
             whole = fingerprint.of_parquet([file.path], table)
     if whole not in (None, file.fingerprint):
@@ -79,10 +78,10 @@ def checked(file: RecordedFile, table: Table, within: tuple[int, int]) -> Finger
     return part
 
 
-def sound(file: RecordedFile, table: Table) -> None:
+def sound(file: RecordedFile, table: LakeTable) -> None:
     """CorruptionError unless the whole file is what was recorded: by its checksum, or if it has none by its rows."""
     if not checksums.check(file, table.name):
-        checked(file, table, (table.tier_kind.lowest, table.tier_kind.highest))
+        checked(file, table, EVERYTHING)
 
 
 def _copy(connection: Connection, piece: Piece) -> None:
@@ -132,9 +131,7 @@ def _query(piece: Piece) -> str:
     return _LINES.format(
         fields=fields,
         rows=ducksql.read_parquet([ducksql.literal(piece.file.path)], zip(names.values(), table.columns, strict=True)),
-        tier_key=ducksql.identifier(names[table.tier_key]),
-        lower=ducktext.tier_literal(table.tier_kind, piece.lower),
-        upper=ducktext.tier_literal(table.tier_kind, piece.upper),
+        in_range=ducktext.within(ducksql.identifier(names[table.tier_key]), table.tier_kind, piece.range),
     )
 
 

@@ -15,7 +15,7 @@ from frostline.failpoints import Failpoint
 from frostline.lake import paths
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import retention
-from frostline.model.policy import Mode
+from frostline.model.range import Range
 from frostline.model.retention import Line, Whole
 from frostline.model.tables import RecordedFile, Table
 from frostline.model.tiers import to_text
@@ -91,7 +91,7 @@ def retain_table(
     connection: Connection, spark: Callable[[], SparkSession], settings: Settings, chosen: Table, report: Report
 ) -> Result:
     """Remove what is older than the retention period, and what was written below R since the last time."""
-    if chosen.mode is Mode.PARTITION:
+    if not chosen.has_lake:
         done = dropping.expire(connection, settings, chosen)
         gone = (*done.dropped, *done.detached)
         return Result(chosen, partitions=gone, waiting=(*done.waiting, *done.kept), changed=done.changed)
@@ -107,7 +107,7 @@ def retain_table(
 def planned(connection: Connection, table: Table) -> Result:
     """What a retention would do now. Of files that reach across R, nobody has counted the rows yet."""
     trust.require(connection, table)
-    if table.mode is Mode.PARTITION:
+    if not table.has_lake:
         return Result(table, partitions=tuple(str(one.name) for one in dropping.expirable(connection, table)))
     found = plan(connection, table)
     rows = sum(file.fingerprint.rows for file in found.gone)
@@ -131,7 +131,7 @@ def plan(connection: Connection, table: Table) -> Plan:
     wanted = retention.line(table, cutoff, seam.frost_line, whole, current)
     if wanted.value is None:
         return Plan(current, wanted)
-    gone, across = retention.below(jobs.recorded_within(connection, table, None, wanted.reach), wanted.reach)
+    gone, across = retention.below(jobs.recorded_within(connection, table, Range(None, wanted.reach)), wanted.reach)
     return Plan(current, wanted, gone, across, heap.marks(connection, table, None, wanted.reach))
 
 
@@ -165,7 +165,7 @@ class Retention:
     def _trim(self, spark: Callable[[], SparkSession], report: Report) -> list[WrittenFile]:
         made: list[WrittenFile] = []
         location, memory = paths.table_location(self.settings.warehouse, self.table), self.settings.export_memory
-        keep = (self.planned.to.reach, self.table.tier_kind.highest)
+        keep = Range(self.planned.to.reach, None)
         pieces = [Trim(self.table, file, keep, location, self.job_id, memory) for file in self.planned.across]
         if pieces:
             made = tasks.run(spark(), trim_file, pieces, lambda progress: report(self.table, progress))

@@ -13,6 +13,7 @@ from frostline.catalog.connect import Connection
 from frostline.errors import UnavailableError
 from frostline.lake import claim, paths, snapshots, store
 from frostline.lake.datafiles import WrittenFile
+from frostline.model.range import Range
 from frostline.model.tables import RecordedFile, Seam, Table
 from frostline.pipeline import exchange, tasks, turn
 from frostline.pipeline.exchange import Exchange
@@ -30,7 +31,7 @@ def lake(connection: Connection, settings: Settings, table: Table) -> None:
     base, seam = seams.pointer(connection, table), seams.get(connection, table)
     if base is None:
         return
-    above = jobs.recorded_within(connection, table, seam.frost_line, table.tier_kind.highest)
+    above = jobs.recorded_within(connection, table, Range(seam.frost_line, None))
     is_empty = not jobs.lake_totals(connection, table)[0]
     if (above or is_empty) and not claim.has_rows(connection, table) and not _is_readable(base):
         _begin_anew(connection, table)
@@ -81,7 +82,7 @@ class _Settling:
     def _trimmed(self, file: RecordedFile) -> WrittenFile:
         """In this process: there are few of them, if any."""
         location, memory = paths.table_location(self.settings.warehouse, self.table), self.settings.export_memory
-        keep = (self.table.tier_kind.lowest, self.seam.frost_line)
+        keep = Range(None, self.seam.frost_line)
         piece = Trim(self.table, file, keep, location, self.job_id, memory)
         return tasks.unwrap(tasks.attempt(trim_file, piece))
 

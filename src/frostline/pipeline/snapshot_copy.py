@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import damage, ducksql, ducktext, paths, schema, warehouse
 from frostline.lake.datafiles import WrittenFile
-from frostline.model.tables import Fingerprint, RecordedFile, Table
+from frostline.model.range import Range
+from frostline.model.tables import Fingerprint, RecordedFile, Table, TableCopy
 from frostline.pipeline import copying, export, fingerprint, source
 from frostline.pipeline.rewrite import marks_loaded, same_key
 from frostline.pipeline.source import Shard
@@ -36,8 +37,8 @@ class LakePiece:
     """Rows of one file of a managed table's lake: those below the frost line that have no mark."""
 
     number: int
-    table: Table
-    """As the copy has it."""
+    table: TableCopy
+    managed: Table
     marks: Shard
     """The overlay's marks in the range of the file, of the managed table."""
     file: RecordedFile
@@ -89,7 +90,7 @@ def copy_file(piece: LakePiece) -> WrittenFile | None:
     Raises CorruptionError when the file is not what was recorded, or the new one not what it must be.
     """
     keys = source.survey_marks(piece.marks).keys
-    with copying.blamed(piece.marks.table, [piece.file]):
+    with copying.blamed(piece.managed, [piece.file]):
         meant = _meant(piece, keys)
         return _copied(piece, meant) if meant.rows else None
 
@@ -99,7 +100,7 @@ def _copied(piece: LakePiece, meant: Fingerprint) -> WrittenFile:
     warehouse.prepare(location)
     reached(Failpoint.SNAPSHOT_BEFORE_FILE)
     with marks_loaded(piece.marks) as connection:
-        twins = copying.has_twin_floats(connection, piece.marks.table, [piece.file])
+        twins = copying.has_twin_floats(connection, piece.managed, [piece.file])
         options = export.options(piece.table, dictionaries=not twins)
         connection.execute(_COPY.format(query=_kept(piece), location=ducksql.literal(location), options=options))
     reached(Failpoint.SNAPSHOT_WROTE_FILE)
@@ -108,18 +109,18 @@ def _copied(piece: LakePiece, meant: Fingerprint) -> WrittenFile:
 
 def _meant(piece: LakePiece, keys: frozenset[int]) -> Fingerprint:
     """What the copy must have, from the whole file, which must be what was recorded of it."""
-    managed, path = piece.marks.table, piece.file.path
+    managed, path = piece.managed, piece.file.path
     others, named = fingerprint.split(path, managed, keys)
     if others + named != piece.file.fingerprint:
         raise damage.damaged(f"file {path}", "it is not what was written", managed.name)
     if piece.file.upper < piece.line:
         return others
-    return fingerprint.split(path, managed, keys, within=(managed.tier_kind.lowest, piece.line))[0]
+    return fingerprint.split(path, managed, keys, within=Range(None, piece.line))[0]
 
 
 def _kept(piece: LakePiece) -> str:
     """The rows that go on, under the names that the copy has for the columns."""
-    managed = piece.marks.table
+    managed = piece.managed
     named = zip(schema.parquet_names(managed), schema.parquet_names(piece.table), strict=True)
     return _KEPT.format(
         columns=", ".join(f"f.{ducksql.identifier(old)} as {ducksql.identifier(new)}" for old, new in named),

@@ -98,12 +98,12 @@ class Copying:
                 lower=file.lower,
                 upper=file.upper + 1,
             )
-            yield LakePiece(number, source.table, marks, file, source.cold.line), file.size_bytes
+            yield LakePiece(number, source.table, source.cold.table, marks, file, source.cold.line), file.size_bytes
 
     def _heap_pieces(self, number: int) -> Iterator[tuple[HeapPiece, int]]:
         """Those that Postgres has."""
         source = self.plan.sources[number]
-        hot = source.cold.line if source.cold and source.cold.line > source.table.tier_kind.lowest else None
+        hot = source.cold.line if source.cold and source.cold.line > source.cold.table.tier_kind.lowest else None
         for heap, first, last, size in ranges(source, self.settings.export_shard_bytes):
             shard = replace(self._shard(source, heap), lower=hot, first_block=first, last_block=last)
             yield HeapPiece(number, shard), size

@@ -13,10 +13,8 @@ from frostline.errors import UnavailableError, UsageError
 from frostline.model import snapshot
 from frostline.model.archive import BLOCK_BYTES, block_ranges
 from frostline.model.names import Name
-from frostline.model.policy import Policy
 from frostline.model.snapshot import BadRequest, Pattern, Relation
-from frostline.model.tables import Column, RecordedFile, Table
-from frostline.model.tiers import TierKind
+from frostline.model.tables import Column, RecordedFile, Table, TableCopy
 from frostline.model.types import carriage
 from frostline.pipeline.snapshot_targets import Target
 from frostline.relation import heap
@@ -61,7 +59,7 @@ class Cold:
 class Source:
     """A table that is copied, and where its rows are."""
 
-    table: Table
+    table: TableCopy
     """Under its own name, with the field ids of its copy."""
     oid: int
     heaps: tuple[Heap, ...]
@@ -170,7 +168,7 @@ class _Planner:
         known = self.known.get(relation.name)
         base = self.target.base(relation, known)
         columns, last = snapshot.with_field_ids(plain, base.columns if base else (), base.last_field_id if base else 0)
-        table = _copy(relation.name, columns, managed)
+        table = TableCopy(relation.name, columns, managed.tier if managed else None)
         cold = self._cold(managed) if managed else None
         return Source(
             table=table,
@@ -230,20 +228,6 @@ def _columns(connection: Connection, relation: Relation) -> tuple[Column, ...]:
         hint = f"leave it out: --exclude '{relation.name}'"
         raise UsageError(f"{relation.name} has no columns, and Parquet cannot hold its rows", hint=hint)
     return tuple(tables.column(one, 0, carriage(one.pg_type, one.collation)) for one in found)
-
-
-def _copy(name: Name, columns: tuple[Column, ...], managed: Table | None) -> Table:
-    """The table as its copy has it: not partitioned."""
-    return Table(
-        id=0,
-        name=name,
-        columns=columns,
-        key=managed.key if managed else (),
-        tier_key=managed.tier_key if managed else "",
-        tier_kind=managed.tier_kind if managed else TierKind.BIGINT,
-        lake_partition="",
-        policy=Policy(),
-    )
 
 
 def ranges(source: Source, shard_bytes: int) -> Iterator[tuple[Heap, int, int | None, int]]:

@@ -23,7 +23,7 @@ from frostline.lake.transaction import Outcome
 from frostline.model import snapshot
 from frostline.model.names import Name
 from frostline.model.snapshot import Relation
-from frostline.model.tables import NO_ROWS, Table
+from frostline.model.tables import NO_ROWS, TableCopy
 from frostline.pipeline import turn
 from frostline.settings import Settings
 
@@ -46,11 +46,11 @@ class Target(Protocol):
         """The copy that a new one goes on from."""
         ...
 
-    def location(self, table: Table, base: Copied | None) -> str:
+    def location(self, table: TableCopy, base: Copied | None) -> str:
         """The folder of the copy."""
         ...
 
-    def stage(self, table: Table, base: Copied | None, location: str, files: Sequence[WrittenFile]) -> IcebergTable:
+    def stage(self, table: TableCopy, base: Copied | None, location: str, files: Sequence[WrittenFile]) -> IcebergTable:
         """Write a new version of the copy; nothing points to it yet."""
         ...
 
@@ -88,13 +88,13 @@ class BuiltIn(_Common):
         root = paths.snapshot_root(self.settings.warehouse, self.name)
         return known.copied if known.copied.metadata_location.startswith(f"{root}/") else None
 
-    def location(self, table: Table, base: Copied | None) -> str:
+    def location(self, table: TableCopy, base: Copied | None) -> str:
         """The folder of the base, or a new one with the token of this run."""
         if base:
             return base.metadata_location.rpartition("/metadata/")[0]
         return paths.copy_location(self.settings.warehouse, self.name, table.name, self.run.token)
 
-    def stage(self, table: Table, base: Copied | None, location: str, files: Sequence[WrittenFile]) -> IcebergTable:
+    def stage(self, table: TableCopy, base: Copied | None, location: str, files: Sequence[WrittenFile]) -> IcebergTable:
         """Write manifests and a metadata file."""
         old = base.metadata_location if base else None
         before = (old, snapshots.read_metadata(old)) if old else location
@@ -165,14 +165,14 @@ class OnRest(_Common):
             last_field_id=found.metadata.last_column_id,
         )
 
-    def location(self, table: Table, base: Copied | None) -> str:  # noqa: ARG002
+    def location(self, table: TableCopy, base: Copied | None) -> str:  # noqa: ARG002
         """Where the catalog wants it: many take files nowhere else."""
         found = self.tables.get(table.name)
         if found:
             return found.location()
         return rest.location_for(self.catalog, self.identifier(table.name), schema.iceberg_schema(table))
 
-    def stage(self, table: Table, base: Copied | None, location: str, files: Sequence[WrittenFile]) -> IcebergTable:
+    def stage(self, table: TableCopy, base: Copied | None, location: str, files: Sequence[WrittenFile]) -> IcebergTable:
         """Write manifests, and remember what the catalog is to be asked for."""
         found = self.tables.get(table.name) if base else None
         staging = Recording(paths.commit_uuid(self.run.id))

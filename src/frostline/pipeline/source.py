@@ -1,6 +1,6 @@
 """The Postgres side of an export: which rows a shard has, how they are read, and what Postgres says about them."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, LiteralString
@@ -10,8 +10,10 @@ from psycopg import sql
 
 from frostline.catalog.connect import Dsn, first_line, local_settings
 from frostline.errors import ConflictError, UnavailableError, UsageError
+from frostline.model import laketypes
+from frostline.model.laketypes import LakeType
 from frostline.model.names import Name
-from frostline.model.tables import Column, Fingerprint, Table
+from frostline.model.tables import Column, Fingerprint, LakeTable
 from frostline.model.tiers import to_text
 from frostline.pipeline import fingerprint
 
@@ -20,27 +22,12 @@ _SURVEY = sql.SQL(
     "from only {partition} where {rows}"
 )
 
-_UNHOLDABLE: dict[str, LiteralString] = {
-    "decimal": "{0} = 'NaN'",
-    # Postgres' timestamps go on for 29 years after the last one that fits 64 bits of microseconds since 1970.
-    "timestamp": "{0} >= '294247-01-10 04:00:54.775807' and {0} < 'infinity'",
-    "timestamptz": "{0} >= '294247-01-10 04:00:54.775807+00' and {0} < 'infinity'",
-}
-"""By lake type: which values it cannot hold."""
-
-_TWINS: dict[str, LiteralString] = {
-    "float": r"({0} = 0 and float4send({0}) <> '\x00000000') or ({0} = 'NaN' and float4send({0}) <> '\x7fc00000')",
-    "double": r"({0} = 0 and float8send({0}) <> '\x0000000000000000') "
-    r"or ({0} = 'NaN' and float8send({0}) <> '\x7ff8000000000000')",
-}
-"""By lake type: which values are equal to a more common one of other bits (negative zero, unusual NaN)."""
-
 
 @dataclass(frozen=True)
 class Shard:
     """A part of a heap partition that one task exports into one file."""
 
-    table: Table
+    table: LakeTable
     dsn: Dsn = field(repr=False)
     snapshot: str
     """What `pg_export_snapshot()` gave to the driver, whose transaction is still open."""
@@ -82,9 +69,9 @@ class Survey:
 
 def survey(shard: Shard) -> Survey:
     """Fingerprint the shard's rows in Postgres; raises UsageError when the lake cannot hold one of the values."""
-    checked = [column for column in shard.table.columns if _family(column) in _UNHOLDABLE]
-    rows, hash_sum, refused, twins = _ask(shard, _survey_query(shard, checked))
-    for column, count in zip(checked, refused, strict=True):
+    unholdable = _tests(shard.table, lambda lake_type: lake_type.unholdable)
+    rows, hash_sum, refused, twins = _ask(shard, _survey_query(shard, list(unholdable.values())))
+    for column, count in zip(unholdable, refused, strict=True):
         if count:
             raise _refusal(shard, column, count)
     return Survey(Fingerprint(rows, int(hash_sum)), twins)
@@ -132,10 +119,10 @@ def _partition(shard: Shard) -> sql.Identifier:
     return sql.Identifier(shard.partition.schema, shard.partition.table)
 
 
-def _survey_query(shard: Shard, checked: list[Column]) -> sql.Composed:
-    floats = [column for column in shard.table.columns if _family(column) in _TWINS]
-    twins = [sql.SQL("coalesce(bool_or({}), false)").format(_test(_TWINS, column)) for column in floats]
-    counts = [sql.SQL("count(*) filter (where {})").format(_test(_UNHOLDABLE, column)) for column in checked]
+def _survey_query(shard: Shard, unholdable: Sequence[sql.Composed]) -> sql.Composed:
+    floats = _tests(shard.table, lambda lake_type: lake_type.twins).values()
+    twins = [sql.SQL("coalesce(bool_or({}), false)").format(one) for one in floats]
+    counts = [sql.SQL("count(*) filter (where {})").format(one) for one in unholdable]
     return _SURVEY.format(
         hash=fingerprint.postgres_row_hash(shard.table),
         unholdable=sql.SQL(", ").join(counts),
@@ -145,12 +132,13 @@ def _survey_query(shard: Shard, checked: list[Column]) -> sql.Composed:
     )
 
 
-def _test(tests: dict[str, LiteralString], column: Column) -> sql.Composed:
-    return sql.SQL(tests[_family(column)]).format(sql.Identifier(column.name))
-
-
-def _family(column: Column) -> str:
-    return column.carriage.lake_type.partition("(")[0]
+def _tests(table: LakeTable, of: Callable[[LakeType], LiteralString | None]) -> dict[Column, sql.Composed]:
+    """The condition that the lake type of each column has of this kind; without the columns that need none."""
+    return {
+        column: sql.SQL(test).format(sql.Identifier(column.name))
+        for column in table.columns
+        if (test := of(laketypes.of(column.carriage.lake_type)))
+    }
 
 
 @contextmanager
@@ -240,7 +228,7 @@ def rows_query(shard: Shard) -> sql.Composed:
     )
 
 
-def _columns(table: Table) -> sql.Composed:
+def _columns(table: LakeTable) -> sql.Composed:
     return sql.SQL(", ").join(
         sql.SQL("{}::text as {}" if column.carriage.as_text else "{} as {}").format(
             sql.Identifier(column.name), sql.Identifier(f"frostline_{number}")
@@ -251,13 +239,11 @@ def _columns(table: Table) -> sql.Composed:
 
 def _condition(shard: Shard) -> sql.Composable:
     """Which rows of the partition belong to the shard."""
-    kind = shard.table.tier_kind
-    key = sql.Identifier(shard.table.tier_key)
     parts: list[sql.Composable] = []
     if shard.lower is not None:
-        parts.append(_comparison("{} >= {}::{}", key, to_text(kind, shard.lower), kind.value))
+        parts.append(_tier_compared(shard, "{} >= {}::{}", shard.lower))
     if shard.upper is not None:
-        parts.append(_comparison("{} < {}::{}", key, to_text(kind, shard.upper), kind.value))
+        parts.append(_tier_compared(shard, "{} < {}::{}", shard.upper))
     if shard.only_live:
         parts.append(sql.SQL("{}").format(sql.Identifier("frostline_live")))
     if shard.oid is not None:
@@ -268,6 +254,12 @@ def _condition(shard: Shard) -> sql.Composable:
     if shard.last_block is not None:
         parts.append(_comparison("{} < {}::{}", ctid, f"({shard.last_block + 1},0)", "tid"))
     return sql.SQL(" and ").join(parts) if parts else sql.SQL("true")
+
+
+def _tier_compared(shard: Shard, form: LiteralString, value: int) -> sql.Composed:
+    tier = shard.table.tier
+    assert tier is not None  # only of a table with one is a part asked for
+    return _comparison(form, sql.Identifier(tier.name), to_text(tier.kind, value), tier.kind.value)
 
 
 def _comparison(form: LiteralString, left: sql.Identifier, value: str, type_name: LiteralString) -> sql.Composed:

@@ -9,7 +9,6 @@ from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import Job
 from frostline.model import health, work
 from frostline.model.health import Problem, Signs
-from frostline.model.policy import Mode
 from frostline.model.tables import Table
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, to_text
 from frostline.model.work import Kind, TableState
@@ -103,9 +102,9 @@ def read(connection: Connection) -> Status:
 def of_table(connection: Connection, table: Table) -> TableStatus:
     """The status of one table."""
     state = survey.of_table(connection, table)
-    lake = _lake(connection, table, state) if table.mode is Mode.TIERED else NO_LAKE
+    lake = _lake(connection, table, state) if table.has_lake else NO_LAKE
     partitions = heap.partitions(connection, table)
-    line = seams.get(connection, table).frost_line if table.mode is Mode.TIERED else table.tier_kind.lowest
+    line = seams.get(connection, table).frost_line if table.has_line else table.tier_kind.lowest
     hot = [one for one in partitions if one.is_default or one.upper is None or one.upper > line]
     return TableStatus(
         table=table,
@@ -158,7 +157,7 @@ def _next(connection: Connection, table: Table, state: TableState) -> Next | Non
     """What is due now, or else what will be first."""
     for action in sorted(work.due(state), key=lambda one: one.kind is Kind.SWEEP):
         return Next(action.kind, work.delayed_until(action.kind, state, {}), action.why)
-    if table.mode is not Mode.TIERED:
+    if not table.has_line:
         return None
     upcoming = {one.at: one for one in _upcoming(connection, table) if one.at is not None}
     return upcoming[min(upcoming)] if upcoming else None

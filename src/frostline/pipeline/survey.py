@@ -13,7 +13,6 @@ from frostline.catalog.connect import Connection, first_line
 from frostline.model import expiry
 from frostline.model.names import Name
 from frostline.model.partitions import Partition
-from frostline.model.policy import Mode
 from frostline.model.tables import Table
 from frostline.model.work import TableState
 from frostline.pipeline import plan, retain
@@ -66,7 +65,7 @@ def each(connection: Connection, question: Callable[[Connection, Table], Read]) 
 
 def of_table(connection: Connection, table: Table) -> TableState:
     """The state of one table."""
-    return _tiered(connection, table) if table.mode is Mode.TIERED else _partitioned(connection, table)
+    return _tiered(connection, table) if table.has_lake else _partitioned(connection, table)
 
 
 def _partitioned(connection: Connection, table: Table) -> TableState:

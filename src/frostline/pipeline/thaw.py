@@ -21,6 +21,7 @@ from frostline.errors import ConflictError, CorruptionError, UnavailableError, U
 from frostline.failpoints import Failpoint
 from frostline.model import thaw as rules
 from frostline.model.names import Name
+from frostline.model.range import overlapping
 from frostline.model.tables import NO_ROWS, Fingerprint, Seam, Table
 from frostline.model.thaw import Holds, Stretch
 from frostline.model.tiers import to_text
@@ -182,20 +183,19 @@ class Thaw:
     def _create(self, cold: Sequence[Stretch]) -> Iterator[tuple[Stretch, Name]]:
         files = jobs.recorded_files(self.connection, self.table)
         for number, one in enumerate(cold):
-            in_lake = any(rules.touching(files, one.lower, one.upper))
+            in_lake = bool(overlapping(files, one.range))
             if one.holds is Holds.CHANGES or (one.holds is Holds.NO_PARTITION and in_lake):
                 yield one, refill.create(self.connection, self.table, one, f"{self.job_id}_{number}")
                 failpoints.reached(Failpoint.THAW_CREATED_ONE)
 
     def _pieces(self, stretch: Stretch, name: Name) -> Iterator[Piece]:
         files = jobs.recorded_files(self.connection, self.table)
-        for file in rules.touching(files, stretch.lower, stretch.upper):
+        for file in overlapping(files, stretch.range):
             yield Piece(
                 table=self.table,
                 dsn=Dsn(self.settings.dsn),
                 refill=name,
-                lower=stretch.lower,
-                upper=stretch.upper,
+                range=stretch.range,
                 file=file,
                 memory_limit=self.settings.export_memory,
             )

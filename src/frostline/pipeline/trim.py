@@ -6,6 +6,7 @@ from frostline import failpoints
 from frostline.failpoints import Failpoint
 from frostline.lake import ducktext, paths
 from frostline.lake.datafiles import WrittenFile
+from frostline.model.range import Range
 from frostline.model.tables import RecordedFile, Table
 from frostline.pipeline import copying
 from frostline.pipeline.refill import checked
@@ -13,11 +14,11 @@ from frostline.pipeline.refill import checked
 
 @dataclass(frozen=True)
 class Trim:
-    """A file, and the range [lower, upper) whose rows it keeps."""
+    """A file, and the range whose rows it keeps."""
 
     table: Table
     file: RecordedFile
-    keep: tuple[int, int]
+    keep: Range
     location: str
     job_id: int
     memory_limit: str
@@ -37,6 +38,5 @@ def trim_file(piece: Trim) -> WrittenFile:
 
 
 def _condition(piece: Trim) -> str:
-    lower, upper = (ducktext.tier_literal(piece.table.tier_kind, value) for value in piece.keep)
     tier_key = copying.column_name(piece.table, piece.table.tier_key)
-    return f"{tier_key} >= {lower} and {tier_key} < {upper}"
+    return ducktext.within(tier_key, piece.table.tier_kind, piece.keep)

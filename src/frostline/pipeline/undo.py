@@ -18,6 +18,7 @@ from frostline.failpoints import Failpoint
 from frostline.lake import foreign, paths, warehouse
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import thaw as rules
+from frostline.model.range import Range
 from frostline.model.tables import RecordedFile, Seam, Table
 from frostline.model.thaw import Archived, Holds, Stretch
 from frostline.model.tiers import to_text
@@ -199,7 +200,7 @@ class Lowering:
     ) -> list[WrittenFile]:
         if not across:
             return []
-        memory, keep = self.settings.export_memory, (self.table.tier_kind.lowest, line)
+        memory, keep = self.settings.export_memory, Range(None, line)
         pieces = [Trim(self.table, file, keep, self.location, self.job_id, memory) for file in across]
         made = tasks.run(spark(), trim_file, pieces, lambda progress: report(self.table, progress))
         failpoints.reached(Failpoint.UNDO_TRIMMED)

@@ -14,6 +14,7 @@ from frostline.errors import CorruptionError, FrostlineError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import damage, expected, paths, snapshots, store
 from frostline.model.names import Name
+from frostline.model.range import overlapping
 from frostline.model.tables import NO_ROWS, Checksum, Fingerprint, RecordedFile, Seam, Table
 from frostline.pipeline import doubles, fingerprint
 from frostline.pipeline.faults import Fault
@@ -57,8 +58,8 @@ def run(connection: Connection, table: Table) -> Report:
         sound = [file for file in recorded if file.path not in named]
         for partition in waiting:
             # A broken file is reported by its name; comparing its range as well would only say it twice.
-            files = _within(partition, sound)
-            if len(files) == len(_within(partition, recorded)):
+            files = overlapping(sound, partition.range)
+            if len(files) == len(overlapping(recorded, partition.range)):
                 faults += _different(connection, table, partition, files)
         faults += doubles.in_lake(table, sound)
         faults += doubles.in_both(connection, table, seam.frost_line, waiting, sound)
@@ -81,7 +82,7 @@ def before_clean(connection: Connection, table: Table, partition: ArchivedPartit
     with connection.transaction():
         connection.execute(_statement("one_snapshot"))
         seam = seams.get(connection, table)
-        files = jobs.recorded_within(connection, table, partition.lower, partition.upper)
+        files = jobs.recorded_within(connection, table, partition.range)
         expected.add(checksums.of_metadata(connection, table))
         faults = [*strangers(files, _held(table, seam, partition)), *_bad_files(table, files)]
         faults = faults or [*_different(connection, table, partition, files)]
@@ -128,7 +129,7 @@ def _lacking(
 ) -> Iterator[Fault]:
     recorded = jobs.recorded_files(connection, table)
     for partition in partitions:
-        yield from _unlike_lake(connection, table, partition, _within(partition, recorded), lake)
+        yield from _unlike_lake(connection, table, partition, overlapping(recorded, partition.range), lake)
     frost_line = seams.get(connection, table).frost_line
     if not _unlike_overlay(connection, table, line, frost_line):
         return
@@ -144,7 +145,7 @@ def _unlike_lake(
 ) -> Iterator[Fault]:
     """What the heap has other than the lake. A file that is not what was recorded says nothing about the heap."""
     marked = _marked_keys(connection, table, partition)
-    opened = [file for file in files if marked or not _is_inside(table, partition, file)]
+    opened = [file for file in files if marked or not partition.range.covers(file.range)]
     if not opened:
         yield from _different(connection, table, partition, files)
         return
@@ -180,17 +181,12 @@ def _wrong_count(
     Of a marked key they do not say whether the lake has it, and of a file that reaches beyond the partition not how
     many of its rows lie within.
     """
-    within = sum(file.fingerprint.rows for file in files if _is_inside(table, partition, file))
+    within = sum(file.fingerprint.rows for file in files if partition.range.covers(file.range))
     at_most = sum(file.fingerprint.rows for file in files)
     found = _heap_fingerprint(connection, table, partition.name).rows
     if not within - marks <= found <= at_most:
         wanted = f"{max(within - marks, 0)} to {at_most}"
         yield Fault(str(partition.name), f"has {found} unchanged rows instead of {wanted}, and its files are not there")
-
-
-def _is_inside(table: Table, partition: ArchivedPartition, file: RecordedFile) -> bool:
-    lower = table.tier_kind.lowest if partition.lower is None else partition.lower
-    return lower <= file.lower and file.upper < partition.upper
 
 
 def _unlike_overlay(connection: Connection, table: Table, lower: int | None, upper: int) -> int:
@@ -220,7 +216,7 @@ def _held(table: Table, seam: Seam, partition: ArchivedPartition) -> set[str]:
     if seam.snapshot_id is None or seam.metadata_location is None:
         return set()
     where = seam.metadata_location, seam.snapshot_id
-    return {file.path for file in snapshots.files_within(*where, table, partition.lower, partition.upper)}
+    return {file.path for file in snapshots.files_within(*where, table, partition.range)}
 
 
 def _bad_files(
@@ -260,31 +256,21 @@ def _difference(wanted: Fingerprint, found: Fingerprint) -> str:
     return f"hash sum {found.hash_sum} instead of {wanted.hash_sum}"
 
 
-def _within(partition: ArchivedPartition, files: Sequence[RecordedFile]) -> list[RecordedFile]:
-    """The files that may hold a row of the partition's range; after a fold they may hold others too."""
-    return [
-        file
-        for file in files
-        if (partition.lower is None or file.upper >= partition.lower) and file.lower < partition.upper
-    ]
-
-
 def _different(
     connection: Connection, table: Table, partition: ArchivedPartition, files: Sequence[RecordedFile]
 ) -> Iterator[Fault]:
     """Rows changed since the export are marked, in the heap and below; all others must be the same in both tiers.
 
-    A file that counts as a whole counts as it was recorded.
+    A file that counts as a whole counts as it was recorded; after a fold one may hold rows of other ranges too.
     """
     marked = _marked_keys(connection, table, partition)
     in_heap = _heap_fingerprint(connection, table, partition.name)
-    lower = table.tier_kind.lowest if partition.lower is None else partition.lower
     in_lake = NO_ROWS
     for file in files:
-        if not marked and _is_inside(table, partition, file):
+        if not marked and partition.range.covers(file.range):
             in_lake += file.fingerprint
         else:
-            unmarked, _ = fingerprint.split(file.path, table, marked, within=(lower, partition.upper))
+            unmarked, _ = fingerprint.split(file.path, table, marked, within=partition.range)
             in_lake += unmarked
     if in_heap != in_lake:
         yield Fault(str(partition.name), f"differs from the lake: {_difference(in_heap, in_lake)}")

@@ -46,9 +46,9 @@ def check(connection: Connection, kind: TierKind, mode: Mode, policy: Policy) ->
 
 def _check_periods(connection: Connection, kind: TierKind, mode: Mode, policy: Policy) -> None:
     hot, retention = policy.hot_period, policy.retention_period
-    if mode is Mode.TIERED and hot is None:
+    if mode.has_line and hot is None:
         raise UsageError("no hot period is given", hint="say how long rows stay hot, for example --hot '90 days'")
-    if mode is Mode.PARTITION and hot is not None:
+    if not mode.has_line and hot is not None:
         raise UsageError("a table in partition mode has no hot period", hint="leave --hot out, or --mode partition")
     for option, period in (("hot", hot), ("retention", retention), ("every", policy.every)):
         if period is not None:

@@ -10,7 +10,6 @@ from frostline.catalog.connect import Connection
 from frostline.catalog.patience import patiently
 from frostline.errors import UsageError
 from frostline.model.names import Name
-from frostline.model.policy import Mode
 from frostline.model.policyfile import Entry
 from frostline.model.tables import Table
 from frostline.relation import names, partitioning, policy, registration
@@ -30,7 +29,7 @@ def apply(connection: Connection, entries: Sequence[Entry], *, dry_run: bool = F
     ACCESS EXCLUSIVE on the tables that become tiered, all at once in brief tries: nobody waits for one table while we
     wait for the next.
     """
-    new = [one.name for one in entries if one.mode is Mode.TIERED and tables.find(connection, one.name) is None]
+    new = [one.name for one in entries if one.mode.has_lake and tables.find(connection, one.name) is None]
 
     def act() -> list[Imported]:
         for name in new:
@@ -52,7 +51,7 @@ def _applied(connection: Connection, entries: Sequence[Entry]) -> Iterator[Impor
 def _bring(connection: Connection, entry: Entry, present: Table | None) -> str:
     if present is None:
         wish = registration.Wish(entry.name, entry.policy, entry.lake_partition)
-        (registration if entry.mode is Mode.TIERED else partitioning).add(connection, wish)
+        (registration if entry.mode.has_lake else partitioning).add(connection, wish)
         return "added"
     if present.mode is not entry.mode:
         hint = f"frostline table remove {entry.name}, then import again"

@@ -17,11 +17,10 @@ from frostline.catalog.patience import RolledBack, in_use, patiently
 from frostline.errors import ConflictError, FrostlineError
 from frostline.failpoints import Failpoint, reached
 from frostline.model import ladder
-from frostline.model.ladder import Ladder, Range, Unknown
+from frostline.model.ladder import Edges, Ladder, Unknown
 from frostline.model.names import Name
 from frostline.model.partitions import Partition
 from frostline.model.partnames import Cell, next_name
-from frostline.model.policy import Mode
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind, to_text
 from frostline.relation import clock, defaultguard, heap, names, newpartition, strays
@@ -39,7 +38,7 @@ _SHORT_S = 5.0
 class Plan:
     """The partitions to make, in order, and the grid they are on."""
 
-    cells: tuple[Range, ...]
+    cells: tuple[Edges, ...]
     grid: Ladder | None
     problem: str | None = None
     """Why there is no grid."""
@@ -111,20 +110,20 @@ def _is_far(table: Table, cell: Cell, now: int) -> bool:
 
 def _floor(connection: Connection, table: Table) -> int:
     """Nothing is made below the frost line: a partition there would have to be adopted."""
-    return seams.get(connection, table).frost_line if table.mode is Mode.TIERED else table.tier_kind.lowest
+    return seams.get(connection, table).frost_line if table.has_line else table.tier_kind.lowest
 
 
 def _known(connection: Connection, table: Table, partitions: Sequence[Partition]) -> tuple[Cell, ...]:
     """Every partition with finite bounds, those that were archived and dropped included."""
     kind = table.tier_kind
-    archived = jobs.archived(connection, table) if table.mode is Mode.TIERED else []
+    archived = jobs.archived(connection, table) if table.has_lake else []
     found = {(lower, upper): name for name, lower, upper, _ in archived}
     found |= {(one.lower, one.upper): one.name for one in partitions if one.upper is not None and not one.is_default}
     cells = (Cell(name, lower, upper) for (lower, upper), name in found.items() if lower is not None)
     return tuple(one for one in cells if not kind.is_time or kind.lowest < one.lower < one.upper < kind.highest)
 
 
-def _grid(connection: Connection, table: Table, ranges: Sequence[Range], now: int) -> Ladder | Unknown:
+def _grid(connection: Connection, table: Table, ranges: Sequence[Edges], now: int) -> Ladder | Unknown:
     kind, every = table.tier_kind, table.policy.every
     found = ladder.find(kind, ranges, now, every=every)
     if kind is not TierKind.TIMESTAMPTZ or not ladder.may_be_local(found):

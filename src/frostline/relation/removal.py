@@ -10,7 +10,6 @@ from frostline.catalog.connect import Connection
 from frostline.errors import UnavailableError, UsageError
 from frostline.lake import foreign
 from frostline.model.names import Name
-from frostline.model.policy import Mode
 from frostline.model.tables import Table
 from frostline.relation import dependents, heap, names, partitioning, premake, refill
 from frostline.relation.definition import template
@@ -26,7 +25,7 @@ def remove(connection: Connection, name: Name, *, keep_lake: bool = False, dry_r
     after a wait of at most 5 s for each.
     """
     table = tables.get(connection, name)
-    if table.mode is Mode.PARTITION:
+    if not table.has_lake:
         return partitioning.remove(connection, table, dry_run=dry_run)
     with jobs.exclusive(connection, table):
         if keep_lake:

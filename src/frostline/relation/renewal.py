@@ -12,7 +12,6 @@ from frostline.catalog.connect import Connection, first_line
 from frostline.catalog.patience import patiently
 from frostline.errors import FrostlineError
 from frostline.model.names import Name
-from frostline.model.policy import Mode
 from frostline.model.tables import Table
 from frostline.relation import plans
 from frostline.relation.definition import Definition
@@ -31,7 +30,7 @@ def renew(connection: Connection) -> list[Name]:
 def _tried(connection: Connection, name: Name) -> bool:
     try:
         table = tables.get(connection, name)
-        return table.mode is Mode.TIERED and renew_table(connection, table)
+        return table.has_lake and renew_table(connection, table)
     except (FrostlineError, psycopg.Error) as error:
         _log.warning("%s", logs.fields(stage="renew", table=str(name), warning=first_line(error)))
         return False

@@ -9,7 +9,6 @@ from frostline import sqlfiles
 from frostline.catalog import facts, tables
 from frostline.catalog.connect import Connection
 from frostline.model.names import Name
-from frostline.model.policy import Mode
 from frostline.model.tables import Table
 from frostline.relation import heap, marks, names, newpartition
 
@@ -72,7 +71,7 @@ def move(connection: Connection, table: Table, default: Name, name: Name, bounds
     Inside the caller's transaction, which has ACCESS EXCLUSIVE on the heap and on DEFAULT.
     """
     with newpartition.unnoticed(connection, default):
-        if table.mode is Mode.TIERED:
+        if table.has_lake:
             with marks.silence(connection, table):
                 _move(connection, table, default, name, bounds)
             heap.forget_marks(connection, table, *bounds)

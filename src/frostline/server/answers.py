@@ -7,12 +7,12 @@ from importlib import metadata
 import pyarrow as pa
 
 from frostline.model.names import BadName, Name, RemoteName
+from frostline.model.range import overlapping
 from frostline.server.lake_tables import LakeTables
 from frostline.server.portals import Portal
 from frostline.server.protocol import rows
 from frostline.server.protocol.backend import ResultColumn
 from frostline.server.translate.output import TYPE_OIDS
-from frostline.server.translate.pruning import within
 from frostline.server.translate.scope import UnknownName
 from frostline.server.translate.statements import NotServed
 
@@ -121,6 +121,5 @@ def _totals(regclass: str, tables: LakeTables) -> tuple[int, int]:
     snapshot = tables.current_snapshot(remote.table_id)
     if snapshot is None:
         return 0, 0
-    low = table.tier_kind.lowest if remote.lower is None else remote.lower
-    files = within(tables.files(table.id, snapshot), (low, remote.upper - 1))
+    files = overlapping(tables.files(table.id, snapshot), remote.range)
     return sum(file.rows for file in files), sum(file.size_bytes for file in files)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from frostline.lake import damage, ducksql, ducktext
+from frostline.model.range import overlapping
 from frostline.model.tables import Column, LakeFile, Table
 from frostline.server.lake_tables import LakeTables
 from frostline.server.meter import Meter
 from frostline.server.translate import duck
 from frostline.server.translate.plan import DuckPlan, Scan, nothing
-from frostline.server.translate.pruning import inside, within
 from frostline.server.translate.sampling import drawn
 
 _PATTERN = re.compile(r"[*?\[]")
@@ -47,7 +47,7 @@ def files_of(scan: Scan, tables: LakeTables, meter: Meter) -> list[LakeFile]:
     if scan.source.snapshot is None:
         return []
     every = tables.files(scan.source.table.id, scan.source.snapshot)
-    wanted = within(every, scan.bounds)
+    wanted = overlapping(every, scan.range)
     meter.planned(len(wanted), len(every) - len(wanted))
     return wanted
 
@@ -84,8 +84,8 @@ def _range(scan: Scan, files: Sequence[LakeFile]) -> Iterator[str]:
 
 def _is_certain(condition: str, scan: Scan, files: Sequence[LakeFile]) -> bool:
     """Whether all rows of the files fulfil it, so that the tier key need not be read for it."""
-    bounds = scan.certain.get(condition)
-    return bounds is not None and inside(files, bounds)
+    certain = scan.certain.get(condition)
+    return certain is not None and all(certain.covers(file.range) for file in files)
 
 
 def _tier_column(table: Table) -> Column:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import reduce
 from typing import Any, TypeAlias
 
 from pyspark.errors import PySparkException
@@ -12,10 +13,8 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEq
 from pyspark.sql.types import StructType
 
 from frostline.errors import UsageError
-from frostline.model.tiers import TierKind
+from frostline.model.range import EVERYTHING, Range
 
-Bounds: TypeAlias = tuple[int, int]
-"""Smallest and largest tier value, both inclusive."""
 Expression: TypeAlias = Any
 """An expression of Spark's, in Java."""
 
@@ -39,15 +38,10 @@ class Where:
     """What is known of a condition: the columns in it, and the tier values that it can be true for."""
 
     columns: frozenset[str]
-    bounds: Bounds
+    range: Range
 
 
-def everything(kind: TierKind) -> Bounds:
-    """No condition at all."""
-    return kind.lowest, kind.highest
-
-
-def of_where(spark: SparkSession, schema: StructType, where: str, tier_key: str | None, kind: TierKind) -> Where:
+def of_where(spark: SparkSession, schema: StructType, where: str, tier_key: str | None) -> Where:
     """Let Spark itself read the condition, so that its literals and the session's time zone mean what they will."""
     untyped: Any = spark
     rows: DataFrame = untyped.createDataFrame(spark.sparkContext.emptyRDD(), schema)
@@ -60,29 +54,26 @@ def of_where(spark: SparkSession, schema: StructType, where: str, tier_key: str 
     written = list(_every(_condition(filtered, "analyzed")))
     columns = frozenset(_name(one) for one in written if _class(one) == "AttributeReference")
     if tier_key is None or any(map(_may_change, written)):
-        return Where(columns, everything(kind))
-    found = [_of_expression(one, tier_key, kind) for one in _conjuncts(_condition(filtered, "optimizedPlan"))]
-    return Where(columns, together(found, kind))
+        return Where(columns, EVERYTHING)
+    found = [_of_expression(one, tier_key) for one in _conjuncts(_condition(filtered, "optimizedPlan"))]
+    return Where(columns, together(found))
 
 
-def of_filters(filters: Iterable[Filter], tier_key: str, kind: TierKind) -> Bounds:
-    """The bounds that Spark's filters set."""
-    return together((_of_filter(one, tier_key, kind) for one in filters), kind)
+def of_filters(filters: Iterable[Filter], tier_key: str) -> Range:
+    """What Spark's filters leave over."""
+    return together(_of_filter(one, tier_key) for one in filters)
 
 
-def together(bounds: Iterable[Bounds], kind: TierKind) -> Bounds:
+def together(ranges: Iterable[Range]) -> Range:
     """What all of them leave over."""
-    low, high = everything(kind)
-    for lower, upper in bounds:
-        low, high = max(low, lower), min(high, upper)
-    return low, high
+    return reduce(Range.clip, ranges, EVERYTHING)
 
 
-def _range(operator: str, values: list[int], kind: TierKind) -> Bounds:
+def _range(operator: str, values: list[int]) -> Range:
     """Not tightened by one for < and >: the condition itself is applied as well."""
-    low = kind.lowest if operator == "<" else min(values)
-    high = kind.highest if operator == ">" else max(values)
-    return low, high
+    lower = None if operator == "<" else min(values)
+    upper = None if operator == ">" else max(values) + 1
+    return Range(lower, upper)
 
 
 def _condition(filtered: DataFrame, stage: str) -> Expression:
@@ -128,19 +119,19 @@ def _conjuncts(expression: Expression) -> Iterator[Expression]:
     yield expression
 
 
-def _of_expression(expression: Expression, tier_key: str, kind: TierKind) -> Bounds:
-    """The bounds of `key operator literal`, the other way round, or `key in (literals)`."""
+def _of_expression(expression: Expression, tier_key: str) -> Range:
+    """The range of `key operator literal`, the other way round, or `key in (literals)`."""
     operator = "=" if _class(expression) == "In" else _OPERATORS.get(_class(expression))
     operands = _children(expression)
     if operator is None or not operands:
-        return everything(kind)
+        return EVERYTHING
     if _is_key(operands[-1], tier_key):
         operator, operands = _FLIPPED[operator], operands[::-1]
     values = [_literal(one) for one in operands[1:]]
     numbers = [one for one in values if one is not None]
     if not _is_key(operands[0], tier_key) or len(numbers) < len(values):
-        return everything(kind)
-    return _range(operator, numbers, kind)
+        return EVERYTHING
+    return _range(operator, numbers)
 
 
 def _is_key(expression: Expression, tier_key: str) -> bool:
@@ -153,17 +144,17 @@ def _literal(expression: Expression) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _of_filter(one: Filter, tier_key: str, kind: TierKind) -> Bounds:
+def _of_filter(one: Filter, tier_key: str) -> Range:
     operator = _OPERATORS.get(type(one).__name__)
     if isinstance(one, In) and one.attribute == (tier_key,):
         values = [_axis(value) for value in one.value]
         numbers = [value for value in values if value is not None]
-        return _range("=", numbers, kind) if numbers and len(numbers) == len(values) else everything(kind)
+        return _range("=", numbers) if numbers and len(numbers) == len(values) else EVERYTHING
     comparison = isinstance(one, (EqualTo, LessThan, LessThanOrEqual, GreaterThan, GreaterThanOrEqual))
     if operator is None or not comparison or one.attribute != (tier_key,):
-        return everything(kind)
+        return EVERYTHING
     number = _axis(one.value)
-    return everything(kind) if number is None else _range(operator, [number], kind)
+    return EVERYTHING if number is None else _range(operator, [number])
 
 
 def _axis(value: object) -> int | None:

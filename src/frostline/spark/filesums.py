@@ -17,7 +17,7 @@ from frostline.catalog.connect import Connection, connect, first_line
 from frostline.errors import UnavailableError
 from frostline.lake import damage, expected, filecheck
 from frostline.lake.filecheck import Checks, FileCheck
-from frostline.model.tables import Table
+from frostline.model.tables import LakeTable, Table
 from frostline.pipeline import tasks
 
 _TASK_BYTES = 256 << 20
@@ -51,9 +51,9 @@ class Sums:
 
     connection: Connection | None
 
-    def expect_metadata(self, table: Table) -> None:
+    def expect_metadata(self, table: LakeTable) -> None:
         """What reads the table's metadata in this process compares it from now on."""
-        if self.connection is not None and table.id:
+        if self.connection is not None and isinstance(table, Table):
             expected.add(checksums.of_metadata(self.connection, table))
 
     def of(self, paths: Collection[str]) -> Mapping[str, bytes]:

@@ -19,10 +19,11 @@ from pyspark.sql.types import StructField, StructType
 from frostline import logs
 from frostline.errors import UsageError
 from frostline.lake import paths
+from frostline.model.range import EVERYTHING, Range
 from frostline.model.tables import Column
 from frostline.model.tiers import MICROS_PER_DAY, TierKind
 from frostline.spark import conditions, filesums, lakefiles, pieces, points, shape, source
-from frostline.spark.conditions import Bounds, Where
+from frostline.spark.conditions import Where
 from frostline.spark.keeper import KEEPER, Kept
 from frostline.spark.lakefiles import ColdFile
 from frostline.spark.pieces import Part
@@ -123,7 +124,7 @@ class _Frame:
     needed: dict[str, Column]
     """That, and what the condition wants to know."""
     where: str | None
-    bounds: Bounds
+    range: Range
 
     @classmethod
     def of(
@@ -135,7 +136,7 @@ class _Frame:
         wanted = shape.chosen(at.table.name, shown, columns)
         known = _known(spark, at, shown, where)
         needed = {key: value for key, value in shown.items() if key in wanted or key in known.columns}
-        return cls(spark, kept, name, wanted, needed, where, known.bounds)
+        return cls(spark, kept, name, wanted, needed, where, known.range)
 
     @property
     def at(self) -> TablePoint:
@@ -157,7 +158,7 @@ class _Frame:
 
     def _part(self, part: Part, columns: dict[str, Column] | None = None) -> DataFrame | None:
         """Rows that tasks read; None when there are none."""
-        if not pieces.cut(self.at, part, self.bounds):
+        if not pieces.cut(self.at, part, self.range):
             return None
         chosen = self.needed if columns is None else columns
         reader = self.spark.read.format(source.PARTS).option("point", self.kept.id).option("table", self.name)
@@ -165,17 +166,14 @@ class _Frame:
 
     def _cold(self) -> DataFrame | None:
         """The lake's rows below the frost line whose keys are not in the overlay."""
-        table, files = self.at.table, pieces.cold_files(self.at, self.bounds)
+        table, files = self.at.table, pieces.cold_files(self.at, self.range)
         if not files:
             return None
         lakefiles.require_finite(table, list(self.needed.values()), files)
         shown = lakefiles.shown_names(table)
-        keys = {name: one for name, one in shown.items() if one.name in (*table.key, table.tier_key)}
-        full = {**self.needed, **keys}
-        rows = self._files(files, full).where(self._below_the_line(files))
-        return self._unmarked(rows, {name: one for name, one in keys.items() if one.name in table.key}).select(
-            *map(_column, self.needed)
-        )
+        keys = {name: one for name, one in shown.items() if one.name in table.key}
+        rows = self._files(files, {**self.needed, **keys}).where(self._below_the_line(files))
+        return self._unmarked(rows, keys).select(*map(_column, self.needed))
 
     def _files(self, files: list[ColdFile], columns: dict[str, Column]) -> DataFrame:
         if not _opens(self.spark, files[0].path):
@@ -197,12 +195,13 @@ class _Frame:
 
     def _below_the_line(self, files: Iterable[ColdFile]) -> SparkColumn:
         """Only where a file may reach beyond the line; else Spark has one condition less."""
-        table, line = self.at.table, self.at.seam.frost_line
-        ranges = [lakefiles.tier_range(table, file) for file in files]
-        if line == table.tier_kind.highest or all(one is not None and one[1] < line for one in ranges):
+        table, line = self.at.table, self.at.line
+        below = Range(None, line)
+        if line is None or all(below.covers(lakefiles.tier_range(table, file)) for file in files):
             return F.lit(True)  # noqa: FBT003
-        key = next(name for name, one in lakefiles.shown_names(table).items() if one.name == table.tier_key)
-        return _column(key) < _tier_literal(table.tier_kind, line)
+        assert table.tier is not None
+        key = next(name for name, one in lakefiles.shown_names(table).items() if one.name == table.tier.name)
+        return _column(key) < _tier_literal(table.tier.kind, line)
 
     def _unmarked(self, rows: DataFrame, keys: dict[str, Column]) -> DataFrame:
         """Without the rows whose keys are in the overlay."""
@@ -217,11 +216,11 @@ class _Frame:
 
 
 def _known(spark: SparkSession, at: TablePoint, shown: dict[str, Column], where: str | None) -> Where:
-    kind = at.table.tier_kind
     if where is None:
-        return Where(frozenset(), conditions.everything(kind))
-    key = next((name for name, column in shown.items() if column.name == at.table.tier_key), None)
-    return conditions.of_where(spark, shape.schema(shown), where, key, kind)
+        return Where(frozenset(), EVERYTHING)
+    tier = at.table.tier
+    key = next((name for name, column in shown.items() if tier and column.name == tier.name), None)
+    return conditions.of_where(spark, shape.schema(shown), where, key)
 
 
 def _column(name: str) -> SparkColumn:

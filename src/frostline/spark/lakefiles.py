@@ -10,16 +10,14 @@ from pyiceberg.types import DecimalType, NestedField
 
 from frostline.errors import UsageError
 from frostline.lake import bounds, damage, parquet, paths, schema, snapshots, store
+from frostline.model import laketypes
 from frostline.model.names import Name
-from frostline.model.policy import Policy
-from frostline.model.tables import Column, Seam, Table
-from frostline.model.tiers import TierKind
+from frostline.model.range import EVERYTHING, Range
+from frostline.model.tables import Column, LakeTable, TableCopy
 from frostline.model.types import Carriage, Collation, PgType
 from frostline.spark import filesums
 
 _THREADS = 16
-_INFINITY = {"date": 2**31 - 1, "timestamp": 2**63 - 1, "timestamptz": 2**63 - 1}
-"""By lake type: what infinity is in a file. Its negative is minus infinity."""
 
 
 @dataclass(frozen=True)
@@ -34,21 +32,23 @@ class ColdFile:
     """Its recorded checksum."""
 
 
-def of_state(table: Table, seam: Seam, dsn: str) -> tuple[ColdFile, ...]:
+def of_state(
+    table: LakeTable, metadata_location: str | None, snapshot_id: int | None, dsn: str
+) -> tuple[ColdFile, ...]:
     """The files of the point's lake snapshot, by their names' order."""
-    if seam.metadata_location is None or seam.snapshot_id is None:
+    if metadata_location is None or snapshot_id is None:
         return ()
     wanted = frozenset(
         column.field_id
         for column in table.columns
-        if column.carriage.lake_type in _INFINITY or column.name == table.tier_key
+        if _infinity(column) is not None or (table.tier and column.name == table.tier.name)
     )
-    return _files(seam.metadata_location, seam.snapshot_id, wanted, table, dsn)
+    return _files(metadata_location, snapshot_id, wanted, table, dsn)
 
 
 @lru_cache(maxsize=64)
 def _files(
-    metadata_location: str, snapshot_id: int, wanted: frozenset[int], table: Table, dsn: str
+    metadata_location: str, snapshot_id: int, wanted: frozenset[int], table: LakeTable, dsn: str
 ) -> tuple[ColdFile, ...]:
     with filesums.asked(dsn) as sums:
         sums.expect_metadata(table)
@@ -69,29 +69,26 @@ def _cold_file(data_file: DataFile, wanted: Iterable[int]) -> ColdFile:
     return ColdFile(data_file.file_path, data_file.record_count, data_file.file_size_in_bytes, ranges)
 
 
-def within(table: Table, files: Iterable[ColdFile], low: int, high: int) -> list[ColdFile]:
-    """The files that can hold a row with a tier key from `low` to `high`, both included."""
-    everything = (table.tier_kind.lowest, table.tier_kind.highest)
-    ranges = ((file, tier_range(table, file) or everything) for file in files)
-    return [file for file, (lower, upper) in ranges if upper >= low and lower <= high]
+def tier_range(table: LakeTable, file: ColdFile) -> Range:
+    """The tier values of a file; everything if it does not say, or the table has no tier key."""
+    found = file.ranges.get(table.column(table.tier.name).field_id) if table.tier else None
+    return Range.closed(*found) if found else EVERYTHING
 
 
-def tier_range(table: Table, file: ColdFile) -> tuple[int, int] | None:
-    """The smallest and the largest tier value of a file; None if it does not say, or the table has no tier key."""
-    return file.ranges.get(table.column(table.tier_key).field_id) if table.tier_key else None
-
-
-def require_finite(table: Table, columns: Sequence[Column], files: Iterable[ColdFile]) -> None:
+def require_finite(table: LakeTable, columns: Sequence[Column], files: Iterable[ColdFile]) -> None:
     """UsageError when one of these columns has an infinite date or timestamp in one of these files."""
-    checked = [column for column in columns if column.carriage.lake_type in _INFINITY]
+    checked = {column: infinity for column in columns if (infinity := _infinity(column)) is not None}
     for file in files:
-        for column in checked:
-            infinity = _INFINITY[column.carriage.lake_type]
+        for column, infinity in checked.items():
             if infinity in map(abs, file.ranges.get(column.field_id, ())):
                 raise UsageError(
                     f"column {column.name!r} of {table.name} holds infinity, which Spark cannot",
                     hint="leave it out: columns=[...]",
                 )
+
+
+def _infinity(column: Column) -> int | None:
+    return laketypes.of(column.carriage.lake_type).infinity
 
 
 def by_names(files: Sequence[ColdFile]) -> dict[tuple[tuple[int, str], ...], list[ColdFile]]:
@@ -111,19 +108,10 @@ def _names(path: str) -> tuple[tuple[int, str], ...]:
         return tuple(parquet.names(path).items())
 
 
-def described(name: Name, metadata_location: str) -> Table:
-    """A table that only the lake knows: it has columns, and neither key nor tiers."""
+def described(name: Name, metadata_location: str) -> TableCopy:
+    """A table of which only the lake knows."""
     fields = snapshots.read_metadata(metadata_location).schema().fields
-    return Table(
-        id=0,
-        name=name,
-        columns=tuple(_column(number, one) for number, one in enumerate(fields, 1)),
-        key=(),
-        tier_key="",
-        tier_kind=TierKind.BIGINT,
-        lake_partition="",
-        policy=Policy(),
-    )
+    return TableCopy(name, tuple(_column(number, one) for number, one in enumerate(fields, 1)))
 
 
 def _column(number: int, one: NestedField) -> Column:
@@ -134,6 +122,6 @@ def _column(number: int, one: NestedField) -> Column:
     return Column(one.name, number, one.field_id, pg_type, carriage, Collation.NONE, not_null=False)
 
 
-def shown_names(table: Table) -> dict[str, Column]:
+def shown_names(table: LakeTable) -> dict[str, Column]:
     """The columns by their names in Spark, where no two may differ by case only."""
     return dict(zip(schema.parquet_names(table), table.columns, strict=True))

@@ -7,8 +7,8 @@ from enum import StrEnum
 from pyspark.sql.datasource import InputPartition
 
 from frostline.model.archive import block_ranges
+from frostline.model.range import Range
 from frostline.spark import lakefiles
-from frostline.spark.conditions import Bounds
 from frostline.spark.lakefiles import ColdFile
 from frostline.spark.point import TablePoint, Target
 
@@ -37,7 +37,7 @@ class HeapPiece(InputPartition):
     """A block range of a heap partition or the overlay."""
 
     target: Target
-    bounds: Bounds
+    range: Range
     first_block: int | None
     last_block: int | None
     only_live: bool = False
@@ -48,55 +48,54 @@ class LakePiece(InputPartition):
     """Some lake files."""
 
     files: tuple[ColdFile, ...]
-    bounds: Bounds
+    range: Range
     marked: bool
     """Marked rows are to be taken away."""
 
 
-def cut(at: TablePoint, part: Part, bounds: Bounds) -> list[InputPartition]:
-    """The tasks that together read the part's rows within the bounds."""
-    return [*_hot(at, part, bounds), *_overlay(at, part, bounds), *_cold(at, part, bounds)]
+def cut(at: TablePoint, part: Part, wanted: Range) -> list[InputPartition]:
+    """The tasks that together read the part's rows of the range."""
+    return [*_hot(at, part, wanted), *_overlay(at, part, wanted), *_cold(at, part, wanted)]
 
 
-def _hot(at: TablePoint, part: Part, bounds: Bounds) -> Iterator[HeapPiece]:
+def _hot(at: TablePoint, part: Part, wanted: Range) -> Iterator[HeapPiece]:
     if part not in (Part.ALL, Part.HOT):
         return
-    low, high = max(bounds[0], at.seam.frost_line), bounds[1]
+    above = wanted.clip(Range(at.line, None))
     for target in at.heap:
-        above = target.upper is not None and target.upper <= low
-        below = target.lower is not None and target.lower > high
-        if low <= high and not above and not below:
-            yield from _blocks(target, (low, high))
+        if above.overlaps(Range(target.lower, target.upper)):
+            yield from _blocks(target, above)
 
 
-def _overlay(at: TablePoint, part: Part, bounds: Bounds) -> Iterator[HeapPiece]:
-    low, high = bounds[0], min(bounds[1], at.seam.frost_line - 1)
-    if at.overlay is not None and low <= high and part in (Part.ALL, Part.LIVE, Part.KEYS):
-        yield from _blocks(at.overlay, (low, high), only_live=part is not Part.KEYS)
+def _overlay(at: TablePoint, part: Part, wanted: Range) -> Iterator[HeapPiece]:
+    below = _below_the_line(at, wanted)
+    if at.overlay is not None and not below.is_empty and part in (Part.ALL, Part.LIVE, Part.KEYS):
+        yield from _blocks(at.overlay, below, only_live=part is not Part.KEYS)
 
 
-def _blocks(target: Target, bounds: Bounds, *, only_live: bool = False) -> Iterator[HeapPiece]:
+def _blocks(target: Target, wanted: Range, *, only_live: bool = False) -> Iterator[HeapPiece]:
     """The size was read under the snapshot: what has no block had none of its rows either."""
     for first, last in block_ranges(target.blocks, _BLOCKS) if target.blocks else ():
-        yield HeapPiece(target, bounds, first or None, last, only_live)
+        yield HeapPiece(target, wanted, first or None, last, only_live)
 
 
-def _cold(at: TablePoint, part: Part, bounds: Bounds) -> Iterator[LakePiece]:
+def _cold(at: TablePoint, part: Part, wanted: Range) -> Iterator[LakePiece]:
     if part not in (Part.ALL, Part.COLD):
         return
-    below = _below_the_line(at, bounds)
-    for group in _grouped(cold_files(at, bounds)):
+    below = _below_the_line(at, wanted)
+    for group in _grouped(cold_files(at, wanted)):
         yield LakePiece(tuple(group), below, part is Part.ALL and at.overlay is not None)
 
 
-def cold_files(at: TablePoint, bounds: Bounds) -> list[ColdFile]:
-    """The lake files that can hold a row within the bounds, below the frost line."""
-    return lakefiles.within(at.table, lakefiles.of_state(at.table, at.seam, at.dsn), *_below_the_line(at, bounds))
+def cold_files(at: TablePoint, wanted: Range) -> list[ColdFile]:
+    """The lake files that can hold a row of the range, below the frost line."""
+    below = _below_the_line(at, wanted)
+    files = lakefiles.of_state(at.table, at.metadata_location, at.snapshot_id, at.dsn)
+    return [file for file in files if below.overlaps(lakefiles.tier_range(at.table, file))]
 
 
-def _below_the_line(at: TablePoint, bounds: Bounds) -> Bounds:
-    """A table that only the lake knows has no line."""
-    return (bounds[0], min(bounds[1], at.seam.frost_line - 1)) if at.table.tier_key else bounds
+def _below_the_line(at: TablePoint, wanted: Range) -> Range:
+    return wanted.clip(Range(None, at.line))
 
 
 def _grouped(files: Sequence[ColdFile]) -> Iterator[list[ColdFile]]:

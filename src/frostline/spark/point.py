@@ -18,7 +18,7 @@ from frostline.catalog import asof, pins, seams, snapshots, tables
 from frostline.catalog.connect import Connection, Dsn, connect
 from frostline.errors import ConflictError, UsageError
 from frostline.model.names import BadName, Name
-from frostline.model.tables import Seam, Table
+from frostline.model.tables import LakeTable, Table
 from frostline.relation import heap, names
 from frostline.spark import lakefiles
 
@@ -68,8 +68,12 @@ class Target:
 class TablePoint:
     """One table at the point."""
 
-    table: Table
-    seam: Seam
+    table: LakeTable
+    metadata_location: str | None
+    snapshot_id: int | None
+    """Of the lake; None while nothing is archived."""
+    line: int | None = None
+    """The frost line; None where the lake alone is read, and all of it."""
     heap: tuple[Target, ...] = ()
     """The partitions that can hold rows at or above the frost line."""
     overlay: Target | None = None
@@ -113,8 +117,8 @@ def _attempted(held: ExitStack, dsn: str, wanted: Sequence[str], as_of: AsOf) ->
         connection.execute(_statement("join").format(snapshot=sql.Literal(snapshot)))
         moment = Moment(Dsn(dsn), snapshot, _one(connection, _statement("horizon").format()))
         found = {text: replace(_table_point(connection, text, as_of), dsn=moment.dsn) for text in wanted}
-    lakes = [(one.table, one.seam.metadata_location) for one in found.values() if one.table.id]
-    pinned = [(table, state) for table, state in lakes if state is not None]
+    lakes = [(one.table, one.metadata_location) for one in found.values()]
+    pinned = [(table, state) for table, state in lakes if isinstance(table, Table) and state is not None]
     if pinned:
         held.enter_context(pins.held_together(dsn, pinned))
     return Point(moment, found)
@@ -138,14 +142,13 @@ def _of_name(connection: Connection, name: Name, as_of: str) -> TablePoint:
     _require_rights(connection, name, name)
     if name in tables.names(connection):
         _require_rights(connection, name.heap, name)
-    table = lakefiles.described(name, state.metadata_location)
-    return TablePoint(table, Seam(0, table.tier_kind.highest, state.snapshot_id, state.metadata_location))
+    return TablePoint(lakefiles.described(name, state.metadata_location), state.metadata_location, state.snapshot_id)
 
 
 def _earlier(connection: Connection, table: Table, as_of: int | datetime) -> TablePoint:
     """The lake alone: every row of that state lay below the frost line of its time."""
     find = asof.of_snapshot(connection, table, as_of) if isinstance(as_of, int) else asof.at(connection, table, as_of)
-    return TablePoint(table, Seam(table.id, table.tier_kind.highest, find.snapshot_id, find.metadata_location))
+    return TablePoint(table, find.metadata_location, find.snapshot_id)
 
 
 def _now(connection: Connection, table: Table) -> TablePoint:
@@ -155,7 +158,8 @@ def _now(connection: Connection, table: Table) -> TablePoint:
     condition = names.within(table, None, seam.frost_line)
     marks = _one(connection, _statement("marks").format(overlay=names.overlay(table), condition=condition))
     targets = tuple(_target(connection, one.name, one.lower, one.upper) for one in hot)
-    return TablePoint(table, seam, targets, _overlay(connection, table) if marks else None, marks)
+    overlay = _overlay(connection, table) if marks else None
+    return TablePoint(table, seam.metadata_location, seam.snapshot_id, seam.frost_line, targets, overlay, marks)
 
 
 def _overlay(connection: Connection, table: Table) -> Target:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, LiteralString
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -17,11 +17,12 @@ from frostline.errors import ConflictError, FrostlineError, UnavailableError, Us
 from frostline.lake import duck, ducksql, ducktext, objectstore, store
 from frostline.lake.filecheck import Checks
 from frostline.lake.objectstore import Access
-from frostline.model.tables import Column, Table
-from frostline.model.tiers import to_text
+from frostline.model import laketypes
+from frostline.model.range import Range
+from frostline.model.tables import Column, LakeTable, TierKey
+from frostline.model.tiers import TierKind, to_text
 from frostline.relation import names
 from frostline.spark import filesums, lakefiles
-from frostline.spark.conditions import Bounds
 from frostline.spark.pieces import HeapPiece, LakePiece, Part
 from frostline.spark.point import Moment, TablePoint, Target, policies_apply
 
@@ -38,18 +39,6 @@ _GONE = "the point in time of this DataFrame is gone: it was released, or its co
 
 _POLICIES = re.compile(r"query would be affected by row-level security policy for table (\".*\")")
 _LOST = re.compile(r"snapshot \".*\" does not exist|invalid snapshot identifier")
-
-_CHECKS: dict[str, LiteralString] = {
-    # The cast fails, and its error names the column. It depends on the row, or Postgres would do it while planning.
-    # It is to the column's very type: of any other, DuckDB would be told numeric without precision, and read a double.
-    "decimal": "case when {0} = 'NaN' then ({1} || {0}::text)::{2} else {0} end",
-    "date": "case when not isfinite({0}) then ({1} || {0}::text)::date else {0} end",
-    "timestamp": "case when not isfinite({0}) or {0} >= '294247-01-10 04:00:54.775807' "
-    "then ({1} || {0}::text)::timestamp else {0} end",
-    "timestamptz": "case when not isfinite({0}) or {0} >= '294247-01-10 04:00:54.775807+00' "
-    "then ({1} || {0}::text)::timestamptz else {0} end",
-}
-"""By lake type: the value, or an error where Spark has none like it."""
 
 
 @dataclass(frozen=True)
@@ -89,16 +78,14 @@ def _opened(reading: Reading) -> Generator[duckdb.DuckDBPyConnection]:
 
 def _heap_query(connection: duckdb.DuckDBPyConnection, reading: Reading, piece: HeapPiece) -> str:
     _join(connection, reading.moment, piece.target)
-    rows = _postgres_rows(reading.at.table, piece, reading.columns.values())
+    tier = reading.at.table.tier
+    assert tier is not None  # what has a heap has a tier key
+    rows = _postgres_rows(tier, piece, reading.columns.values())
     typed = ", ".join(
-        f"frostline_{number}::{_type(column)} as {ducksql.identifier(name)}"
+        f"frostline_{number}::{laketypes.duck_type(column.carriage.lake_type)} as {ducksql.identifier(name)}"
         for number, (name, column) in enumerate(reading.columns.items(), 1)
     )
     return _TYPED.format(columns=typed, query=ducksql.literal(rows))
-
-
-def _type(column: Column) -> str:
-    return ducksql.column_type(column.carriage.lake_type)
 
 
 def _join(connection: duckdb.DuckDBPyConnection, moment: Moment, target: Target) -> None:
@@ -142,11 +129,11 @@ def _types(target: Target) -> sql.Composed:
     return _statement("types").format(is_as_it_was=sql.SQL(" and ").join(columns))
 
 
-def _postgres_rows(table: Table, piece: HeapPiece, columns: Iterable[Column]) -> str:
+def _postgres_rows(tier: TierKey, piece: HeapPiece, columns: Iterable[Column]) -> str:
     statement = _statement("rows").format(
         columns=sql.SQL(", ").join(_sent(number, column) for number, column in enumerate(columns, 1)),
         target=names.identifier(piece.target.name),
-        condition=sql.SQL(" and ").join(_conditions(table, piece)),
+        condition=sql.SQL(" and ").join(_conditions(tier, piece)),
     )
     return statement.as_string()
 
@@ -154,16 +141,19 @@ def _postgres_rows(table: Table, piece: HeapPiece, columns: Iterable[Column]) ->
 def _sent(number: int, column: Column) -> sql.Composed:
     """The column as Postgres sends it, under a name that no two share."""
     value = sql.Identifier(column.name)
-    check = _CHECKS.get(column.carriage.lake_type.partition("(")[0])
-    form = sql.SQL(check) if check else sql.SQL("{0}::text" if column.carriage.as_text else "{0}")
+    refused = laketypes.of(column.carriage.lake_type).refused_by_spark
+    plain = "{0}::text" if column.carriage.as_text else "{0}"
+    # The cast fails, and its error names the column. It depends on the row, or Postgres would do it while planning.
+    # It is to the column's very type: of any other, DuckDB would be told numeric without precision, and read a double.
+    form = sql.SQL("case when " + refused + " then ({1} || {0}::text)::{2} else {0} end" if refused else plain)
     message = sql.Literal(f"{_REFUSED}{column.name!r} is ")
     own_type = names.trusted(column.pg_type.formatted)
     return sql.SQL("{} as {}").format(form.format(value, message, own_type), sql.Identifier(f"frostline_{number}"))
 
 
-def _conditions(table: Table, piece: HeapPiece) -> Iterator[sql.Composable]:
-    key, kind = sql.Identifier(table.tier_key), table.tier_kind
-    low, high = piece.bounds
+def _conditions(tier: TierKey, piece: HeapPiece) -> Iterator[sql.Composable]:
+    key, kind = sql.Identifier(tier.name), tier.kind
+    low, high = _ends(kind, piece.range)
     type_name = names.trusted(kind.value)
     if low > kind.lowest:
         yield sql.SQL("{} >= {}::{}").format(key, sql.Literal(to_text(kind, low)), type_name)
@@ -180,11 +170,11 @@ def _lake_query(connection: duckdb.DuckDBPyConnection, reading: Reading, piece: 
     table = reading.at.table
     shown = lakefiles.shown_names(table)
     keys = {name: column for name, column in shown.items() if column.name in table.key}
-    tier = {name: column for name, column in shown.items() if column.name == table.tier_key}
+    tier = {name: column for name, column in shown.items() if table.tier and column.name == table.tier.name}
     files = [ducksql.literal(file.path) for file in piece.files]
-    conditions = list(_within(table, tier, piece))
+    conditions = [one for name in tier for one in _within(table, name, piece)]
     if piece.marked:
-        _load_marks(connection, reading, piece.bounds, keys)
+        _load_marks(connection, reading, piece.range, keys)
         same_key = " and ".join(f"m.{_quoted(name)} = f.{_quoted(name)}" for name in keys)
         conditions.append(_UNMARKED.format(same_key=same_key))
     else:
@@ -200,26 +190,32 @@ def _quoted(name: str) -> str:
     return ducksql.identifier(name)
 
 
-def _within(table: Table, tier: Iterable[str], piece: LakePiece) -> Iterator[str]:
-    """The bounds, where a file reaches beyond them."""
-    low, high = piece.bounds
-    kind = table.tier_kind
-    ranges = [lakefiles.tier_range(table, file) or (kind.lowest, kind.highest) for file in piece.files]
-    for name in tier:
-        if any(lower < low for lower, _ in ranges):
-            yield f"f.{_quoted(name)} >= {ducktext.tier_literal(kind, low)}"
-        if any(upper > high for _, upper in ranges):
-            yield f"f.{_quoted(name)} <= {ducktext.tier_literal(kind, high)}"
+def _within(table: LakeTable, name: str, piece: LakePiece) -> Iterator[str]:
+    """That the tier key of this name lies in the range, where a file reaches beyond it."""
+    assert table.tier is not None
+    kind = table.tier.kind
+    low, high = _ends(kind, piece.range)
+    ranges = [_ends(kind, lakefiles.tier_range(table, file)) for file in piece.files]
+    if any(lower < low for lower, _ in ranges):
+        yield f"f.{_quoted(name)} >= {ducktext.tier_literal(kind, low)}"
+    if any(upper > high for _, upper in ranges):
+        yield f"f.{_quoted(name)} <= {ducktext.tier_literal(kind, high)}"
+
+
+def _ends(kind: TierKind, found: Range) -> tuple[int, int]:
+    """The smallest and the largest value of a range, as literals of the type can be: one further may be none."""
+    last = kind.highest if found.upper is None else found.upper - 1
+    return kind.lowest if found.lower is None else found.lower, last
 
 
 def _load_marks(
-    connection: duckdb.DuckDBPyConnection, reading: Reading, bounds: Bounds, keys: Mapping[str, Column]
+    connection: duckdb.DuckDBPyConnection, reading: Reading, wanted: Range, keys: Mapping[str, Column]
 ) -> None:
     """The keys in the overlay that the files may hold, in a table of this connection."""
     overlay = reading.at.overlay
     assert overlay is not None
     marks = replace(reading, part=Part.KEYS, columns=keys)
-    query = _heap_query(connection, marks, HeapPiece(overlay, bounds, None, None))
+    query = _heap_query(connection, marks, HeapPiece(overlay, wanted, None, None))
     connection.execute(_MARKS.format(query=query))
 
 

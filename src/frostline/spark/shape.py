@@ -2,49 +2,21 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.types import DataType, StructField, StructType
 
 from frostline.errors import UsageError
+from frostline.model import laketypes
 from frostline.model.names import Name
 from frostline.model.tables import Column
-from frostline.model.types import decimal_digits
 
 POINT = "frostline.point"
 """The columns' metadata says of which point they are, so that a DataFrame can be released."""
 
-_TYPES: dict[str, DataType] = {
-    "binary": BinaryType(),
-    "boolean": BooleanType(),
-    "date": DateType(),
-    "double": DoubleType(),
-    "float": FloatType(),
-    "int": IntegerType(),
-    "long": LongType(),
-    "string": StringType(),
-    "timestamp": TimestampNTZType(),
-    "timestamptz": TimestampType(),
-}
-
 
 def spark_type(column: Column) -> DataType:
-    """The type of the column in Spark. What travels as text is a string."""
-    digits = decimal_digits(column.carriage.lake_type)
-    return DecimalType(*digits) if digits else _TYPES[column.carriage.lake_type]
+    """The type of the column in Spark, read as Spark reads its own schemas. What travels as text is a string."""
+    kind = laketypes.spark_type(column.carriage.lake_type)
+    return StructField.fromJson({"name": column.name, "type": kind, "nullable": True}).dataType
 
 
 def schema(columns: Mapping[str, Column], point_id: str | None = None) -> StructType:

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from frostline.catalog.connect import Dsn
 from frostline.errors import UsageError
 from frostline.lake import objectstore
+from frostline.model.range import EVERYTHING
 from frostline.pipeline import tasks
 from frostline.spark import conditions, lakefiles, pieces, rows, shape
 from frostline.spark.keeper import KEEPER, Address, Request, ask, tell_released
@@ -113,20 +114,20 @@ class FrostlineReader(DataSourceReader):
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
-        self._bounds = conditions.everything(reading.at.table.tier_kind)
+        self._range = EVERYTHING
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
         """Narrow the tier values by the filters; Spark applies all of them again."""
-        table = self._reading.at.table
-        shown = [name for name, column in self._reading.columns.items() if column.name == table.tier_key]
+        tier = self._reading.at.table.tier
+        shown = [name for name, column in self._reading.columns.items() if tier and column.name == tier.name]
         if shown:
-            self._bounds = conditions.of_filters(filters, shown[0], table.tier_kind)
+            self._range = conditions.of_filters(filters, shown[0])
         return filters
 
     def partitions(self) -> Sequence[InputPartition]:
         """One for each task."""
         with objectstore.used(self._reading.access):
-            found = pieces.cut(self._reading.at, self._reading.part, self._bounds)
+            found = pieces.cut(self._reading.at, self._reading.part, self._range)
         files = [file for piece in found if isinstance(piece, LakePiece) for file in piece.files]
         lakefiles.require_finite(self._reading.at.table, list(self._reading.columns.values()), files)
         tasks.ease_the_next_task()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline.model import ladder
-from frostline.model.ladder import Ladder, Range, Step, Unknown
+from frostline.model.ladder import Edges, Ladder, Step, Unknown
 from frostline.model.names import Name
 from frostline.model.partnames import Cell, next_name
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, days_of, from_text, to_text
@@ -21,24 +21,24 @@ def at(text: str, kind: TierKind = TIMESTAMPTZ) -> int:
     return from_text(kind, text)
 
 
-def ranges(*edges: str, kind: TierKind = TIMESTAMPTZ) -> list[Range]:
+def ranges(*edges: str, kind: TierKind = TIMESTAMPTZ) -> list[Edges]:
     return list(pairwise(at(edge, kind) for edge in edges))
 
 
-def texts(found: list[Range], kind: TierKind = TIMESTAMPTZ) -> list[str]:
+def texts(found: list[Edges], kind: TierKind = TIMESTAMPTZ) -> list[str]:
     """The edges of a row of cells without gaps."""
     assert all(one[1] == other[0] for one, other in pairwise(found))
     return [to_text(kind, value) for value in [*(lower for lower, _ in found), found[-1][1]]] if found else []
 
 
-def told(partitions: list[Range], now: int, kind: TierKind = TIMESTAMPTZ, zone: str | None = None) -> Ladder:
+def told(partitions: list[Edges], now: int, kind: TierKind = TIMESTAMPTZ, zone: str | None = None) -> Ladder:
     found = ladder.find(kind, partitions, now, zone=zone)
     assert isinstance(found, Ladder), found
     return found
 
 
 def wanted(
-    partitions: list[Range], now: str, ahead: int, kind: TierKind = TIMESTAMPTZ, zone: str | None = None
+    partitions: list[Edges], now: str, ahead: int, kind: TierKind = TIMESTAMPTZ, zone: str | None = None
 ) -> list[str]:
     """The edges of what is to be made."""
     moment = at(now, kind)
@@ -155,7 +155,7 @@ def test_a_zone_ends_with_its_own() -> None:
         [(0, 10), (10, 30)],
     ],
 )
-def test_partitions_that_are_not_alike_are_no_grid(partitions: list[Range]) -> None:
+def test_partitions_that_are_not_alike_are_no_grid(partitions: list[Edges]) -> None:
     assert ladder.find(TierKind.INTEGER, partitions, 0) == Unknown("its newest partitions are not alike")
 
 

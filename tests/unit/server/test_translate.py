@@ -8,6 +8,7 @@ from tests.fixtures import lakeserver
 from tests.fixtures.lakeserver import column
 
 from frostline.model.names import RemoteName
+from frostline.model.range import Range
 from frostline.model.tables import LakeFile, Table
 from frostline.model.tiers import TierKind
 from frostline.model.types import Collation
@@ -110,7 +111,7 @@ def test_conditions_on_the_tier_key_narrow_the_files() -> None:
         ("2024-02-01 00:00:00+00",),
     )
     assert isinstance(decided, DuckPlan)
-    assert decided.scan.bounds == (1704067200000000, 1706745599999999)
+    assert decided.scan.range == Range.closed(1704067200000000, 1706745599999999)
     assert decided.scan.source.remote == RemoteName(7, None, 9999999999999999)
 
 

@@ -12,7 +12,6 @@ from frostline.catalog import migrations, seams
 from frostline.embedded.doctor.finding import Verdict, fault, ok, warning
 from frostline.embedded.doctor.patient import Patient
 from frostline.errors import UnavailableError, UsageError
-from frostline.model.policy import Mode
 from frostline.relation import rowsecurity
 
 OLDEST_POSTGRES = 15
@@ -102,7 +101,7 @@ def row_security(patient: Patient) -> Verdict:
 
 def foreign_commits(patient: Patient) -> Verdict:
     """Whether the Iceberg catalog points to what Frostline has committed, for each table with a lake."""
-    tiered = [table for table in patient.tables if table.mode is Mode.TIERED]
+    tiered = [table for table in patient.tables if table.has_lake]
     for table in tiered:
         found = seams.standing(patient.postgres, table)
         if found.is_foreign:

@@ -18,7 +18,6 @@ from frostline.errors import CorruptionError, FrostlineError
 from frostline.lake import checksums as lakesums
 from frostline.lake import expected, paths, store
 from frostline.lake import warehouse as lake_warehouse
-from frostline.model.policy import Mode
 from frostline.model.tables import Table
 from frostline.pipeline.verify_metadata import Metadata
 
@@ -104,7 +103,7 @@ def judge_space(where: str, free_bytes: int, total_bytes: int) -> Verdict:
 def lake_files(patient: Patient) -> Verdict:
     """Whether the lake's files are there and sound: of each table its metadata and one data file."""
     looked = 0
-    tiered = [table for table in patient.tables if table.mode is Mode.TIERED]
+    tiered = [table for table in patient.tables if table.has_lake]
     for table in tiered:
         try:
             looked += _sampled(patient, table)

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from frostline.lake import ducksql, ducktext
-from frostline.model.tiers import MICROS_PER_DAY, TierKind, civil, days_of, from_text
+from frostline.model.tiers import BY_TYPNAME, MICROS_PER_DAY, TierKind, civil, days_of, from_text
 from frostline.model.types import Collation
 from frostline.server.translate import duck
 from frostline.server.translate.operands import INTEGERS, Const, Untranslatable, Value, whole_number
@@ -30,7 +30,6 @@ _NAN = ("nan",)
 _INFINITIES = {"infinity": 1, "inf": 1, "+infinity": 1, "+inf": 1, "-infinity": -1, "-inf": -1}
 
 _LARGEST = {"float": 3.4e38, "double": math.inf}
-_TIME_KINDS = {"date": TierKind.DATE, "timestamp": TierKind.TIMESTAMP, "timestamptz": TierKind.TIMESTAMPTZ}
 
 
 @dataclass(frozen=True)
@@ -214,7 +213,7 @@ def _against_nan(operator: str, sql: str, value: Value) -> str:
 
 def axis(pg_type: str, text: str) -> int:
     """A date or time constant on its axis; raises Untranslatable for what is not plain ISO text."""
-    kind, finite = _TIME_KINDS[pg_type], text not in ("infinity", "-infinity")
+    kind, finite = BY_TYPNAME[pg_type], text not in ("infinity", "-infinity")
     if finite:
         _check_calendar(text)
     try:
@@ -243,7 +242,7 @@ def _extra_days(year: int, month: int) -> int:
 
 
 def _time(value: Value, const: Const) -> _Place:
-    return _At(ducktext.time(_TIME_KINDS[value.type], axis(value.type, _text(const))))
+    return _At(ducktext.time(BY_TYPNAME[value.type], axis(value.type, _text(const))))
 
 
 def _date_and_timestamp(value: Value, const: Const) -> _Place:

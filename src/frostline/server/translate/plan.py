@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from frostline.lake import ducksql
+from frostline.model import laketypes
+from frostline.model.range import Range
 from frostline.model.tables import Column
 from frostline.server.lake_tables import LakeTables
 from frostline.server.protocol.backend import ResultColumn
@@ -14,7 +15,7 @@ from frostline.server.translate.grouping import grouped, is_grouped
 from frostline.server.translate.operands import Untranslatable
 from frostline.server.translate.pins import pinned_snapshot, sources
 from frostline.server.translate.projection import Projection, projection
-from frostline.server.translate.pruning import Bounds, certain_bounds, tier_bounds
+from frostline.server.translate.pruning import certain_range, tier_range
 from frostline.server.translate.sampling import Sample
 from frostline.server.translate.scope import SNAPSHOT_COLUMN, Scope, Source, UnknownColumn, UnknownName, conjuncts
 from frostline.server.translate.statements import NotServed, Select
@@ -24,14 +25,14 @@ from frostline.server.translate.whole import columns_named, columns_qualified, f
 
 @dataclass(frozen=True)
 class Scan:
-    """The candidate rows of one lake table: these columns, within these tier bounds, for which the conditions hold."""
+    """The candidate rows of one lake table: these columns, in this tier range, for which the conditions hold."""
 
     source: Source
     columns: tuple[Column, ...]
-    bounds: Bounds
+    range: Range
     conditions: tuple[str, ...] = ()
-    certain: Mapping[str, Bounds] = field(default_factory=dict[str, Bounds])
-    """Conditions that every row with a tier value in these bounds fulfils: files within them need not be asked."""
+    certain: Mapping[str, Range] = field(default_factory=dict[str, Range])
+    """Conditions that every row with a tier value in this range fulfils: files within it need not be asked."""
     sample: Sample | None = None
     """Not all of them are wanted, if there is one."""
 
@@ -95,15 +96,15 @@ def _duck_plan(node: tree.SelectStmt, found: tuple[Source, ...], params: tuple[s
     if len(wanted) > duck.MOST_PARTS:
         raise Untranslatable("too many conditions")
     known = dict(_known(wanted, scope))
-    certain = {text: bounds for text, bounds in known.items() if bounds is not None}
+    certain = {text: where for text, where in known.items() if where is not None}
     if sample is not None and is_grouped(node):
         raise Untranslatable("groups of a sample")
     shown, tail = grouped(node, scope) if is_grouped(node) else _plain(node, scope)
-    scan = Scan(found[0], _needed(node, scope, shown), tier_bounds(wanted, scope), tuple(known), certain, sample)
+    scan = Scan(found[0], _needed(node, scope, shown), tier_range(wanted, scope), tuple(known), certain, sample)
     return DuckPlan(scan, shown.result, shown.outputs, tail)
 
 
-def _known(wanted: Sequence[tree.Node], scope: Scope) -> Iterator[tuple[str, Bounds | None]]:
+def _known(wanted: Sequence[tree.Node], scope: Scope) -> Iterator[tuple[str, Range | None]]:
     """Each condition for DuckDB, and where it is certain; raises Untranslatable when they are too much text."""
     left = duck.MOST_TEXT
     for part in wanted:
@@ -111,7 +112,7 @@ def _known(wanted: Sequence[tree.Node], scope: Scope) -> Iterator[tuple[str, Bou
         left -= len(text)
         if left < 0:
             raise Untranslatable("too much text")
-        yield text, certain_bounds(part, scope)
+        yield text, certain_range(part, scope)
 
 
 def _plain(node: tree.SelectStmt, scope: Scope) -> tuple[Projection, str]:
@@ -145,7 +146,7 @@ def _candidates(node: tree.SelectStmt, scope: Scope, names: frozenset[str], *, a
     columns = tuple(column for column in table.columns if "*" in names or column.name in names)
     wanted = list(_unpinned(node, scope)) if alone else []
     applied = tuple(islice(_translatable(wanted, scope), duck.MOST_PARTS))
-    return Scan(scope.source, columns, tier_bounds(wanted, scope), applied)
+    return Scan(scope.source, columns, tier_range(wanted, scope), applied)
 
 
 def _translatable(nodes: Sequence[tree.Node], scope: Scope) -> Iterator[str]:
@@ -165,7 +166,7 @@ def _translatable(nodes: Sequence[tree.Node], scope: Scope) -> Iterator[str]:
 def nothing(scan: Scan) -> str:
     """A relation with the columns of the scan and no row."""
     columns = (
-        f"{duck.cast('null', ducksql.column_type(column.carriage.lake_type))} as {duck.column(column)}"
+        f"{duck.cast('null', laketypes.duck_type(column.carriage.lake_type))} as {duck.column(column)}"
         for column in scan.columns
     )
     return f"(select {duck.listed(columns) or 'null'} where false)"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from postgast import pg_query_pb2 as pb
 
-from frostline.model.tables import LakeFile
+from frostline.model.range import Range
 from frostline.model.tiers import TierKind
 from frostline.server.translate import tree
 from frostline.server.translate.arrays import elements
@@ -13,28 +13,20 @@ from frostline.server.translate.operands import INTEGERS, Const, Untranslatable,
 from frostline.server.translate.scope import Scope
 from frostline.server.translate.values import operator_name
 
-Bounds = tuple[int, int]
-"""Smallest and largest tier value, both inclusive."""
 
-_TIME_TYPES = {TierKind.DATE: "date", TierKind.TIMESTAMP: "timestamp", TierKind.TIMESTAMPTZ: "timestamptz"}
-
-
-def tier_bounds(conditions: Iterable[tree.Node], scope: Scope) -> Bounds:
-    """The bounds that the foreign table and these conditions set; too wide is safe, too narrow never happens."""
-    kind, remote = scope.source.table.tier_kind, scope.source.remote
-    low = kind.lowest if remote.lower is None else remote.lower
-    high = remote.upper - 1
+def tier_range(conditions: Iterable[tree.Node], scope: Scope) -> Range:
+    """What the foreign table and these conditions leave over; too wide is safe, too narrow never happens."""
+    found = scope.source.remote.range
     for node in conditions:
         try:
-            lower, upper = _of_condition(node, scope)
+            found = found.clip(_of_condition(node, scope))
         except (Untranslatable, RecursionError):
             continue
-        low, high = max(low, lower), min(high, upper)
-    return low, high
+    return found
 
 
-def certain_bounds(node: tree.Node, scope: Scope) -> Bounds | None:
-    """Every row whose tier key lies within these bounds fulfils the condition; None where that is not known.
+def certain_range(node: tree.Node, scope: Scope) -> Range | None:
+    """Every row whose tier key lies in this range fulfils the condition; None where that is not known.
 
     The tier key is a part of the primary key, so it is never NULL.
     """
@@ -46,17 +38,7 @@ def certain_bounds(node: tree.Node, scope: Scope) -> Bounds | None:
         return None
 
 
-def within(files: Iterable[LakeFile], bounds: Bounds) -> list[LakeFile]:
-    """The files that may hold a row within the bounds."""
-    return [file for file in files if file.upper >= bounds[0] and file.lower <= bounds[1]]
-
-
-def inside(files: Iterable[LakeFile], bounds: Bounds) -> bool:
-    """Whether every row of these files lies within the bounds."""
-    return all(bounds[0] <= file.lower and file.upper <= bounds[1] for file in files)
-
-
-def _of_condition(node: tree.Node, scope: Scope) -> Bounds:
+def _of_condition(node: tree.Node, scope: Scope) -> Range:
     if not isinstance(node, tree.A_Expr):
         raise Untranslatable("not a comparison")
     if node.kind == pb.AEXPR_OP_ANY and _is_tier_key(node.lexpr, scope) and operator_name(node) == "=":
@@ -66,13 +48,13 @@ def _of_condition(node: tree.Node, scope: Scope) -> Bounds:
     raise Untranslatable("not a comparison")
 
 
-def _of_comparison(node: tree.A_Expr, scope: Scope) -> Bounds:
+def _of_comparison(node: tree.A_Expr, scope: Scope) -> Range:
     """Exactly the tier values that fulfil it."""
     operator, kind = operator_name(node) or "", scope.source.table.tier_kind
     if _is_tier_key(node.lexpr, scope):
-        return _range(operator, _number(constant(node.rexpr, scope.params), kind), kind)
+        return _range(operator, _number(constant(node.rexpr, scope.params), kind))
     if _is_tier_key(node.rexpr, scope):
-        return _range(FLIPPED.get(operator, ""), _number(constant(node.lexpr, scope.params), kind), kind)
+        return _range(FLIPPED.get(operator, ""), _number(constant(node.lexpr, scope.params), kind))
     raise Untranslatable("not on the tier key")
 
 
@@ -80,19 +62,19 @@ def _is_tier_key(node: object, scope: Scope) -> bool:
     return scope.name(node) == scope.source.table.tier_key
 
 
-def _range(operator: str, at: int, kind: TierKind) -> Bounds:
-    """The bounds of `key operator at`. Tier values are whole numbers, so there is a next one."""
+def _range(operator: str, at: int) -> Range:
+    """The range of `key operator at`."""
     match operator:
         case "=":
-            return at, at
+            return Range.closed(at, at)
         case "<":
-            return kind.lowest, at - 1
+            return Range(None, at)
         case "<=":
-            return kind.lowest, at
+            return Range(None, at + 1)
         case ">":
-            return at + 1, kind.highest
+            return Range(at + 1, None)
         case ">=":
-            return at, kind.highest
+            return Range(at, None)
         case _:
             raise Untranslatable(operator)
 
@@ -101,17 +83,16 @@ def _number(const: Const | None, kind: TierKind) -> int:
     if const is None or const.text is None:
         raise Untranslatable("not a constant")
     if kind.is_time:
-        expected = _TIME_TYPES[kind]
-        if const.type not in (None, expected):
+        if const.type not in (None, kind.typname):
             raise Untranslatable("another type")
-        return axis(expected, const.text)
+        return axis(kind.typname, const.text)
     if const.type is not None and const.type not in INTEGERS:
         raise Untranslatable("another type")
     return int(fraction(Const(const.type or "int8", const.text)))
 
 
-def _hull(items: Sequence[Const], kind: TierKind) -> Bounds:
+def _hull(items: Sequence[Const], kind: TierKind) -> Range:
     numbers = [_number(item, kind) for item in items if item.text is not None]
     if not numbers:
         raise Untranslatable("no element")
-    return min(numbers), max(numbers)
+    return Range.closed(min(numbers), max(numbers))

@@ -217,7 +217,8 @@ select f.path, f.rows, f.size_bytes, f.lower, f.upper, f.hash_sum, c.sha256
 -- Locks nothing.
 select f.path, f.rows, f.size_bytes, f.lower, f.upper, f.hash_sum, c.sha256
   from frostline.lake_file f left join frostline.file_checksum c using (path)
- where f.table_id = %(table_id)s and (%(lower)s::bigint is null or f.upper >= %(lower)s) and f.lower < %(upper)s
+ where f.table_id = %(table_id)s
+   and (%(lower)s::bigint is null or f.upper >= %(lower)s) and (%(upper)s::bigint is null or f.lower < %(upper)s)
  order by f.lower, f.path
 
 -- name: lake_totals
