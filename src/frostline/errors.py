@@ -1,13 +1,38 @@
 """Every error Frostline raises on purpose, cut by what to do next.
 
 FrostlineError
-+-- UsageError         fix the request
-+-- ConflictError      somebody else changed it: reload, retry
-+-- UnavailableError   something is down: retry later
-+-- OutcomeUnknown     it may or may not have happened: look first
-+-- CorruptionError    data is not what it was: stop, call a human
++-- UsageError               fix the request
+|   +-- FailedTransaction
+|   +-- NoSuchSavepoint
+|   +-- NoSuchThing
+|   +-- NotServed
+|   +-- NotText
+|   +-- PostgresRefused
+|   +-- SyntaxRefused
+|   +-- TooComplex
+|   +-- UnboundParameter
+|   +-- UnknownName
+|   |   +-- UnknownColumn
+|   +-- WrongPassword
++-- ConflictError            somebody else changed it: reload, retry
+|   +-- Neither
++-- UnavailableError         something is down: retry later
+|   +-- DiskFull
+|   +-- OutOfMemory
+|   +-- OwnSessionFailed
+|   +-- SparkGaveUp
+|   +-- TooManyClients
+|   +-- UnreadableFile
++-- OutcomeUnknown           it may or may not have happened: look first
++-- CorruptionError          data is not what it was: stop, call a human
++-- Cancelled                the caller asked for it: nothing to do
++-- EngineFailure            DuckDB failed and nobody knows why: report it
+
+The branches are defined here. Their leaves stand beside what raises them, where most only give it an SQLSTATE that
+clients know; a test compares them with this drawing.
 """
 
+from importlib import import_module
 from typing import ClassVar
 
 
@@ -62,6 +87,17 @@ class CorruptionError(FrostlineError):
 
     exit_code = 1
     sqlstate = "XX001"
+
+
+def kind_of(error: FrostlineError) -> str:
+    """The class of an error, for another process: `again` finds it there whatever has been imported."""
+    return f"{type(error).__module__}:{type(error).__name__}"
+
+
+def again(kind: str, message: str, hint: str | None) -> FrostlineError:
+    """An error that another process had, as it was there."""
+    module, _, name = kind.partition(":")
+    return getattr(import_module(module), name)(message, hint=hint)
 
 
 def message_of(error: BaseException) -> str:

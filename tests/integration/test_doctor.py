@@ -17,7 +17,7 @@ from tests.fixtures.roles import role
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 
-from frostline.catalog import seams
+from frostline.catalog import pointers
 from frostline.catalog.connect import Connection
 from frostline.embedded.doctor import database as doctor_database
 from frostline.embedded.doctor.examination import CHECKS, Check, examine
@@ -235,7 +235,7 @@ def test_lake_files_that_cannot_be_read(lake: Lake, doctor: Examine, tmp_path: P
     file = tmp_path / "v1.metadata.json"
     file.touch()
     run(lake.catalog, "update frostline.seam set metadata_location = %s", (f"file://{file}",))
-    seams.swap_pointer(lake.catalog, lake.table(), None, f"file://{file}")
+    pointers.swap(lake.catalog, lake.table(), None, f"file://{file}")
     assert f"public.events: file://{file} is damaged" in doctor(lake, exit_code=1)["lake files"]["detail"]
     file.unlink()
     found = doctor(lake, exit_code=1)

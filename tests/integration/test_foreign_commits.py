@@ -14,7 +14,7 @@ from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 
 from frostline import failpoints
-from frostline.catalog import seams
+from frostline.catalog import pointers, seams
 from frostline.errors import ConflictError
 from frostline.failpoints import Failpoint
 from frostline.model.work import Kind
@@ -200,8 +200,8 @@ def test_a_commit_in_the_middle_of_a_job_makes_it_publish_nothing(
         error = RACES[place](cold)
         assert done == [place]
     assert isinstance(error, ConflictError), error
-    pointers = [pointer for (pointer,) in rows(cold.catalog, "select metadata_location from frostline.iceberg_tables")]
-    assert seams.get(cold.catalog, cold.table()).metadata_location not in pointers
+    there = [pointer for (pointer,) in rows(cold.catalog, "select metadata_location from frostline.iceberg_tables")]
+    assert seams.get(cold.catalog, cold.table()).metadata_location not in there
     assert cold.value(EVERYTHING) == before
 
 
@@ -209,13 +209,13 @@ def test_a_commit_between_the_check_and_the_swap_is_found_by_the_swap(
     cold: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = cold.value(EVERYTHING)
-    real = seams.swap_pointer
+    real = pointers.swap
 
     def late(*arguments: object) -> None:
         delete(cold)
         real(*arguments)  # pyright: ignore[reportArgumentType]
 
-    monkeypatch.setattr(seams, "swap_pointer", late)
+    monkeypatch.setattr(pointers, "swap", late)
     (result,) = cold.fold()
     assert isinstance(result.error, ConflictError)
     assert "meanwhile" in str(result.error)

@@ -16,7 +16,7 @@ from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 from tests.fixtures.waiting import until
 
-from frostline.catalog import seams
+from frostline.catalog import pointers
 from frostline.model import snapshot as rules
 from frostline.pipeline import expire, snapshot, snapshot_drop
 from frostline.pipeline.snapshot_plan import Wish
@@ -210,6 +210,6 @@ def test_every_commit_of_ours_passes_it(cold: Lake) -> None:
     ):
         run(cold.catalog, "update public.events set amount = coalesce(amount, 0) + 1 where id = 7")
         assert [one.error for one in work()] == [None]
-        assert not seams.standing(cold.catalog, cold.table()).is_foreign
+        assert not pointers.standing(cold.catalog, cold.table()).is_foreign
     cold.thaw(first="2024-01-01")
-    assert not seams.standing(cold.catalog, cold.table()).is_foreign
+    assert not pointers.standing(cold.catalog, cold.table()).is_foreign

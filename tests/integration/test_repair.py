@@ -16,7 +16,8 @@ from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 from tests.fixtures.waiting import until_true
 
-from frostline.catalog import seams
+from frostline.catalog import pointers
+from frostline.catalog.pointers import Pointer
 from frostline.errors import ConflictError, CorruptionError, UsageError
 from frostline.failpoints import VARIABLE, Failpoint
 from frostline.model.names import Name
@@ -106,10 +107,10 @@ def test_what_it_says_to_people_leads_them_out(cold: Lake, command: Command) -> 
 
 @pytest.mark.parametrize("deed", [drop, rename, forget, append], ids=lambda deed: deed.__name__)
 def test_whatever_was_done_the_pointer_comes_back(cold: Lake, command: Command, deed: Any) -> None:
-    before, pointer = cold.value(EVERYTHING), seams.pointer(cold.catalog, cold.table())
+    before, pointer = cold.value(EVERYTHING), pointers.find(cold.catalog, Pointer.of(cold.table()))
     deed(cold)
     assert shown(command, "--restore")["done"] == "restored"
-    assert seams.pointer(cold.catalog, cold.table()) == pointer
+    assert pointers.find(cold.catalog, Pointer.of(cold.table())) == pointer
     assert value(cold.catalog, "select count(*) from frostline.iceberg_tables") == 1, "no other name is left"
     assert cold.value(EVERYTHING) == before
     is_sound(cold)
@@ -138,7 +139,7 @@ def test_a_name_that_somebody_took_before_the_first_archive_is_freed(lake: Lake)
     with pytest.raises(UsageError, match="nothing into the lake yet"):
         repair.adopt(lake.catalog, lake.settings, lake.table())
     repair.restore(lake.catalog, lake.settings, lake.table())
-    assert seams.pointer(lake.catalog, lake.table()) is None
+    assert pointers.find(lake.catalog, Pointer.of(lake.table())) is None
     (result,) = lake.archive()
     assert (result.error, result.rows) == (None, 20)
 
@@ -312,7 +313,7 @@ def test_the_other_names_are_those_of_this_folder_only(cold: Lake) -> None:
     with outsider(cold.dsn) as catalog:
         catalog.create_table(("public", "theirs"), row(1).schema, location=f"file://{cold.warehouse}/theirs")
     assert repair.look(cold.catalog, cold.table()).other_names == ()
-    assert seams.other_names(cold.catalog, cold.table(), f"file://{cold.warehouse}/theirs") == [
+    assert pointers.other_names(cold.catalog, cold.table(), f"file://{cold.warehouse}/theirs") == [
         Name("public", "theirs")
     ]
 

@@ -19,7 +19,8 @@ from tests.fixtures.own_server import OwnServers, Served, archive_below, make_ra
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.states import forget
 
-from frostline.catalog import jobs, seams, warehouses
+from frostline.catalog import jobs, pointers, seams, warehouses
+from frostline.catalog.pointers import Pointer
 from frostline.cli import main
 from frostline.embedded import lake as lake_server
 from frostline.embedded.install import install
@@ -312,7 +313,7 @@ def test_a_warehouse_is_given_up_only_when_no_row_is_in_it(lake: Lake, tmp_path:
     assert claim.claim(lake.catalog, other, anew=True)
     seam = seams.get(lake.catalog, lake.table())
     assert (seam.snapshot_id, seam.metadata_location) == (None, None)
-    assert seams.pointer(lake.catalog, lake.table()) is None
+    assert pointers.find(lake.catalog, Pointer.of(lake.table())) is None
     compare(lake)
 
 

@@ -1,9 +1,14 @@
 """What an error says to Python, to the terminal, and across processes: the hint is there, and once."""
 
 import pickle
+import pkgutil
+import re
+from collections.abc import Iterator
+from importlib import import_module
 
 import pytest
 
+import frostline
 from frostline import errors
 from frostline.catalog.connect import first_line
 from frostline.cli.errors import explain, report
@@ -11,7 +16,37 @@ from frostline.cli.output import TextOutput
 from frostline.errors import FrostlineError, message_of
 from frostline.pipeline import tasks
 
-KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, FrostlineError)]
+
+def _imported() -> None:
+    """All modules of the package: an error class that nobody has imported is not yet known."""
+    for module in pkgutil.walk_packages(frostline.__path__, "frostline."):
+        import_module(module.name)
+
+
+def _below(kind: type[FrostlineError]) -> Iterator[type[FrostlineError]]:
+    yield kind
+    for one in kind.__subclasses__():
+        yield from _below(one)
+
+
+_imported()
+KINDS = [kind for kind in _below(FrostlineError) if kind.__module__.startswith("frostline")]
+
+
+def _drawn() -> dict[str, str]:
+    """Each error of the drawing at the top of `errors.py`, and the one above it."""
+    above: dict[str, str] = {}
+    path: list[str] = ["FrostlineError"]
+    for indent, name in re.findall(r"^((?:[|+ -]{4})+)(\w+)", errors.__doc__ or "", re.MULTILINE):
+        depth = len(indent) // 4
+        path[depth:] = [name]
+        above[name] = path[depth - 1]
+    return above
+
+
+def test_the_tree_is_as_it_is_drawn() -> None:
+    bases = {kind.__name__: [base.__name__ for base in kind.__bases__] for kind in KINDS if kind is not FrostlineError}
+    assert bases == {name: [base] for name, base in _drawn().items()}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -39,8 +74,10 @@ def test_an_error_of_a_task_is_the_same_error_in_the_driver(kind: type[Frostline
         raise error
 
     with pytest.raises(kind) as raised:
-        tasks.unwrap(tasks.attempt(fail, 1))
+        tasks.unwrap(pickle.loads(pickle.dumps(tasks.attempt(fail, 1))))
+    assert type(raised.value) is kind
     assert (str(raised.value), raised.value.hint) == (str(error), error.hint)
+    assert (raised.value.sqlstate, raised.value.exit_code) == (error.sqlstate, error.exit_code)
 
 
 def test_one_line_texts_leave_the_hint_out() -> None:

@@ -1,13 +1,11 @@
-"""The seam of each table, and the Iceberg pointer that moves with it."""
+"""The seam of each table: the frost line T, the lake snapshot S and its metadata location, in one row."""
 
-from collections.abc import Sequence
 from typing import LiteralString
 
 from frostline.catalog import queries
 from frostline.catalog.connect import Connection
 from frostline.errors import ConflictError, CorruptionError
-from frostline.model.names import Name
-from frostline.model.tables import Seam, Standing, Table
+from frostline.model.tables import Seam, Table
 from frostline.model.tiers import TierKind, from_text, to_text
 
 LINE_COLUMNS: dict[TierKind, LiteralString] = {
@@ -82,66 +80,3 @@ def retained(connection: Connection, table: Table) -> int | None:
 def retain(connection: Connection, table: Table, line: int) -> None:
     """Set R, in the transaction that removes the rows below it."""
     connection.execute(queries.get("seam", "retain"), {"table_id": table.id, **_line(table, line)})
-
-
-def standing(connection: Connection, table: Table) -> Standing:
-    """Where the seam is and where the Iceberg catalog points to, as of one moment."""
-    values = {"table_id": table.id, **_pointer(table)}
-    row = connection.execute(queries.get("seam", "standing"), values).fetchone()
-    return Standing(*row) if row else Standing(None, None, None)
-
-
-def _pointer(table: Table) -> dict[str, str]:
-    """What the Iceberg catalog calls the lake half."""
-    return {"namespace": table.name.schema, "table": table.internal}
-
-
-def pointer(connection: Connection, table: Table) -> str | None:
-    """Where the Iceberg catalog points to. That is the seam's location, unless somebody else has moved it."""
-    row = connection.execute(queries.get("seam", "pointer"), _pointer(table)).fetchone()
-    return None if row is None else row[0]
-
-
-def other_names(connection: Connection, table: Table, folder: str) -> list[Name]:
-    """Other tables of the Iceberg catalog whose metadata is in this folder of the table."""
-    values = {"folder": folder, **_pointer(table)}
-    return [Name(*row) for row in connection.execute(queries.get("seam", "other_names"), values).fetchall()]
-
-
-def put_pointer(
-    connection: Connection, table: Table, found: str | None, location: str | None, others: Sequence[Name] = ()
-) -> None:
-    """Inside a transaction: let the Iceberg catalog point to the location, or to nothing; the other names go.
-
-    ConflictError when it does not point any more to where it was found.
-    """
-    row = connection.execute(queries.get("seam", "lock_pointer"), _pointer(table)).fetchone()
-    if (None if row is None else row[0]) != found:
-        raise ConflictError(
-            f"the lake of {table.name} was committed to by somebody else just now",
-            hint=f"frostline repair {table.name}",
-        )
-    if location is None:
-        drop_pointer(connection, table)
-    else:
-        connection.execute(queries.get("seam", "add_namespace"), _pointer(table))
-        connection.execute(queries.get("seam", "put_pointer"), {**_pointer(table), "metadata_location": location})
-    for one in others:
-        connection.execute(queries.get("seam", "drop_pointer"), {"namespace": one.schema, "table": one.table})
-
-
-def swap_pointer(connection: Connection, table: Table, previous: str | None, location: str) -> None:
-    """The Iceberg commit: swing the pointer from the seam's location if nobody else did; else ConflictError."""
-    values = {**_pointer(table), "metadata_location": location, "previous_location": previous}
-    connection.execute(queries.get("seam", "add_namespace"), values)
-    statement = "insert_pointer" if previous is None else "swap_pointer"
-    if connection.execute(queries.get("seam", statement), values).rowcount != 1:
-        raise ConflictError(
-            f"the lake of {table.name} was committed to by somebody else meanwhile; nothing was changed",
-            hint=f"frostline repair {table.name}",
-        )
-
-
-def drop_pointer(connection: Connection, table: Table) -> None:
-    """Take the lake half out of the Iceberg catalog; its files stay."""
-    connection.execute(queries.get("seam", "drop_pointer"), _pointer(table))

@@ -1,4 +1,4 @@
-"""Versions of named snapshots: the rows that say what each consists of, and the Iceberg pointers that go with them."""
+"""Versions of named snapshots: the rows that say what each consists of."""
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -11,6 +11,7 @@ from psycopg.types.json import Jsonb
 
 from frostline.catalog import queries
 from frostline.catalog.connect import Connection
+from frostline.catalog.pointers import Pointer
 from frostline.catalog.snapshots import Moment
 from frostline.errors import ConflictError
 from frostline.model.names import Name
@@ -55,6 +56,11 @@ class Copied:
     reused: bool = False
     location: str = ""
     """The folder, where a catalog outside chose it."""
+
+    @property
+    def pointer(self) -> Pointer:
+        """What the Iceberg catalog calls it."""
+        return Pointer(self.namespace, self.lake_table)
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,11 @@ class Shown:
     size_bytes: int
     hash_sum: int
     reused: bool
+
+    @property
+    def pointer(self) -> Pointer:
+        """What the Iceberg catalog calls it."""
+        return Pointer(self.namespace, self.lake_table)
 
 
 @contextmanager
@@ -229,70 +240,6 @@ def _row(run: Run, one: Copied) -> dict[str, Any]:
         "columns": Jsonb([column.to_record() for column in one.columns]),
         "last_field_id": one.last_field_id,
     }
-
-
-@dataclass(frozen=True)
-class PointerMove:
-    """A pointer of the built-in Iceberg catalog, and where it is to go."""
-
-    namespace: str
-    lake_table: str
-    previous: str | None
-    """Where it must be now; None: it must not be there."""
-    location: str
-
-
-def move_pointers(connection: Connection, name: str, moves: Sequence[PointerMove]) -> None:
-    """Inside the publishing transaction: the Iceberg commit of all tables, each by compare-and-set.
-
-    ConflictError when somebody else has committed to one of them.
-    """
-    namespaces = {name} | {one.namespace for one in moves}
-    with connection.cursor() as cursor:
-        cursor.executemany(queries.get("seam", "add_namespace"), [{"namespace": one} for one in sorted(namespaces)])
-        for statement, chosen in _by_statement(moves):
-            cursor.executemany(queries.get("seam", statement), [_pointer(one) for one in chosen])
-            if chosen and cursor.rowcount != len(chosen):
-                raise _moved(connection, name, chosen)
-
-
-def _by_statement(moves: Sequence[PointerMove]) -> Iterable[tuple[str, list[PointerMove]]]:
-    yield "insert_pointer", [one for one in moves if one.previous is None]
-    yield "swap_pointer", [one for one in moves if one.previous is not None]
-
-
-def _pointer(one: PointerMove) -> dict[str, Any]:
-    return {
-        "namespace": one.namespace,
-        "table": one.lake_table,
-        "metadata_location": one.location,
-        "previous_location": one.previous,
-    }
-
-
-def _moved(connection: Connection, name: str, moves: Sequence[PointerMove]) -> ConflictError:
-    """Which of them somebody else has committed to: those that do not point to what we have just set."""
-    namespaces = sorted({one.namespace for one in moves})
-    rows = connection.execute(queries.get("snapshot_version", "pointers"), {"namespaces": namespaces}).fetchall()
-    now = {(namespace, table): location for namespace, table, location in rows}
-    others = [one for one in moves if now.get((one.namespace, one.lake_table)) != one.location]
-    which = f"{others[0].namespace}.{others[0].lake_table}" if others else "a table of it"
-    return ConflictError(
-        f"{which} was committed to by somebody else since the last version of snapshot {name!r}",
-        hint=f"frostline snapshot drop {name}, then create it anew",
-    )
-
-
-def drop_pointers(connection: Connection, pointers: Iterable[tuple[str, str]]) -> None:
-    """Take copies, as (namespace, table), out of the built-in Iceberg catalog, and namespaces that are empty then."""
-    values = [{"namespace": namespace, "table": table} for namespace, table in pointers]
-    if not values:
-        return
-    with connection.cursor() as cursor:
-        cursor.executemany(queries.get("seam", "drop_pointer"), values)
-    namespaces = {one["namespace"] for one in values}
-    for level in (namespaces, {one.partition(".")[0] for one in namespaces}):
-        connection.execute(queries.get("snapshot_version", "drop_empty_namespaces"), {"namespaces": sorted(level)})
 
 
 def versions(connection: Connection, name: str | None = None, *, every: bool = False) -> list[Version]:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from frostline.catalog import jobs, seams, tables, warehouses
+from frostline.catalog import jobs, pointers, seams, tables, warehouses
 from frostline.catalog.connect import Connection
+from frostline.catalog.pointers import Pointer
 from frostline.catalog.warehouses import Warehouse
 from frostline.errors import UnavailableError, UsageError
 from frostline.lake import paths, store, warehouse
@@ -118,5 +119,5 @@ def begin_anew(connection: Connection, table: Table) -> None:
     """In a transaction: the table has nothing in the lake, as before its first archive. Its files there stay."""
     seam, files = seams.get(connection, table), jobs.recorded_files(connection, table)
     jobs.replace_files(connection, table, 0, [file.path for file in files], [])
-    seams.drop_pointer(connection, table)
+    pointers.drop(connection, Pointer.of(table))
     seams.move(connection, table, seam, replace(seam, snapshot_id=None, metadata_location=None))

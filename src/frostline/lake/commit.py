@@ -8,25 +8,24 @@ happens, the staged files are garbage for the orphan sweep.
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
-from typing import Any
 
 from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.manifest import DataFile, ManifestFile
+from pyiceberg.manifest import DataFile
 from pyiceberg.serializers import ToOutputFile
-from pyiceberg.table import CommitTableResponse, Table, TableProperties, Transaction
+from pyiceberg.table import CommitTableResponse, Table, TableProperties
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
-from pyiceberg.table.update.snapshot import _SnapshotProducer  # pyright: ignore[reportPrivateUsage]
 
 from frostline.errors import CorruptionError
-from frostline.lake import checksums, datafiles, expected, paths, schema, snapshots, store, warehouse
+from frostline.lake import checksums, datafiles, expected, paths, pyiceberg_compat, schema, snapshots, store, warehouse
 from frostline.lake.datafiles import WrittenFile
-from frostline.lake.manifests import Replacing
+from frostline.lake.manifests import Packing
+from frostline.lake.pyiceberg_compat import CachingTransaction, ReplaceFiles, SnapshotProducer
 from frostline.model import tables
 from frostline.model.range import Range
 from frostline.model.tables import Checksum
@@ -243,57 +242,24 @@ def _write_snapshot(
     removed: Sequence[DataFile],
     summary: Mapping[str, str],
 ) -> None:
-    transaction = _Transaction(current)
+    transaction = CachingTransaction(current)
     update = transaction.update_snapshot(snapshot_properties=dict(summary))
     with update.overwrite() if removed else update.fast_append() as producer:
         exchange(table, current, producer, add, removed)
     transaction.commit_transaction()
 
 
-class _Transaction(Transaction):
-    """Works the new metadata out once for each change.
-
-    PyIceberg does so whenever it is asked, a dozen times a commit, each time with a copy of the table's whole history.
-    """
-
-    _known: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
-
-    @property
-    def table_metadata(self) -> TableMetadata:
-        """As the changes so far make it."""
-        known = self._known
-        if known is None or known[0] is not self._table.metadata or known[1] is not self._updates:
-            known = self._known = (self._table.metadata, self._updates, super().table_metadata)
-        return known[2]
-
-
-def _judge_each_manifest_by_itself(producer: Any) -> None:
-    """PyIceberg asks one evaluator from many threads, and it remembers the manifest that it was asked about last.
-
-    So a manifest could be judged by another's partitions, and a file that is to go be passed over.
-    """
-    build = producer._build_manifest_evaluator  # noqa: SLF001
-
-    def evaluator(spec_id: int) -> Callable[[ManifestFile], bool]:
-        def judge(manifest: ManifestFile) -> bool:
-            return build(spec_id)(manifest)
-
-        return judge
-
-    producer._build_manifest_evaluator = evaluator  # noqa: SLF001
-
-
 def exchange(
     table: tables.LakeTable,
     current: Table,
-    producer: _SnapshotProducer[Any],
+    producer: SnapshotProducer,
     add: Sequence[WrittenFile],
     removed: Sequence[DataFile],
 ) -> None:
     """Put the files into a snapshot that is being made, and take the removed ones out of it."""
     assert isinstance(current.catalog, Staging)
     producer.commit_uuid = current.catalog.commit
-    _judge_each_manifest_by_itself(producer)
+    pyiceberg_compat.judge_each_manifest_by_itself(producer)
     for data_file in removed:
         producer.delete_data_file(data_file)
     for written in add:
@@ -312,8 +278,9 @@ def _write_same_rows(
     """A snapshot of the same rows; CorruptionError if it has other files than it must, or another number of rows."""
     meant = {one.file_path for one in snapshots.data_files(current.current_snapshot(), current.io)}
     meant = meant - {one.file_path for one in removed} | {one.path for one in add}
-    transaction = _Transaction(current)
-    with Replacing(transaction, dict(summary), packed=packed, io=current.io) as producer:
+    transaction = CachingTransaction(current)
+    snapshot = Packing if packed else ReplaceFiles
+    with snapshot(transaction, dict(summary), current.io) as producer:
         exchange(table, current, producer, add, removed)
     transaction.commit_transaction()
     held = [one.file_path for one in snapshots.data_files(current.current_snapshot(), current.io)]

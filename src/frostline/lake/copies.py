@@ -11,7 +11,7 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AddSchemaUpdate, AssertCurrentSchemaId, SetCurrentSchemaUpdate
 
-from frostline.lake import commit, paths, schema, snapshots, store, warehouse
+from frostline.lake import commit, paths, pyiceberg_compat, schema, snapshots, store, warehouse
 from frostline.lake.commit import Staging
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import tables
@@ -72,4 +72,4 @@ def _follow(transaction: Transaction, wanted: Schema) -> None:
         updates = (AddSchemaUpdate(schema=wanted.model_copy(update={"schema_id": number})), chosen)
     else:
         updates = (SetCurrentSchemaUpdate.model_validate({"schema-id": number}),)
-    transaction._apply(updates, (required,))  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    pyiceberg_compat.apply(transaction, updates, (required,))

@@ -3,7 +3,7 @@
 docs/design/foreign-commits.md has the reasons and the interleavings.
 """
 
-from frostline.catalog import jobs, seams
+from frostline.catalog import jobs, pointers
 from frostline.catalog.connect import Connection
 from frostline.errors import ConflictError, FrostlineError
 from frostline.lake import snapshots
@@ -16,7 +16,7 @@ def refuse(connection: Connection, table: Table) -> Standing:
 
     Asks Postgres only. In the transaction that publishes, the compare-and-set of the pointer is what decides.
     """
-    found = seams.standing(connection, table)
+    found = pointers.standing(connection, table)
     if found.is_foreign:
         raise ConflictError(
             f"{table.name}: {found.described}{_named(found)}; nothing was changed",

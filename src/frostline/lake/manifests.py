@@ -1,15 +1,12 @@
-"""Snapshots that hold the rows of their parent in other files, or describe the same files in fewer manifests."""
+"""The manifests of a snapshot: how large they are, and a snapshot that describes the same files in fewer of them."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from pyiceberg.manifest import ManifestEntry, ManifestFile
-from pyiceberg.table import Transaction
-from pyiceberg.table.snapshots import Operation, Summary
-from pyiceberg.table.update.snapshot import _OverwriteFiles  # pyright: ignore[reportPrivateUsage]
 
 from frostline.lake import paths, snapshots
+from frostline.lake.pyiceberg_compat import ReplaceFiles
 from frostline.model.compaction import MANIFEST_BYTES
 
 
@@ -20,31 +17,16 @@ def sizes_bytes(metadata_location: str, snapshot_id: int) -> list[int]:
     return [manifest.manifest_length for manifest in found]
 
 
-class Replacing(_OverwriteFiles):
-    """A snapshot of the same rows: `replace`, which readers of changes pass over.
+class Packing(ReplaceFiles):
+    """A snapshot of the same rows whose manifests are as few as possible.
 
-    With `packed`, the entries of all older manifests are written anew, by partition, into as few manifests as they
-    fill. An entry keeps the snapshot and the sequence numbers that it had.
+    The entries of all older manifests are written anew, by partition, into as few manifests as they fill. An entry
+    keeps the snapshot and the sequence numbers that it had.
     """
 
-    def __init__(self, transaction: Transaction, properties: dict[str, str], *, packed: bool, **options: Any) -> None:
-        super().__init__(
-            operation=Operation.OVERWRITE,  # PyIceberg cannot sum up any other; `_summary` says what it is
-            transaction=transaction,
-            snapshot_properties=properties,
-            **options,
-        )
-        self._packed = packed
-
-    def _summary(self, snapshot_properties: dict[str, str] | None = None) -> Summary:
-        summary = super()._summary(snapshot_properties or {})
-        return Summary(Operation.REPLACE, **summary.additional_properties)
-
-    def _existing_manifests(self) -> list[ManifestFile]:
-        if not self._packed:
-            return super()._existing_manifests()
-        parent = self._transaction.table_metadata.snapshot_by_name(self._target_branch)
-        old = snapshots.manifests(parent, self._io) if parent else []
+    def kept_manifests(self) -> list[ManifestFile]:
+        """The new manifests."""
+        old = snapshots.manifests(self.parent, self.io) if self.parent else []
         made: list[ManifestFile] = []
         for spec_id, entries in self._live(old).items():
             entries.sort(key=lambda entry: (entry.data_file.partition[0], entry.data_file.file_path))
@@ -55,8 +37,8 @@ class Replacing(_OverwriteFiles):
         """The entries that stay, by partition spec."""
         found: defaultdict[int, list[ManifestEntry]] = defaultdict(list)
         for manifest in old:
-            for entry in snapshots.entries(manifest, self._io):
-                if entry.data_file not in self._deleted_data_files:
+            for entry in snapshots.entries(manifest, self.io):
+                if not self.removes(entry.data_file):
                     found[manifest.partition_spec_id].append(entry)
         return found
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from pyiceberg.table import (
     CommitTableRequest,
     CommitTableResponse,
-    CreateTableTransaction,
-    StagedTable,
     Table,
     TableIdentifier,
 )
@@ -33,6 +31,7 @@ from pyiceberg.table.update import (
 )
 
 from frostline.errors import ConflictError, CorruptionError, UsageError
+from frostline.lake import pyiceberg_compat
 from frostline.lake.commit import Staging
 
 COMMIT_ID = "frostline.commit-id"
@@ -138,7 +137,8 @@ class Recording(Staging):
         mark = {COMMIT_ID: str(self.commit)} if base is None or not _adds(self.updates) else {}
         metadata = _with_properties(table.metadata, mark)
         if base is None:
-            creation = _creation(table, _with_properties(self.began or table.metadata, mark))
+            began = _with_properties(self.began or table.metadata, mark)
+            creation = pyiceberg_compat.creation(table.name(), began, table.io, table.catalog)
             return follows(TableChange(table.name(), base, metadata, creation, self.updates))
         return follows(TableChange(table.name(), base, metadata, (), _setting(self.updates, mark)))
 
@@ -231,12 +231,6 @@ def _with_schema(update: TableUpdate, schema_id: int) -> TableUpdate:
     if not isinstance(update, AddSnapshotUpdate):
         return update
     return AddSnapshotUpdate(snapshot=update.snapshot.model_copy(update={"schema_id": schema_id}))
-
-
-def _creation(table: Table, began: TableMetadata) -> tuple[TableUpdate, ...]:
-    """What makes an empty table of this metadata. The ids of its fields stay, as they would not by a plain create."""
-    empty = StagedTable(table.name(), began, "", table.io, table.catalog)
-    return CreateTableTransaction(empty)._updates  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
 
 
 def _request(

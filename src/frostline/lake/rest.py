@@ -8,7 +8,7 @@ from typing import Any
 
 import requests
 from pydantic import ValidationError
-from pyiceberg.catalog.rest import DEFAULT_ENDPOINTS, Endpoint, RestCatalog
+from pyiceberg.catalog.rest import Endpoint
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     BadRequestError,
@@ -29,6 +29,7 @@ from requests.adapters import HTTPAdapter
 
 from frostline.errors import UnavailableError, UsageError
 from frostline.lake import paths
+from frostline.lake.pyiceberg_compat import BareRestCatalog
 from frostline.model.outcomes import Answer, answer
 from frostline.settings import Settings, one_line
 
@@ -57,36 +58,30 @@ class _Patient(HTTPAdapter):
         return super().send(request, *args, **options)
 
 
-class Catalog(RestCatalog):
+class Catalog(BareRestCatalog):
     """An open catalog."""
 
-    def _config_headers(self, session: requests.Session) -> None:
-        super()._config_headers(session)
-        session.headers.pop(_DELEGATION, None)  # the store's keys are our own
+    def prepare(self, session: requests.Session) -> None:
+        """No request waits for ever or is sent twice, and none asks for keys of the store: they are our own."""
+        session.headers.pop(_DELEGATION, None)
         session.mount("http://", _Patient())
         session.mount("https://", _Patient())
 
     def post(self, path: str, body: str) -> requests.Response:
         """Send a request once, on a new connection; once more with a new token if the server calls it too old."""
-        self._session.close()  # one that the server has closed while it was idle would look like a lost answer
-        response = self._session.post(self.url(path), data=body.encode())
+        self.http.close()  # one that the server has closed while it was idle would look like a lost answer
+        response = self.http.post(self.url(path), data=body.encode())
         if response.status_code in (401, 419):
             with reaching(self.uri, "renew the token"):
-                self._refresh_token()
-            response = self._session.post(self.url(path), data=body.encode())
+                self.renew_token()
+            response = self.http.post(self.url(path), data=body.encode())
         return response
-
-    def path_of(self, identifier: tuple[str, ...]) -> str:
-        """Where a table is, below the catalog's prefix."""
-        parts = self._split_identifier_for_path(identifier)
-        return f"namespaces/{parts['namespace']}/tables/{parts['table']}"
 
     @property
     def says_transactions(self) -> bool | None:
         """Whether the server lists the commit of many tables among what it can do; None when it lists nothing."""
-        if self._supported_endpoints == set(DEFAULT_ENDPOINTS):  # what PyIceberg takes for granted then
-            return None
-        return _COMMIT_TRANSACTION in self._supported_endpoints
+        listed = self.listed_endpoints
+        return None if listed is None else _COMMIT_TRANSACTION in listed
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import psycopg
 
-from frostline.catalog import jobs, seams
+from frostline.catalog import jobs, pointers, seams
 from frostline.catalog.connect import Connection, Dsn, first_line
 from frostline.errors import ConflictError, UsageError
 from frostline.lake import foreign, parquet, store
@@ -115,7 +115,7 @@ class Adoption(load.Job):
         """Upon the seam's state, whatever the catalog points to: it will point back first."""
         if not change.written:
             return None
-        standing = seams.standing(self.connection, self.table)
+        standing = pointers.standing(self.connection, self.table)
         return exchange.stage_upon(foreign.sound(self.connection, self.table, standing), self.settings, change)
 
     def known(self, key_hash: int) -> NoReturn:

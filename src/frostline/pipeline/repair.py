@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
 from frostline import logs
-from frostline.catalog import jobs, leases, seams, tables
+from frostline.catalog import jobs, leases, pointers, tables
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import CorruptionError, FrostlineError, UsageError, message_of
@@ -57,7 +57,7 @@ class Found:
 
 def look(connection: Connection, table: Table) -> Found:
     """What is different. Reads all manifests of both states, and asks the store for each of our files."""
-    standing = seams.standing(connection, table)
+    standing = pointers.standing(connection, table)
     location = standing.location
     ours = NOTHING if location is None else difference.content(snapshots.read_metadata(location))
     folder = None if location is None else location.rpartition("/metadata/")[0]
@@ -67,7 +67,7 @@ def look(connection: Connection, table: Table) -> Found:
         table,
         standing,
         Difference(ours, ours),
-        other_names=tuple(seams.other_names(connection, table, folder)) if folder else (),
+        other_names=tuple(pointers.other_names(connection, table, folder)) if folder else (),
         missing=missing,
         no_append="nobody else has committed to it",
     )
@@ -130,7 +130,7 @@ def _publishing(connection: Connection, table: Table) -> AbstractContextManager[
 def point_back(connection: Connection, found: Found) -> None:
     """Inside a transaction: the catalog has what the seam has, and no other name for it."""
     standing = found.standing
-    seams.put_pointer(connection, found.table, standing.pointer, standing.location, found.other_names)
+    pointers.put(connection, found.table, standing.pointer, standing.location, found.other_names)
 
 
 def _refuse_missing(found: Found) -> None:

@@ -8,8 +8,9 @@ import logging
 from collections.abc import Sequence
 
 from frostline import logs
-from frostline.catalog import jobs, leases, seams
+from frostline.catalog import jobs, leases, pointers, seams
 from frostline.catalog.connect import Connection
+from frostline.catalog.pointers import Pointer
 from frostline.errors import UnavailableError
 from frostline.lake import claim, paths, snapshots, store
 from frostline.lake.datafiles import WrittenFile
@@ -28,7 +29,7 @@ def lake(connection: Connection, settings: Settings, table: Table) -> None:
 
     The caller holds the table's job lock, and the warehouse is there.
     """
-    base, seam = seams.pointer(connection, table), seams.get(connection, table)
+    base, seam = pointers.find(connection, Pointer.of(table)), seams.get(connection, table)
     if base is None:
         return
     above = jobs.recorded_within(connection, table, Range(seam.frost_line, None))

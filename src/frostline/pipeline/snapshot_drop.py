@@ -5,9 +5,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from frostline import logs
-from frostline.catalog import snapshot_versions
+from frostline.catalog import pointers, snapshot_versions
 from frostline.catalog.connect import Connection, gives_up
-from frostline.catalog.snapshot_versions import Place, PointerMove, Version
+from frostline.catalog.pointers import Move
+from frostline.catalog.snapshot_versions import Place, Version
 from frostline.errors import ConflictError, UsageError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import rest, warehouse
@@ -152,8 +153,8 @@ def _unpublish(connection: Connection, there: Sequence[Version], staying: Sequen
     if not there or there[-1] in staying:
         return
     before = snapshot_versions.tables(connection, there[-1])
-    snapshot_versions.drop_pointers(connection, [(one.namespace, one.lake_table) for one in before])
+    pointers.drop_copies(connection, [one.pointer for one in before])
     if staying:
         after = snapshot_versions.tables(connection, staying[-1])
-        moves = [PointerMove(one.namespace, one.lake_table, None, one.metadata_location) for one in after]
-        snapshot_versions.move_pointers(connection, there[-1].name, moves)
+        moves = [Move(one.pointer, None, one.metadata_location) for one in after]
+        pointers.swap_copies(connection, there[-1].name, moves)

@@ -9,9 +9,10 @@ import psycopg
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.metadata import TableMetadata
 
-from frostline.catalog import snapshot_versions
+from frostline.catalog import pointers, snapshot_versions
 from frostline.catalog.connect import Connection
-from frostline.catalog.snapshot_versions import Copied, Known, Place, PointerMove, Run
+from frostline.catalog.pointers import Move
+from frostline.catalog.snapshot_versions import Copied, Known, Place, Run
 from frostline.catalog.snapshots import Moment
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.failpoints import Failpoint, reached
@@ -106,17 +107,15 @@ class BuiltIn(_Common):
         self.connection.execute("select 1")  # the lock of the name goes with this session: without it, nothing is sent
         hint = f"frostline snapshot list {self.name} shows whether version {self.run.version} is there"
         with turn.publishing(self.connection, f"publishing {self.name!r}", hint=hint):
-            snapshot_versions.move_pointers(self.connection, self.name, [_move(one) for one in staged])
-            gone = _gone(staged, known)
-            snapshot_versions.drop_pointers(self.connection, [(one.namespace, one.lake_table) for one in gone])
+            pointers.swap_copies(self.connection, self.name, [_move(one) for one in staged])
+            pointers.drop_copies(self.connection, [one.pointer for one in _gone(staged, known)])
             snapshot_versions.publish(self.connection, self.run, moment, [one.copied for one in staged])
             reached(Failpoint.SNAPSHOT_BEFORE_COMMIT)
         return True
 
 
-def _move(one: Staged) -> PointerMove:
-    copied = one.copied
-    return PointerMove(copied.namespace, copied.lake_table, one.previous, copied.metadata_location)
+def _move(one: Staged) -> Move:
+    return Move(one.copied.pointer, one.previous, one.copied.metadata_location)
 
 
 def _gone(staged: Sequence[Staged], known: Mapping[Name, Known]) -> list[Copied]:

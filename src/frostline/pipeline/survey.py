@@ -8,7 +8,7 @@ from typing import TypeVar
 from psycopg import sql
 
 from frostline import logs
-from frostline.catalog import jobs, leases, merging, pins, seams, states, tables, trust
+from frostline.catalog import jobs, leases, merging, pins, pointers, seams, states, tables, trust
 from frostline.catalog.connect import Connection, first_line
 from frostline.model import expiry
 from frostline.model.names import Name
@@ -82,7 +82,7 @@ def _partitioned(connection: Connection, table: Table) -> TableState:
 
 
 def _tiered(connection: Connection, table: Table) -> TableState:
-    line, standing = seams.get(connection, table).frost_line, seams.standing(connection, table)
+    line, standing = seams.get(connection, table).frost_line, pointers.standing(connection, table)
     cutoff = heap.cutoff(connection, table)
     ripe = _ripe(connection, table, line, cutoff)
     missing, problem = _partitions_ahead(connection, table)

@@ -60,6 +60,7 @@ class Outcome(Generic[Made]):
     error: str | None = None
     hint: str | None = None
     kind: str = ""
+    """The error's class, as `errors.kind_of` writes it."""
 
 
 def run(
@@ -129,15 +130,14 @@ def attempt(function: Callable[[Item], Made], item: Item) -> Outcome[Made]:
         if error is None:
             raise
         hint = LACKS_PASSWORD if NO_PASSWORD in error.message else error.hint
-        return Outcome(error=error.message, hint=hint, kind=type(error).__name__)
+        return Outcome(error=error.message, hint=hint, kind=errors.kind_of(error))
 
 
 def unwrap(outcome: Outcome[Made]) -> Made:
     """What was made, or the error raised again as it was in the task."""
     if outcome.error is None:
         return outcome.made  # pyright: ignore[reportReturnType]  (None is then what the function returned)
-    kind: type[errors.FrostlineError] = getattr(errors, outcome.kind, errors.FrostlineError)
-    raise kind(outcome.error, hint=outcome.hint)
+    raise errors.again(outcome.kind, outcome.error, outcome.hint)
 
 
 def ease_the_next_task() -> None:

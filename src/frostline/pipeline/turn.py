@@ -9,7 +9,7 @@ from typing import TypeVar
 import psycopg
 
 from frostline import logs
-from frostline.catalog import checksums, faults, jobs, leases, seams, tables
+from frostline.catalog import checksums, faults, jobs, leases, pointers, seams, tables
 from frostline.catalog.connect import Connection, first_line, gives_up
 from frostline.errors import ConflictError, FrostlineError, OutcomeUnknown, message_of
 from frostline.lake import expected, foreign, paths, store, warehouse
@@ -129,7 +129,7 @@ def move_seam(connection: Connection, table: Table, old: Seam, staged: StagedCom
     if staged is not None and staged.changes:
         if staged.previous_location != old.metadata_location:
             raise ConflictError(f"the lake of {table.name} has changed since it was read", hint="run the command again")
-        seams.swap_pointer(connection, table, old.metadata_location, staged.metadata_location)
+        pointers.swap(connection, table, old.metadata_location, staged.metadata_location)
         new = Seam(table.id, line, staged.snapshot_id, staged.metadata_location)
         manifests = staged.manifests
         checksums.record(connection, table, staged.checksums)

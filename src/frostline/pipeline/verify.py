@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from psycopg import errors, sql
 
 from frostline import sqlfiles
-from frostline.catalog import checksums, jobs, seams, trust
+from frostline.catalog import checksums, jobs, pointers, seams, trust
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import ArchivedPartition
 from frostline.errors import CorruptionError, FrostlineError
@@ -203,7 +203,7 @@ def _unlike_overlay(connection: Connection, table: Table, lower: int | None, upp
 
 def _foreign(connection: Connection, table: Table) -> Iterator[Fault]:
     """The Iceberg catalog must point to the state that the seam has."""
-    found = seams.standing(connection, table)
+    found = pointers.standing(connection, table)
     if found.is_foreign:
         where = f"{table.name.schema}.{table.internal}"
         yield Fault(

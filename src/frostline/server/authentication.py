@@ -14,7 +14,7 @@ from typing import Any
 
 import scramp
 
-from frostline.errors import FrostlineError
+from frostline.errors import UsageError
 from frostline.server.protocol import backend
 from frostline.server.protocol.frontend import ProtocolError
 
@@ -27,7 +27,7 @@ Keys = tuple[bytes, bytes, bytes, int]
 """Salt, stored key, server key, iterations."""
 
 
-class WrongPassword(FrostlineError):
+class WrongPassword(UsageError):
     """Who the client says it is was not proved."""
 
     sqlstate = "28P01"

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import duckdb
 import pyarrow as pa
 
-from frostline.errors import FrostlineError
+from frostline.errors import FrostlineError, UnavailableError
 from frostline.lake import damage, duck, objectstore, paths, store
 from frostline.lake.damage import UnreadableFile
 from frostline.server import crowd
@@ -46,13 +46,13 @@ class EngineFailure(FrostlineError):
     sqlstate = "XX000"
 
 
-class OutOfMemory(FrostlineError):
+class OutOfMemory(UnavailableError):
     """The query needs more than the server may use."""
 
     sqlstate = "53200"
 
 
-class DiskFull(FrostlineError):
+class DiskFull(UnavailableError):
     """Sorts and waiting results go to disk, and there is no room left."""
 
     sqlstate = "53100"

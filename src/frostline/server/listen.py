@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from frostline.errors import FrostlineError
+from frostline.errors import UnavailableError
 from frostline.lake.filecheck import Checks, FileCheck
 from frostline.server.authentication import Credentials
 from frostline.server.connection import Connection, HungUp, shut
@@ -40,7 +40,7 @@ _OUT_OF_FILES_PAUSE_S = 0.05
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-class TooManyClients(FrostlineError):
+class TooManyClients(UnavailableError):
     """Whoever it is, there is no session left."""
 
     sqlstate = "53300"

@@ -9,7 +9,7 @@ data, or what the machine lacks is passed on; the rest is told as what it is.
 import psycopg
 
 from frostline.catalog.connect import first_line
-from frostline.errors import FrostlineError, UnavailableError
+from frostline.errors import FrostlineError, UnavailableError, UsageError
 from frostline.server.engine import Cancelled
 
 _OF_THE_QUERY = ("0A", "21", "22", "2F", "38", "39", "42", "44", "53", "54", "58", "XX")
@@ -17,15 +17,15 @@ _OF_THE_QUERY = ("0A", "21", "22", "2F", "38", "39", "42", "44", "53", "54", "58
 _FATAL = ("FATAL", "PANIC")
 
 
-class PostgresRefused(FrostlineError):
+class PostgresRefused(UsageError):
     """Postgres raised an error for the query itself; its own SQLSTATE is passed on."""
 
-    def __init__(self, error: psycopg.Error) -> None:
-        super().__init__(error.diag.message_primary or "Postgres could not answer", hint=error.diag.message_hint)
-        self.sqlstate = error.sqlstate or "XX000"  # pyright: ignore[reportAttributeAccessIssue]
+    def __init__(self, message: str, *, hint: str | None = None, sqlstate: str = "XX000") -> None:
+        super().__init__(message, hint=hint)
+        self.sqlstate = sqlstate  # pyright: ignore[reportAttributeAccessIssue]
 
 
-class OwnSessionFailed(FrostlineError):
+class OwnSessionFailed(UnavailableError):
     """The lake server's session in Postgres was disturbed by something that the client's query did not do."""
 
     sqlstate = "58000"
@@ -42,7 +42,8 @@ def explained(error: psycopg.Error, connection: psycopg.Connection | None, *, wa
             f"the lake server lost its own session in Postgres: {said}", hint="run the query again, or frostline status"
         )
     if state[:2] in _OF_THE_QUERY:
-        return PostgresRefused(error)
+        said = error.diag.message_primary or "Postgres could not answer"
+        return PostgresRefused(said, hint=error.diag.message_hint, sqlstate=state)
     return OwnSessionFailed(
         f"the lake server's own session in Postgres failed: {said} (SQLSTATE {state or 'unknown'})",
         hint="run the query again; the log of Postgres says more",

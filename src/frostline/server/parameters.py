@@ -6,14 +6,14 @@ import psycopg
 from postgast import pg_query_pb2 as pb
 from psycopg import sql
 
-from frostline.errors import FrostlineError
+from frostline.errors import UsageError
 from frostline.server.translate import parsing
 
 _ANY = ("text", "varchar", "unknown")
 """Declared by clients that do not know the type; then the other side decides, as for a constant in quotes."""
 
 
-class NotText(FrostlineError):
+class NotText(UsageError):
     """Bytes that no text of a UTF8 database has."""
 
     sqlstate = "22021"

@@ -1,6 +1,6 @@
 """The prepared statements of a session. They stay as long as the client likes, so they are few and not too long."""
 
-from frostline.errors import FrostlineError
+from frostline.errors import UsageError
 from frostline.server.translate.size import TooComplex
 from frostline.server.translate.statements import NotServed, Statement
 
@@ -10,7 +10,7 @@ MAX_CHARS = 4 << 20
 """Of all statements with a name together: each has its tree."""
 
 
-class NoSuchThing(FrostlineError):
+class NoSuchThing(UsageError):
     """A cursor, portal or prepared statement that is not there."""
 
     sqlstate = "34000"

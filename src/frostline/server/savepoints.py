@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from frostline.errors import FrostlineError
+from frostline.errors import UsageError
 
 
-class NoSuchSavepoint(FrostlineError):
+class NoSuchSavepoint(UsageError):
     """A savepoint that is not there."""
 
     sqlstate = "3B001"

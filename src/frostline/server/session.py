@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from frostline.errors import FrostlineError
+from frostline.errors import FrostlineError, UsageError
 from frostline.server import answers
 from frostline.server.parameters import decoded, with_types
 from frostline.server.portals import Interruptible, Portal
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 Bytes = bytes | memoryview
 
 
-class FailedTransaction(FrostlineError):
+class FailedTransaction(UsageError):
     """Nothing but the end of the transaction is accepted after an error in it."""
 
     sqlstate = "25P02"

@@ -9,7 +9,7 @@ from pyspark import TaskContext
 
 from frostline import failpoints
 from frostline.catalog.connect import Connection, Dsn, connect, first_line
-from frostline.errors import FrostlineError, UnavailableError, UsageError
+from frostline.errors import FrostlineError, UnavailableError, UsageError, kind_of
 from frostline.failpoints import Failpoint
 from frostline.pipeline import tasks
 from frostline.pipeline.tasks import Outcome
@@ -49,7 +49,7 @@ def outcome(dsn: str, table: str, batches: Batches, attempt: int) -> Outcome[Cop
     try:
         return Outcome(Copied(attempt, copy(dsn, table, batches, attempt)))
     except UsageError as error:
-        return Outcome(error=error.message, hint=error.hint, kind=type(error).__name__)
+        return Outcome(error=error.message, hint=error.hint, kind=kind_of(error))
 
 
 def report(done: Outcome[Copied]) -> pa.RecordBatch:

@@ -13,7 +13,7 @@ from pyiceberg.table.update import update_table_metadata
 from tests.fixtures.lake_tables import column, events, lake_location, written_events
 
 from frostline.errors import CorruptionError, UnavailableError
-from frostline.lake import commit, duck, snapshots
+from frostline.lake import commit, duck, pyiceberg_compat, snapshots
 from frostline.lake.commit import StagedCommit
 from frostline.lake.datafiles import Seal, WrittenFile
 from frostline.model.tables import Table
@@ -243,7 +243,7 @@ def test_each_manifest_is_judged_by_an_evaluator_of_its_own() -> None:
             return lambda _: True
 
     producer: Any = Producer()
-    commit._judge_each_manifest_by_itself(producer)
+    pyiceberg_compat.judge_each_manifest_by_itself(producer)
     judge = producer._build_manifest_evaluator(0)
     assert judge("one")
     assert judge("another")

@@ -8,7 +8,7 @@ from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict
 
-from frostline.catalog import migrations, seams
+from frostline.catalog import migrations, pointers
 from frostline.embedded.doctor.finding import Verdict, fault, ok, warning
 from frostline.embedded.doctor.patient import Patient
 from frostline.errors import UnavailableError, UsageError
@@ -103,7 +103,7 @@ def foreign_commits(patient: Patient) -> Verdict:
     """Whether the Iceberg catalog points to what Frostline has committed, for each table with a lake."""
     tiered = [table for table in patient.tables if table.has_lake]
     for table in tiered:
-        found = seams.standing(patient.postgres, table)
+        found = pointers.standing(patient.postgres, table)
         if found.is_foreign:
             return fault(f"{table.name}: {found.described}", patient.command(f"repair {table.name}"))
     if not patient.row("pointer_guard")[0]:

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from frostline.errors import FrostlineError
+from frostline.errors import UsageError
 from frostline.model.types import Collation
 from frostline.server.translate import tree
 
@@ -13,7 +13,7 @@ _NUMBERS = {*INTEGERS, "numeric", "float4", "float8"}
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 
-class UnboundParameter(FrostlineError):
+class UnboundParameter(UsageError):
     """A parameter without a value."""
 
     sqlstate = "42P02"

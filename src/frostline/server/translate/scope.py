@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from postgast import pg_query_pb2 as pb
 
-from frostline.errors import FrostlineError
+from frostline.errors import UsageError
 from frostline.model.names import BadName, RemoteName
 from frostline.model.tables import Column, Table
 from frostline.server.lake_tables import LakeTables
@@ -15,7 +15,7 @@ from frostline.server.translate.operands import Untranslatable, Value
 SNAPSHOT_COLUMN = "frostline_snapshot"
 
 
-class UnknownName(FrostlineError):
+class UnknownName(UsageError):
     """A table or column that is not there."""
 
     sqlstate = "42P01"

@@ -6,7 +6,7 @@ of strings, which is looked over before the parser gets it, and the number of to
 
 import re
 
-from frostline.errors import FrostlineError
+from frostline.errors import UsageError
 
 MAX_CODE_CHARS = 500_000
 """Of a text, without its strings. Scanning so much takes a fraction of a second, whatever it is."""
@@ -25,7 +25,7 @@ _PIECE = re.compile(rf"(?P<quiet>{_QUIET}) | (?P<comment> /\* ) | [^'\"$/eE-]++ 
 """Comments of the form /* */ may be inside each other, so what follows one counts as a whole."""
 
 
-class TooComplex(FrostlineError):
+class TooComplex(UsageError):
     """There is more of the SQL, or it is deeper, than the parser is given."""
 
     sqlstate = "54001"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from postgast import pg_query_pb2 as pb
 
-from frostline.errors import FrostlineError
+from frostline.errors import UsageError
 from frostline.server.translate import parsing, tree
 from frostline.server.translate.depth import MAX_DEPTH, depth
 from frostline.server.translate.size import TooComplex, check_text, check_tokens
@@ -13,13 +13,13 @@ _ALL = 2**63 - 1
 """How the parser writes FETCH ALL."""
 
 
-class SyntaxRefused(FrostlineError):
+class SyntaxRefused(UsageError):
     """The text is not SQL."""
 
     sqlstate = "42601"
 
 
-class NotServed(FrostlineError):
+class NotServed(UsageError):
     """The SQL is fine, but nothing that the lake server does."""
 
     sqlstate = "0A000"

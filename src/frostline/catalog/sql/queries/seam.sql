@@ -21,14 +21,6 @@ update frostline.seam
    and snapshot_id is not distinct from %(old_snapshot_id)s
    and metadata_location is not distinct from %(old_metadata_location)s
 
--- name: standing
--- The seam, and where the Iceberg catalog points to, as of one moment. Locks nothing.
-select s.snapshot_id, s.metadata_location, p.metadata_location
-  from frostline.seam s
-  left join frostline.iceberg_tables p
-         on p.catalog_name = 'frostline' and p.table_namespace = %(namespace)s and p.table_name = %(table)s
- where s.table_id = %(table_id)s
-
 -- name: replace_state
 -- In the transaction that moves the seam: who has an older snapshot goes on reading the state that was.
 update frostline.lake_state set replaced_at = now(), replaced_xid = pg_current_xact_id()
@@ -49,51 +41,3 @@ update frostline.seam
    set retained_timestamptz = %(line_timestamptz)s::timestamptz, retained_timestamp = %(line_timestamp)s::timestamp,
        retained_date = %(line_date)s::date, retained_integer = %(line_integer)s::bigint
  where table_id = %(table_id)s
-
--- name: pointer
-select metadata_location from frostline.iceberg_tables
- where catalog_name = 'frostline' and table_namespace = %(namespace)s and table_name = %(table)s
-
--- name: other_names
--- Pointers of other names into the folder of the table: somebody has renamed it. Locks nothing.
-select table_namespace, table_name from frostline.iceberg_tables
- where catalog_name = 'frostline' and starts_with(metadata_location, %(folder)s || '/')
-   and (table_namespace, table_name) <> (%(namespace)s, %(table)s)
- order by 1, 2
-
--- name: lock_pointer
--- Nobody else moves it before the transaction ends. Waits for whoever is moving it just now.
-select metadata_location from frostline.iceberg_tables
- where catalog_name = 'frostline' and table_namespace = %(namespace)s and table_name = %(table)s
-   for update
-
--- name: insert_pointer
-insert into frostline.iceberg_tables
-       (catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location, iceberg_type)
-values ('frostline', %(namespace)s, %(table)s, %(metadata_location)s, null, 'TABLE')
-on conflict do nothing
-
--- name: swap_pointer
--- The Iceberg commit itself: compare-and-set of one pointer.
-update frostline.iceberg_tables
-   set metadata_location = %(metadata_location)s, previous_metadata_location = %(previous_location)s
- where catalog_name = 'frostline' and table_namespace = %(namespace)s and table_name = %(table)s
-   and metadata_location = %(previous_location)s
-
--- name: put_pointer
--- Where it was before does not matter: `lock_pointer` came first.
-insert into frostline.iceberg_tables as t
-       (catalog_name, table_namespace, table_name, metadata_location, previous_metadata_location, iceberg_type)
-values ('frostline', %(namespace)s, %(table)s, %(metadata_location)s, null, 'TABLE')
-on conflict (catalog_name, table_namespace, table_name) do update
-   set metadata_location = excluded.metadata_location, previous_metadata_location = t.metadata_location,
-       iceberg_type = 'TABLE'
-
--- name: drop_pointer
-delete from frostline.iceberg_tables
- where catalog_name = 'frostline' and table_namespace = %(namespace)s and table_name = %(table)s
-
--- name: add_namespace
-insert into frostline.iceberg_namespace_properties (catalog_name, namespace, property_key, property_value)
-values ('frostline', %(namespace)s, 'exists', 'true')
-on conflict do nothing

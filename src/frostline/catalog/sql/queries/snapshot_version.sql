@@ -75,10 +75,6 @@ select distinct on (t.schema_name, t.table_name)
    and s.catalog_warehouse is not distinct from %(catalog_warehouse)s
  order by t.schema_name, t.table_name, s.version desc
 
--- name: pointers
-select table_namespace, table_name, metadata_location from frostline.iceberg_tables
- where catalog_name = 'frostline' and table_namespace = any(%(namespaces)s)
-
 -- name: versions
 -- All that can be seen, and with %(every)s those that failed too.
 select s.snapshot_id, s.name, s.version, s.state, s.taken_at, s.lsn::text, s.atomic, s.catalog_uri, s.catalog_warehouse,
@@ -102,14 +98,6 @@ update frostline.snapshot set state = 'dropped', tidied = false
 
 -- name: drop_tables
 delete from frostline.snapshot_table where snapshot_id = any(%(snapshot_ids)s)
-
--- name: drop_empty_namespaces
--- Only those that hold no table, directly or further down.
-delete from frostline.iceberg_namespace_properties p
- where p.catalog_name = 'frostline' and p.namespace = any(%(namespaces)s)
-   and not exists (select from frostline.iceberg_tables t
-                    where t.catalog_name = 'frostline'
-                      and (t.table_namespace = p.namespace or starts_with(t.table_namespace, p.namespace || '.')))
 
 -- name: dead
 -- Runs of the name that nobody sees, of histories that this database owns (see history.own_jobs). One that is tidied may

@@ -1,0 +1,154 @@
+"""The pointers of the built-in Iceberg catalog: the only statements on `frostline.iceberg_tables`.
+
+A pointer names a table's metadata file; to swing it is the Iceberg commit. It is always a compare-and-set inside the
+caller's transaction, which is where a lake with a frost line moves its seam as well (`seams.move`) and one without, a
+copy of a snapshot, does not. Other engines write the same table: docs/design/foreign-commits.md.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from frostline.catalog import queries
+from frostline.catalog.connect import Connection
+from frostline.errors import ConflictError
+from frostline.model.names import Name
+from frostline.model.tables import Standing, Table
+
+
+class Pointer(NamedTuple):
+    """What the Iceberg catalog calls a table."""
+
+    namespace: str
+    """Its levels, with dots between them."""
+    table: str
+
+    @classmethod
+    def of(cls, table: Table) -> "Pointer":
+        """Of the lake half of a managed table."""
+        return cls(table.name.schema, table.internal)
+
+
+@dataclass(frozen=True)
+class Move:
+    """A commit: where a pointer must be, and where it is to go."""
+
+    pointer: Pointer
+    previous: str | None
+    """None: it must not be there."""
+    location: str
+
+
+def standing(connection: Connection, table: Table) -> Standing:
+    """Where the seam is and where the Iceberg catalog points to, as of one moment."""
+    values = {"table_id": table.id, **_named(Pointer.of(table))}
+    row = connection.execute(queries.get("pointer", "standing"), values).fetchone()
+    return Standing(*row) if row else Standing(None, None, None)
+
+
+def find(connection: Connection, pointer: Pointer) -> str | None:
+    """Where it points to. For a managed table that is the seam's location, unless somebody else has moved it."""
+    row = connection.execute(queries.get("pointer", "find"), _named(pointer)).fetchone()
+    return None if row is None else row[0]
+
+
+def other_names(connection: Connection, table: Table, folder: str) -> list[Name]:
+    """Other tables of the Iceberg catalog whose metadata is in this folder of the table."""
+    values = {"folder": folder, **_named(Pointer.of(table))}
+    return [Name(*row) for row in connection.execute(queries.get("pointer", "other_names"), values).fetchall()]
+
+
+def swap(connection: Connection, table: Table, previous: str | None, location: str) -> None:
+    """The commit of a managed table, from the seam's location if nobody else has moved it; else ConflictError."""
+    if _swapped(connection, [Move(Pointer.of(table), previous, location)]) is not None:
+        raise ConflictError(
+            f"the lake of {table.name} was committed to by somebody else meanwhile; nothing was changed",
+            hint=f"frostline repair {table.name}",
+        )
+
+
+def swap_copies(connection: Connection, snapshot: str, moves: Sequence[Move]) -> None:
+    """The commit of all copies of a snapshot; ConflictError when somebody else has committed to one of them."""
+    _add_namespaces(connection, [snapshot])
+    lost = _swapped(connection, moves)
+    if lost is not None:
+        raise ConflictError(
+            f"{'.'.join(lost)} was committed to by somebody else since the last version of snapshot {snapshot!r}",
+            hint=f"frostline snapshot drop {snapshot}, then create it anew",
+        )
+
+
+def _swapped(connection: Connection, moves: Sequence[Move]) -> Pointer | None:
+    """Move all pointers. Gives one that somebody else has moved: then the transaction must not be committed."""
+    _add_namespaces(connection, (one.pointer.namespace for one in moves))
+    made = [one for one in moves if one.previous is None]
+    swung = [one for one in moves if one.previous is not None]
+    with connection.cursor() as cursor:
+        for statement, chosen in (("insert", made), ("swap", swung)):
+            cursor.executemany(queries.get("pointer", statement), [_values(one) for one in chosen])
+            if chosen and cursor.rowcount != len(chosen):
+                return _lost(connection, chosen)
+    return None
+
+
+def _lost(connection: Connection, moves: Sequence[Move]) -> Pointer:
+    """The first that does not point to what we have just set."""
+    namespaces = sorted({one.pointer.namespace for one in moves})
+    rows = connection.execute(queries.get("pointer", "within"), {"namespaces": namespaces}).fetchall()
+    now = {Pointer(namespace, table): location for namespace, table, location in rows}
+    return next((one.pointer for one in moves if now.get(one.pointer) != one.location), moves[0].pointer)
+
+
+def put(
+    connection: Connection, table: Table, found: str | None, location: str | None, others: Sequence[Name] = ()
+) -> None:
+    """Inside a transaction: let the Iceberg catalog point to the location, or to nothing; the other names go.
+
+    ConflictError when it does not point any more to where it was found.
+    """
+    pointer = Pointer.of(table)
+    row = connection.execute(queries.get("pointer", "lock"), _named(pointer)).fetchone()
+    if (None if row is None else row[0]) != found:
+        raise ConflictError(
+            f"the lake of {table.name} was committed to by somebody else just now",
+            hint=f"frostline repair {table.name}",
+        )
+    if location is None:
+        drop(connection, pointer)
+    else:
+        _add_namespaces(connection, [pointer.namespace])
+        connection.execute(queries.get("pointer", "put"), {**_named(pointer), "metadata_location": location})
+    for one in others:
+        drop(connection, Pointer(one.schema, one.table))
+
+
+def drop(connection: Connection, pointer: Pointer) -> None:
+    """Take a table out of the Iceberg catalog; its files stay."""
+    connection.execute(queries.get("pointer", "drop"), _named(pointer))
+
+
+def drop_copies(connection: Connection, pointers: Iterable[Pointer]) -> None:
+    """Take copies out of the Iceberg catalog, and namespaces that are empty then."""
+    gone = list(pointers)
+    if not gone:
+        return
+    with connection.cursor() as cursor:
+        cursor.executemany(queries.get("pointer", "drop"), [_named(one) for one in gone])
+    namespaces = {one.namespace for one in gone}
+    for level in (namespaces, {one.partition(".")[0] for one in namespaces}):
+        connection.execute(queries.get("pointer", "drop_empty_namespaces"), {"namespaces": sorted(level)})
+
+
+def _add_namespaces(connection: Connection, namespaces: Iterable[str]) -> None:
+    """In one order, so that two commits do not wait for each other."""
+    with connection.cursor() as cursor:
+        values = [{"namespace": one} for one in sorted(set(namespaces))]
+        cursor.executemany(queries.get("pointer", "add_namespace"), values)
+
+
+def _named(pointer: Pointer) -> dict[str, Any]:
+    return {"namespace": pointer.namespace, "table": pointer.table}
+
+
+def _values(move: Move) -> dict[str, Any]:
+    return {**_named(move.pointer), "metadata_location": move.location, "previous_location": move.previous}
