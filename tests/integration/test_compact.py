@@ -105,7 +105,7 @@ def test_lake_partitions_stay_apart(lake: Lake) -> None:
 
 def test_a_worker_compacts_what_is_due_only(cold: Lake) -> None:
     table = cold.table()
-    done = compact.compact_table(cold.catalog, cold.session, cold.settings, table, lambda *_: None, only_due=True)
+    done = compact.compact_table(cold.jobs(), table, only_due=True)
     assert not done.changed
     assert len(files(cold)) == 3
     assert compact.plan(cold.catalog, table).files == 3

@@ -18,8 +18,8 @@ from frostline.lake.difference import Held
 from frostline.model.names import quoted
 from frostline.model.tables import NO_ROWS, RecordedFile, Table
 from frostline.model.tiers import to_text
-from frostline.pipeline import exchange, fingerprint, load, refill, turn
-from frostline.pipeline.exchange import Exchange
+from frostline.pipeline import fingerprint, job, load, refill
+from frostline.pipeline.job import Exchange
 from frostline.pipeline.refill import Piece
 from frostline.relation import loading
 from frostline.relation.loading import Loading
@@ -39,10 +39,10 @@ def loaded(
         raise _refused(table, f"{obstacle}, which a commit to the lake does not heed")
     with loading.empty(connection, table) as rows:
         _fill(connection, settings, table, rows, files)
-        job = Adoption(connection, settings, table, rows)
-        with turn.failure_recorded(connection, job.job_id):
-            job.write(None)
-            yield job
+        adoption = Adoption(connection, settings, table, rows)
+        with job.failure_recorded(connection, adoption.job_id):
+            adoption.write(None)
+            yield adoption
 
 
 def _fill(connection: Connection, settings: Settings, table: Table, rows: Loading, files: Mapping[str, Held]) -> None:
@@ -113,7 +113,7 @@ class Adoption(load.Job):
         if not change.written:
             return None
         standing = seams.standing(self.connection, self.table)
-        return exchange.stage_upon(foreign.sound(self.connection, self.table, standing), self.settings, change)
+        return change.stage_upon(foreign.sound(self.connection, self.table, standing), self.settings)
 
     def known(self, key_hash: int) -> Exception:
         """The error for a key that the lake has, or another key of the same hash."""

@@ -1,14 +1,12 @@
 """Fold: carry the overlay into the lake and take its marks away. Readers never notice; docs/design/fold.md says why."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from pyspark.sql import SparkSession
-
-from frostline import logs
 from frostline.catalog import jobs, seams, snapshots, trust
-from frostline.catalog.connect import Connection, Dsn
+from frostline.catalog.connect import Dsn
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint, reached
@@ -16,12 +14,10 @@ from frostline.lake import paths
 from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.model.thaw import touching
-from frostline.pipeline import exchange, settle, tasks, turn
-from frostline.pipeline.exchange import Exchange
+from frostline.pipeline import job, settle
+from frostline.pipeline.job import Exchange, JobContext
 from frostline.pipeline.rewrite import Rewritten, Slice, rewrite_slice
-from frostline.pipeline.tasks import Report
 from frostline.relation import heap, marks
-from frostline.settings import Settings
 
 _log = logging.getLogger(__name__)
 
@@ -31,76 +27,62 @@ class Result:
     """What a fold of one table did."""
 
     table: Table
-    marks: int
+    marks: int = 0
     """How many were carried into the lake."""
-    taken: int
+    taken: int = 0
     """How many of those are gone from the overlay; the others changed meanwhile, or somebody held them."""
-    replaced_files: int
-    written_files: int
+    replaced_files: int = 0
+    written_files: int = 0
     error: FrostlineError | None = None
 
 
-def run(
-    connection: Connection,
-    spark: Callable[[], SparkSession],
-    settings: Settings,
-    tables: Sequence[Table],
-    report: Report,
-) -> list[Result]:
+def run(context: JobContext, tables: Sequence[Table]) -> list[Result]:
     """Fold each table in turn. One table's failure does not stop the others; it is in its result."""
-    return turn.for_each(
-        tables,
-        "fold",
-        lambda table: fold_table(connection, spark, settings, table, report),
-        lambda table, error: Result(table, 0, 0, 0, 0, error),
-    )
+    return job.for_each(tables, "fold", partial(fold_table, context), Result)
 
 
-def fold_table(
-    connection: Connection, spark: Callable[[], SparkSession], settings: Settings, chosen: Table, report: Report
-) -> Result:
+def fold_table(context: JobContext, chosen: Table) -> Result:
     """Fold what the overlay holds below the frost line."""
-    with turn.taken(connection, settings, chosen, "fold", "folding") as table:
+    connection, settings = context.connection, context.settings
+    with job.on_table(connection, settings, chosen, "fold", "folding") as table:
         trust.require_silence(connection, table)
         heap.refuse_smallest(connection, table, [Name("frostline_overlay", table.internal)], marks=True)
         settle.lake(connection, settings, table)
-        return Fold(connection, settings, table).run(spark, report)
+        return Fold(context, table).run()
 
 
 class Fold:
     """One fold of one table; the caller holds the table's job lock."""
 
-    def __init__(self, connection: Connection, settings: Settings, table: Table) -> None:
-        self.connection = connection
-        self.settings = settings
+    def __init__(self, context: JobContext, table: Table) -> None:
+        self.context = context
+        self.connection = context.connection
+        self.settings = context.settings
         self.table = table
-        self.seam = seams.get(connection, table)
-        self.location = paths.table_location(settings.warehouse, table)
+        self.seam = seams.get(context.connection, table)
+        self.location = paths.table_location(context.settings.warehouse, table)
         self.job_id = 0
 
-    def run(self, spark: Callable[[], SparkSession], report: Report) -> Result:
+    def run(self) -> Result:
         """All steps in order. An error before publish leaves readers as they were and the job row failed."""
         if not heap.marks(self.connection, self.table, None, self.seam.frost_line):
-            return Result(self.table, 0, 0, 0, 0)
+            return Result(self.table)
         frost_line = self.seam.frost_line
-        reached(Failpoint.FOLD_BEFORE_START)
-        self.job_id = jobs.start(self.connection, self.table, "fold", frost_line, frost_line)
-        reached(Failpoint.FOLD_STARTED)
-        said = logs.stage(_log, "fold", table=str(self.table.name), job=self.job_id)
-        with turn.failure_recorded(self.connection, self.job_id), said as line:
-            remembered, rewritten = self._rewrite(spark, report)
+        begun = job.begun(_log, self.connection, self.table, "fold", frost_line, frost_line)
+        with begun as (self.job_id, line):
+            remembered, rewritten = self._rewrite()
             taken = self._publish(rewritten)
             line.update(marks=remembered, taken=taken)
         replaced = sum(len(one.replaced) for one in rewritten)
         written = sum(len(one.written) for one in rewritten)
         return Result(self.table, remembered, taken, replaced, written)
 
-    def _rewrite(self, spark: Callable[[], SparkSession], report: Report) -> tuple[int, list[Rewritten]]:
+    def _rewrite(self) -> tuple[int, list[Rewritten]]:
         with snapshots.exported(self.settings.dsn) as snapshot:
             remembered = marks.remember(self.connection, self.table, snapshot, self.seam.frost_line)
             reached(Failpoint.FOLD_REMEMBERED)
             pieces = list(self._slices(snapshot))
-            made = tasks.run(spark(), rewrite_slice, pieces, lambda progress: report(self.table, progress))
+            made = self.context.run_tasks(self.table, rewrite_slice, pieces)
         size = sum(file.size_bytes for one in made for file in one.written)
         jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=remembered, size_bytes=size)
         reached(Failpoint.FOLD_REWRITTEN)
@@ -128,11 +110,11 @@ class Fold:
         replaced = [path for one in rewritten for path in one.replaced]
         written = [file for one in rewritten for file in one.written]
         change = Exchange(self.table, self.job_id, replaced, written)
-        staged = exchange.stage(self.connection, self.settings, change)
+        staged = change.stage(self.connection, self.settings)
         reached(Failpoint.FOLD_STAGED)
         hint = "frostline status shows whether the snapshot moved; then run frostline fold again"
-        with turn.publishing(self.connection, f"publishing a fold of {self.table.name}", hint=hint):
-            exchange.swap(self.connection, change, staged, self.seam, self.seam.frost_line)
+        with job.publishing(self.connection, f"publishing a fold of {self.table.name}", hint=hint):
+            change.swap(self.connection, staged, self.seam, self.seam.frost_line)
             waiting = [str(one.name) for one in jobs.uncleaned(self.connection, self.table)]
             taken = marks.take_away(self.connection, self.table, self.seam.frost_line, waiting)
             reached(Failpoint.FOLD_BEFORE_COMMIT)

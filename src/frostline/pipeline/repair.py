@@ -17,7 +17,7 @@ from frostline.lake import difference, paths, snapshots, store, warehouse
 from frostline.lake.difference import NOTHING, Content, Difference
 from frostline.model.names import Name
 from frostline.model.tables import Standing, Table
-from frostline.pipeline import adoption, turn
+from frostline.pipeline import adoption, job
 from frostline.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -97,13 +97,13 @@ def restore(connection: Connection, settings: Settings, chosen: Table) -> Found:
 
     CorruptionError when a file of that state is gone: then the other's may be all that is left of its rows.
     """
-    with _turn(connection, settings, chosen) as table:
+    with _leased(connection, settings, chosen) as table:
         found = look(connection, table)
         if not found.is_foreign:
             return found
         _refuse_missing(found)
         job_id = jobs.start(connection, table, "repair")
-        with turn.failure_recorded(connection, job_id), _publishing(connection, table):
+        with job.failure_recorded(connection, job_id), _publishing(connection, table):
             leases.require(connection, table)
             point_back(connection, found)
             jobs.describe(connection, job_id, f"restored; the other's metadata was {found.standing.pointer}")
@@ -113,10 +113,10 @@ def restore(connection: Connection, settings: Settings, chosen: Table) -> Found:
 
 
 @contextmanager
-def _turn(connection: Connection, settings: Settings, table: Table) -> Generator[Table]:
+def _leased(connection: Connection, settings: Settings, table: Table) -> Generator[Table]:
     """The table's lease, as every job has it, and the warehouse, but for a lake that is not as it should be."""
     with (
-        turn.leased(connection, settings, table, "repair", "repairing"),
+        job.leased(connection, settings, table, "repair", "repairing"),
         warehouse.guarded(connection, settings.warehouse),
     ):
         yield tables.get(connection, table.name)
@@ -124,7 +124,7 @@ def _turn(connection: Connection, settings: Settings, table: Table) -> Generator
 
 def _publishing(connection: Connection, table: Table) -> AbstractContextManager[None]:
     hint = f"frostline repair {table.name} shows whether it was done"
-    return turn.publishing(connection, f"repairing {table.name}", hint=hint)
+    return job.publishing(connection, f"repairing {table.name}", hint=hint)
 
 
 def point_back(connection: Connection, found: Found) -> None:
@@ -147,14 +147,14 @@ def adopt(connection: Connection, settings: Settings, chosen: Table) -> Found:
 
     UsageError, with nothing changed, when it was no append, or when Postgres would not take one of the rows.
     """
-    with _turn(connection, settings, chosen) as table:
+    with _leased(connection, settings, chosen) as table:
         found = look(connection, table)
         if found.no_append:
             hint = f"frostline repair {table.name} --restore" if found.is_foreign else "frostline status"
             raise UsageError(f"nothing of {table.name} can be adopted: {found.no_append}", hint=hint)
         _refuse_missing(found)
-        with adoption.loaded(connection, settings, table, found.files.added) as job, _publishing(connection, table):
+        with adoption.loaded(connection, settings, table, found.files.added) as rows, _publishing(connection, table):
             point_back(connection, found)
-            job.publish_all()
-    _log.info("%s", logs.fields(stage="repair", table=str(table.name), job=job.job_id, done="adopted", rows=job.rows))
-    return replace(found, done="adopted", rows=job.rows)
+            rows.publish_all()
+    _log.info("%s", logs.fields(stage="repair", table=str(table.name), job=rows.job_id, done="adopted", rows=rows.rows))
+    return replace(found, done="adopted", rows=rows.rows)

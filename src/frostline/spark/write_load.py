@@ -17,7 +17,8 @@ from frostline.failpoints import Failpoint
 from frostline.lake import paths, warehouse
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
-from frostline.pipeline import settle, turn
+from frostline.pipeline import settle
+from frostline.pipeline.job import failure_recorded, on_table
 from frostline.pipeline.load import Declined, Job
 from frostline.relation import loading, staging
 from frostline.relation.loading import Loading
@@ -141,14 +142,14 @@ class Run:
 def _once(run: Run, chosen: Table) -> Written:
     connection, staged = run.connection, run.staged
     _wait_for_turn(connection, chosen)
-    taken = turn.taken(connection, run.settings, chosen, "jobs", "loading")
-    with taken as table, _explained(connection, staged.batch), filemode.applied(run.settings.file_mask):
+    held = on_table(connection, run.settings, chosen, "jobs", "loading")
+    with held as table, _explained(connection, staged.batch), filemode.applied(run.settings.file_mask):
         settle.lake(connection, run.settings, table)
         line = seams.get(connection, table).frost_line
         with loading.made(connection, staged.stage, staged.attempts, table, line) as load:
             _check(run, table, load)
             job = Job(connection, run.settings, table, load)
-            with turn.failure_recorded(connection, job.job_id):
+            with failure_recorded(connection, job.job_id):
                 job.write(run.spark)
                 done = _publish(connection, staged, job)
     failpoints.reached(Failpoint.LOAD_PUBLISHED)
