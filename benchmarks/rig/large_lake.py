@@ -9,7 +9,8 @@ from frostline.lake import datafiles, duck, ducksql, paths, schema
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import archive as plans
 from frostline.model.tables import Table
-from frostline.pipeline import archive, export, fingerprint
+from frostline.pipeline import archive
+from frostline.pipeline.proof import fingerprint
 
 _FILES_A_COMMIT, _FILES_A_TASK = 1_000, 100
 _TABLE = "create table public.{name} (id bigint, n bigint, status text, primary key (id, n)) partition by range (n)"
@@ -101,6 +102,6 @@ def _written(piece: _Piece, execute: Callable[[str], object], number: int) -> Wr
     paths.make_parent(location)
     rows = _ROWS.format(lower=number * piece.width, upper=(number + 1) * piece.width)
     names = ", ".join(ducksql.identifier(name) for name in schema.parquet_names(piece.table))
-    options = export.options(piece.table, dictionaries=True)
+    options = datafiles.copy_options(piece.table, dictionaries=True)
     execute(f"copy (select * from ({rows}) r({names})) to {ducksql.literal(location)} ({options})")
     return datafiles.describe(location, piece.table, fingerprint.sealed(location, piece.table), in_order=True)

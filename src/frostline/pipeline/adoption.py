@@ -18,8 +18,9 @@ from frostline.lake.difference import Held
 from frostline.model.names import quoted
 from frostline.model.tables import NO_ROWS, RecordedFile, Table
 from frostline.model.tiers import to_text
-from frostline.pipeline import fingerprint, job, load, refill
+from frostline.pipeline import job, load, refill
 from frostline.pipeline.job import Exchange
+from frostline.pipeline.proof import fingerprint
 from frostline.pipeline.refill import Piece
 from frostline.relation import loading
 from frostline.relation.loading import Loading

@@ -1,4 +1,7 @@
-"""Compact: small lake files become larger ones, and many manifests few. docs/design/compaction.md has the reasons."""
+"""Compact: small lake files become larger ones, and many manifests few. docs/design/compaction.md has the reasons.
+
+First the job; below it `merge_files`, which runs inside one Spark task.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -8,7 +11,7 @@ from functools import partial
 from frostline.catalog import jobs, merging, seams
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
-from frostline.errors import FrostlineError
+from frostline.errors import CorruptionError, FrostlineError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import manifests, paths
 from frostline.lake.commit import Rows, StagedCommit
@@ -16,10 +19,10 @@ from frostline.lake.datafiles import WrittenFile
 from frostline.model import compaction
 from frostline.model.compaction import Bin
 from frostline.model.policy import Mode
-from frostline.model.tables import Table
-from frostline.pipeline import job, settle
+from frostline.model.tables import NO_ROWS, Table
+from frostline.pipeline import copying, job, settle
 from frostline.pipeline.job import Exchange, JobContext
-from frostline.pipeline.merge import Merge, merge_files
+from frostline.pipeline.proof.files import blame, proved
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +70,17 @@ class Result:
     def changed(self) -> bool:
         """Whether anything was done."""
         return bool(self.written_files or self.written_manifests)
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Small files of one lake partition that become one."""
+
+    table: Table
+    files: Bin
+    location: str
+    job_id: int
+    memory_limit: str
 
 
 def run(context: JobContext, tables: Sequence[Table]) -> list[Result]:
@@ -161,3 +175,20 @@ class Compaction:
         merged = f"{self.planned.files} files became {len(written)}" if written else ""
         packed = f"{self.planned.manifests} manifests became {staged.manifests}" if self.planned.packs else ""
         return "; ".join(filter(None, (merged, packed)))
+
+
+def merge_files(piece: Merge) -> WrittenFile:
+    """Write the rows of all the files to a new one, and prove that it has exactly what was recorded of them.
+
+    Raises CorruptionError when an old file is not what was recorded, or the new one not what it must be.
+    """
+    location = paths.data_file(piece.location, piece.job_id)
+    reached(Failpoint.COMPACT_BEFORE_FILE)
+    copying.copy(piece.table, piece.files, location, piece.memory_limit)
+    reached(Failpoint.COMPACT_WROTE_FILE)
+    meant = sum((file.fingerprint for file in piece.files), start=NO_ROWS)
+    try:
+        return proved(piece.table, location, meant, "compaction")
+    except CorruptionError:
+        blame(piece.table, piece.files)
+        raise

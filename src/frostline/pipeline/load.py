@@ -19,10 +19,11 @@ from frostline.lake.datafiles import WrittenFile
 from frostline.model.names import quoted
 from frostline.model.tables import RecordedFile, Table
 from frostline.model.thaw import touching
-from frostline.pipeline import fingerprint, source, tasks
+from frostline.pipeline import source, tasks
 from frostline.pipeline.export import export_shard
 from frostline.pipeline.job import Exchange
-from frostline.pipeline.refill import sound
+from frostline.pipeline.proof import fingerprint
+from frostline.pipeline.proof.files import sound
 from frostline.pipeline.source import Shard
 from frostline.relation import heap
 from frostline.relation.loading import Loading

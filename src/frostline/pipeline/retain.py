@@ -19,8 +19,8 @@ from frostline.model.retention import Line, Whole
 from frostline.model.tables import RecordedFile, Table
 from frostline.model.tiers import to_text
 from frostline.pipeline import job, settle
+from frostline.pipeline.copying import Trim, trim_file
 from frostline.pipeline.job import Exchange, JobContext
-from frostline.pipeline.trim import Trim, trim_file
 from frostline.relation import clock, dropping, heap, marks
 
 _log = logging.getLogger(__name__)

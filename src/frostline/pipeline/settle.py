@@ -15,8 +15,8 @@ from frostline.lake import claim, paths, snapshots, store
 from frostline.lake.datafiles import WrittenFile
 from frostline.model.tables import RecordedFile, Seam, Table
 from frostline.pipeline import job, tasks
+from frostline.pipeline.copying import Trim, trim_file
 from frostline.pipeline.job import Exchange
-from frostline.pipeline.trim import Trim, trim_file
 from frostline.settings import Settings
 
 _log = logging.getLogger(__name__)

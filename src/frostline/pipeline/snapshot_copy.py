@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import damage, ducksql, ducktext, paths, schema, warehouse
+from frostline.lake import damage, datafiles, ducksql, ducktext, paths, schema, warehouse
 from frostline.lake.datafiles import WrittenFile
 from frostline.model.tables import Fingerprint, RecordedFile, Table
-from frostline.pipeline import copying, export, fingerprint, source
-from frostline.pipeline.rewrite import marks_loaded, same_key
+from frostline.pipeline import copying, export, source
+from frostline.pipeline.proof import fingerprint
+from frostline.pipeline.proof.files import blamed, proved
 from frostline.pipeline.source import Shard
 
 _KEPT = (
@@ -89,7 +90,7 @@ def copy_file(piece: LakePiece) -> WrittenFile | None:
     Raises CorruptionError when the file is not what was recorded, or the new one not what it must be.
     """
     keys = source.survey_marks(piece.marks).keys
-    with copying.blamed(piece.marks.table, [piece.file]):
+    with blamed(piece.marks.table, [piece.file]):
         meant = _meant(piece, keys)
         return _copied(piece, meant) if meant.rows else None
 
@@ -98,12 +99,12 @@ def _copied(piece: LakePiece, meant: Fingerprint) -> WrittenFile:
     location = paths.data_file(piece.marks.location, piece.marks.job_id)
     warehouse.prepare(location)
     reached(Failpoint.SNAPSHOT_BEFORE_FILE)
-    with marks_loaded(piece.marks) as connection:
+    with source.marks_loaded(piece.marks) as connection:
         twins = copying.has_twin_floats(connection, piece.marks.table, [piece.file])
-        options = export.options(piece.table, dictionaries=not twins)
+        options = datafiles.copy_options(piece.table, dictionaries=not twins)
         connection.execute(_COPY.format(query=_kept(piece), location=ducksql.literal(location), options=options))
     reached(Failpoint.SNAPSHOT_WROTE_FILE)
-    return copying.proved(piece.table, location, meant, "snapshot", in_order=False)
+    return proved(piece.table, location, meant, "snapshot", in_order=False)
 
 
 def _meant(piece: LakePiece, keys: frozenset[int]) -> Fingerprint:
@@ -126,5 +127,5 @@ def _kept(piece: LakePiece) -> str:
         rows=copying.rows(managed, [piece.file]),
         tier_key=copying.column_name(managed, managed.tier_key),
         line=ducktext.tier_literal(managed.tier_kind, piece.line),
-        same_key=same_key(managed),
+        same_key=copying.same_key(managed),
     )

@@ -23,8 +23,9 @@ from frostline.model.names import Name
 from frostline.model.tables import NO_ROWS, Fingerprint, Seam, Table
 from frostline.model.thaw import Holds, Stretch
 from frostline.model.tiers import to_text
-from frostline.pipeline import fingerprint, job, undo
+from frostline.pipeline import job, undo
 from frostline.pipeline.job import JobContext
+from frostline.pipeline.proof import fingerprint
 from frostline.pipeline.refill import Piece, fill
 from frostline.pipeline.undo import Lowering
 from frostline.relation import bound, heap, names, parents, refill

@@ -21,9 +21,9 @@ from frostline.model.tables import RecordedFile, Seam, Table
 from frostline.model.thaw import Archived, Holds, Stretch
 from frostline.model.tiers import to_text
 from frostline.pipeline import job, verify
+from frostline.pipeline.copying import Trim, trim_file
 from frostline.pipeline.job import Exchange, JobContext
 from frostline.pipeline.tasks import SparkGaveUp
-from frostline.pipeline.trim import Trim, trim_file
 from frostline.relation import bound, heap
 from frostline.settings import Settings
 

@@ -12,7 +12,7 @@ PLACES = {
     "lake/commit.py": "`Staging.write`: `stage` looks, and so do `copies.stage` and `expiry.stage`",
     "lake/copies.py": "`stage` looks",
     "pipeline/job.py": "`remove_leftovers`, after `guarded` or, in undo, `require`",
-    "pipeline/rewrite.py": "deletes the empty file that it has just written, after `prepare`",
+    "pipeline/fold.py": "deletes the empty file that it has just written, after `prepare`",
     "pipeline/expire.py": "inside `job.on_table`; `expiry.stage` and `job.publishing` look again",
     "pipeline/sweep.py": "inside `job.on_table`; a dry run calls `require`",
     "pipeline/snapshot_tidy.py": "inside `guarded`",

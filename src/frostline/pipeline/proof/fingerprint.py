@@ -18,8 +18,8 @@ from frostline.lake import checksums, parquet
 from frostline.lake.datafiles import Seal
 from frostline.lake.parquet import Values
 from frostline.model.tables import NO_ROWS, Column, Fingerprint, Table
-from frostline.pipeline import columnhash
-from frostline.pipeline.lookup3 import U64
+from frostline.pipeline.proof import columnhash
+from frostline.pipeline.proof.lookup3 import U64
 
 Hashes: TypeAlias = npt.NDArray[np.int64]
 Key: TypeAlias = tuple[str, ...]
