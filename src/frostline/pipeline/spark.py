@@ -24,13 +24,12 @@ from frostline import filemode, logs
 from frostline.catalog.connect import Connection
 from frostline.errors import UnavailableError
 from frostline.pipeline.apart import apart
-from frostline.pipeline.java import find_java
+from frostline.pipeline.java import WRAPPER, find_java
 from frostline.pipeline.job import JobContext
 from frostline.pipeline.tasks import Report
 from frostline.settings import Settings
 
 _HERE = Path(str(resources.files("frostline.pipeline")))
-_JAVA_HOME = _HERE / "java_home"
 _KEY = re.compile(r"\s*([^#!\s=:][^\s=:]*)")
 
 _NO_MASTER = "no master answers, or it does not take our secret"
@@ -174,9 +173,9 @@ def _warn_if_open(spark: SparkSession) -> None:
 
 def _prepare_environment(master: str) -> None:
     """Set what the Java launcher reads from the environment; it is inherited and cannot be an option."""
-    if os.environ.get("JAVA_HOME") != str(_JAVA_HOME):
+    if os.environ.get("JAVA_HOME") != str(WRAPPER):
         os.environ["SPARK_JAVA"] = str(find_java())
-        os.environ["JAVA_HOME"] = str(_JAVA_HOME)
+        os.environ["JAVA_HOME"] = str(WRAPPER)
     if is_local(master):
         os.environ["PYSPARK_PYTHON"] = sys.executable
 
