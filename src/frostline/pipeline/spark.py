@@ -46,18 +46,18 @@ def session(master: str, *, memory: str = "1g", options: Mapping[str, str] | Non
     builder = SparkSession.Builder().master(master).appName("frostline")
     for key, value in {**_options(master, memory), **(options or {})}.items():
         builder = builder.config(key, value)
-    started = _started(builder, master)
-    _warn_if_open(started)
-    return started
+    return _started(builder, master)
 
 
 def _started(builder: SparkSession.Builder, master: str) -> SparkSession:
     try:
         with filemode.applied(filemode.in_use()):  # the Java process inherits it
-            return apart(builder.getOrCreate)
+            started = apart(builder.getOrCreate)
+        _warn_if_open(started)  # Java may end itself in this moment, if no master answers
     except (Py4JError, PySparkException, OSError) as error:
         _end_half_started()
         raise _did_not_start(master, error) from error
+    return started
 
 
 def _end_half_started() -> None:
