@@ -22,6 +22,7 @@ from frostline.model.policy import Policy
 from frostline.model.tables import Table
 from frostline.pipeline import archive, fold
 from frostline.pipeline import spark as pipeline_spark
+from frostline.pipeline.job import JobContext
 from frostline.relation import foreign_server, registration
 from frostline.relation.registration import Wish
 from frostline.settings import Settings
@@ -69,19 +70,19 @@ class World:
         """The managed table of that name."""
         return tables.get(self.connection, Name.parse(name))
 
+    def jobs(self) -> JobContext:
+        """What jobs with Spark tasks need."""
+        return JobContext(self.connection, self.settings, lambda: self.spark)
+
     def archive(self, name: str) -> archive.Result:
         """Archive what is ripe, and clean what may be cleaned."""
-        (result,) = archive.run(
-            self.connection, lambda: self.spark, self.settings, [self.table(name)], lambda _table, _progress: None
-        )
+        (result,) = archive.run(self.jobs(), [self.table(name)])
         assert result.error is None, result.error
         return result
 
     def fold(self, name: str) -> fold.Result:
         """Carry the marks into the lake."""
-        (result,) = fold.run(
-            self.connection, lambda: self.spark, self.settings, [self.table(name)], lambda _table, _progress: None
-        )
+        (result,) = fold.run(self.jobs(), [self.table(name)])
         assert result.error is None, result.error
         return result
 

@@ -40,8 +40,8 @@ def _archived(world: World, rows: int) -> Iterator[Sample]:
     table = world.add("plain", data.hot_period(datetime(2025, 1, 1, tzinfo=UTC)), grace="1 day")
     with jobs.exclusive(world.connection, table):
         with watched() as watch:
-            job = archive.Job(world.connection, world.settings, table, plan.of_table(world.connection, table).plan)
-            files = job.move(lambda: world.spark, lambda _table, _progress: None)
+            job = archive.Job(world.jobs(), table, plan.of_table(world.connection, table).plan)
+            files = job.move()
         assert sum(file.rows for file in files) == rows
         yield Sample("archive", watch.seconds, rows, watch.peak_bytes)
         with watched() as watch:

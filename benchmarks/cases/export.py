@@ -80,7 +80,7 @@ def write(shard: Shard) -> None:
 def _tasks(world: World, task: Callable[[Shard], object]) -> None:
     """Run the tasks of an archive as the archive runs them."""
     table = world.table("plain")
-    job = archive.Job(world.connection, world.settings, table, plan.of_table(world.connection, table).plan)
+    job = archive.Job(world.jobs(), table, plan.of_table(world.connection, table).plan)
     with others.shared_snapshot(world) as snapshot:
         tasks.run(world.spark, task, list(job.shards(snapshot)), lambda _progress: None)
 

@@ -108,8 +108,8 @@ def _publish(world: World, size: Size) -> float:
     """From the first metadata file to the commit."""
     table = world.table(size.name)
     with jobs.exclusive(world.connection, table):
-        job = _Timed(world.connection, world.settings, table, plan.of_table(world.connection, table).plan)
-        job.run(lambda: world.spark, lambda _table, _progress: None)
+        job = _Timed(world.jobs(), table, plan.of_table(world.connection, table).plan)
+        job.run()
     return job.seconds
 
 

@@ -8,6 +8,7 @@ included, and each partition has a new process: one that is used again keeps som
 import resource
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 
 from benchmarks.question import Measure, Question
 from benchmarks.sample import Sample, watched
@@ -57,13 +58,7 @@ def _archived(world: World, times: int, rows: int) -> Sample:
     # Spark starts new Python processes for another environment.
     world.spark.sparkContext.environment["FROSTLINE_BENCHMARK"] = str(uuid.uuid4())
     with watched() as watch:
-        (result,) = archive.run(
-            world.connection,
-            lambda: world.spark,
-            settings,
-            [world.table(f"of_{times}")],
-            lambda _table, _progress: None,
-        )
+        (result,) = archive.run(replace(world.jobs(), settings=settings), [world.table(f"of_{times}")])
     assert (result.error, result.rows) == (None, rows), result
     return Sample(f"{times}x in one task", watch.seconds, rows, watch.peak_bytes, watch.peaks, _peak(world))
 

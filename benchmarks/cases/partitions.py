@@ -57,8 +57,7 @@ def _archived(world: World, table: Table) -> int:
     """Archive what is ripe, and leave the cleaning for later; returns the partitions."""
     with jobs.exclusive(world.connection, table):
         batch = plan.of_table(world.connection, table).plan
-        job = archive.Job(world.connection, world.settings, table, batch)
-        job.run(lambda: world.spark, lambda _table, _progress: None)
+        archive.Job(world.jobs(), table, batch).run()
     return len(batch.partitions)
 
 

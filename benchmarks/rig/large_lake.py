@@ -3,15 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
-
 from benchmarks.world import World
 from frostline.catalog import jobs, merging
 from frostline.lake import datafiles, duck, ducksql, paths, schema
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import archive as plans
 from frostline.model.tables import Table
-from frostline.pipeline import archive, export, fingerprint, tasks
+from frostline.pipeline import archive
+from frostline.pipeline.proof import fingerprint
 
 _FILES_A_COMMIT, _FILES_A_TASK = 1_000, 100
 _TABLE = "create table public.{name} (id bigint, n bigint, status text, primary key (id, n)) partition by range (n)"
@@ -46,7 +45,7 @@ def prepare(world: World, size: Size) -> None:
         numbers = range(first, min(first + _FILES_A_COMMIT, size.files))
         with jobs.exclusive(world.connection, table):
             batch = plans.Plan((), first * width if first else table.tier_kind.lowest, numbers.stop * width)
-            _Given(world, table, batch, numbers, width).run(lambda: world.spark, lambda _table, _progress: None)
+            _Given(world, table, batch, numbers, width).run()
             merging.settle(world.connection, table)
     world.run("vacuum analyze frostline.lake_file")
 
@@ -64,13 +63,13 @@ class _Given(archive.Job):
     """An archive whose files do not come out of the heap."""
 
     def __init__(self, world: World, table: Table, batch: plans.Plan, numbers: range, width: int) -> None:
-        super().__init__(world.connection, world.settings, table, batch)
+        super().__init__(world.jobs(), table, batch)
         self._numbers, self._width = numbers, width
 
-    def _export(self, spark: Callable[[], SparkSession], report: tasks.Report) -> list[WrittenFile]:
+    def _export(self) -> list[WrittenFile]:
         pieces = [self._numbers[first : first + _FILES_A_TASK] for first in range(0, len(self._numbers), _FILES_A_TASK)]
         given = [_Piece(self.table, self.location, self.job_id, piece, self._width) for piece in pieces]
-        made = tasks.run(spark(), write, given, lambda progress: report(self.table, progress))
+        made = self.context.run_tasks(self.table, write, given)
         return [file for one in made for file in one.written]
 
 
@@ -103,6 +102,6 @@ def _written(piece: _Piece, execute: Callable[[str], object], number: int) -> Wr
     paths.make_parent(location)
     rows = _ROWS.format(lower=number * piece.width, upper=(number + 1) * piece.width)
     names = ", ".join(ducksql.identifier(name) for name in schema.parquet_names(piece.table))
-    options = export.options(piece.table, dictionaries=True)
+    options = datafiles.copy_options(piece.table, dictionaries=True)
     execute(f"copy (select * from ({rows}) r({names})) to {ducksql.literal(location)} ({options})")
     return datafiles.describe(location, piece.table, fingerprint.sealed(location, piece.table), in_order=True)

@@ -22,7 +22,7 @@ from frostline.lake import ducksql, paths, snapshots
 from frostline.model import compaction
 from frostline.model.policy import MIN_FILE_SIZE
 from frostline.model.tables import RecordedFile
-from frostline.pipeline import compact, merge, verify
+from frostline.pipeline import compact, verify
 from frostline.pipeline import spark as pipeline_spark
 
 EVERYTHING = "select md5(string_agg(e::text, '|' order by id)) from public.events e"
@@ -105,7 +105,7 @@ def test_lake_partitions_stay_apart(lake: Lake) -> None:
 
 def test_a_worker_compacts_what_is_due_only(cold: Lake) -> None:
     table = cold.table()
-    done = compact.compact_table(cold.catalog, cold.session, cold.settings, table, lambda *_: None, only_due=True)
+    done = compact.compact_table(cold.jobs(), table, only_due=True)
     assert not done.changed
     assert len(files(cold)) == 3
     assert compact.plan(cold.catalog, table).files == 3
@@ -204,12 +204,12 @@ def test_a_damaged_file_stops_it_and_is_named(cold: Lake, damage: Callable[[Reco
 
 
 def test_a_new_file_with_other_rows_is_never_published(cold: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = merge.copying.rows
-    monkeypatch.setattr(merge.copying, "rows", lambda table, chosen: real(table, chosen[1:]))
+    real = compact.copying.rows
+    monkeypatch.setattr(compact.copying, "rows", lambda table, chosen: real(table, chosen[1:]))
     (piece,) = compaction.plan(cold.table(), files(cold))
     location = paths.table_location(cold.settings.warehouse, cold.table())
     with pytest.raises(CorruptionError, match=r"40 rows .* but 60"):
-        merge.merge_files(merge.Merge(cold.table(), piece, location, 99, "256MB"))
+        compact.merge_files(compact.Merge(cold.table(), piece, location, 99, "256MB"))
 
 
 def test_every_value_survives(lake: Lake) -> None:

@@ -21,8 +21,9 @@ from frostline.catalog.connect import Dsn
 from frostline.errors import ConflictError, CorruptionError, UnavailableError, UsageError
 from frostline.lake import commit, datafiles, snapshots
 from frostline.model.names import Name
-from frostline.pipeline import export, fingerprint
+from frostline.pipeline import export
 from frostline.pipeline.export import Shard, export_shard
+from frostline.pipeline.proof import fingerprint
 
 Connection = psycopg.Connection
 TABLE = every_type.TABLE

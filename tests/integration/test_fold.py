@@ -16,7 +16,7 @@ from frostline.errors import CorruptionError
 from frostline.lake import commit, paths
 from frostline.model.names import Name
 from frostline.model.tables import Table
-from frostline.pipeline import rewrite, status, verify
+from frostline.pipeline import fold, status, verify
 from frostline.relation import marks
 
 EVERYTHING = "select count(*), sum(amount), md5(string_agg(e::text, '|' order by id)) from public.events e"
@@ -242,7 +242,7 @@ def test_a_file_that_holds_a_marked_key_and_was_not_found_to_is_not_left_as_it_i
     table, files = cold.table(), jobs.recorded_files(cold.catalog, cold.table())
     january = min(files, key=lambda file: file.lower)
     with snapshots.exported(cold.dsn) as snapshot:
-        piece = rewrite.Slice(
+        piece = fold.Slice(
             table=table,
             dsn=Dsn(cold.dsn),
             snapshot=snapshot,
@@ -254,10 +254,10 @@ def test_a_file_that_holds_a_marked_key_and_was_not_found_to_is_not_left_as_it_i
             job_id=1,
             memory_limit="512MB",
         )
-        assert rewrite.rewrite_slice(piece).replaced == (january.path,)
-        monkeypatch.setattr(rewrite, "_holds_a_mark", lambda *_: False)
+        assert fold.rewrite_slice(piece).replaced == (january.path,)
+        monkeypatch.setattr(fold, "_holds_a_mark", lambda *_: False)
         with pytest.raises(CorruptionError, match=january.path):
-            rewrite.rewrite_slice(piece)
+            fold.rewrite_slice(piece)
 
 
 def test_nobody_but_frostline_can_silence_the_marks(cold: Lake) -> None:

@@ -20,7 +20,8 @@ from frostline.failpoints import Failpoint
 from frostline.model.work import Kind
 from frostline.pipeline import archive, clean, compact, expire, fold, survey, sweep, verify
 from frostline.pipeline import spark as pipeline_spark
-from frostline.pipeline.worker import Tools, Worker
+from frostline.pipeline.job import JobContext
+from frostline.pipeline.worker import Worker
 from frostline.relation import policy
 from frostline.server.provider import CatalogTables
 
@@ -139,7 +140,7 @@ def test_the_worker_reports_it_and_leaves_the_lake_alone(cold: Lake, caplog: pyt
     delete(cold)
     (state,) = survey.every(cold.catalog)
     assert state.ripe_partitions == 1
-    worker = Worker(Tools(cold.catalog, cold.settings, cold.session), threading.Event())
+    worker = Worker(JobContext(cold.catalog, cold.settings, cold.session), threading.Event())
     before = rows(cold.catalog, STATE)
     with caplog.at_level(logging.ERROR, "frostline"):
         tried = worker.round()

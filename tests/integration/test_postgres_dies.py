@@ -122,7 +122,7 @@ def archive_it(lake: Lake, report: Callable[[], None]) -> archive.Result:
 
 
 def fold_it(lake: Lake, report: Callable[[], None]) -> fold.Result:
-    (result,) = fold.run(lake.catalog, lake.session, lake.settings, [lake.table()], lambda _t, _p: report())
+    (result,) = fold.run(lake.jobs(lambda _t, _p: report()), [lake.table()])
     return result
 
 

@@ -35,7 +35,7 @@ def once_at(monkeypatch: pytest.MonkeyPatch, place: Failpoint, act: Callable[[],
         if here is place and left:
             left.pop()()
 
-    monkeypatch.setattr(archive, "reached", reached)
+    monkeypatch.setattr(archive.failpoints, "reached", reached)
 
 
 @pytest.mark.parametrize(

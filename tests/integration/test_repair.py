@@ -21,7 +21,7 @@ from frostline.catalog.pointers import Pointer
 from frostline.errors import ConflictError, CorruptionError, UsageError
 from frostline.failpoints import VARIABLE, Failpoint
 from frostline.model.names import Name
-from frostline.pipeline import adoption, repair, verify
+from frostline.pipeline import repair, verify
 from frostline.relation import policy
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -285,15 +285,15 @@ def test_another_commit_while_it_repairs_stops_it(cold: Lake, monkeypatch: pytes
 def test_two_who_write_one_key_are_told_apart(cold: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer inserts the very key between the look and the publish."""
     append(cold)
-    real = adoption.Adoption.publish_all
+    real = repair.Adoption.publish_all
 
-    def late(job: adoption.Adoption) -> None:
+    def late(job: repair.Adoption) -> None:
         with cold.connect() as connection:
             text = "insert into events (id, ts) overriding system value values (1000001, '2024-02-03 04:05:06+00')"
             run(connection, text)
         real(job)
 
-    monkeypatch.setattr(adoption.Adoption, "publish_all", late)
+    monkeypatch.setattr(repair.Adoption, "publish_all", late)
     with pytest.raises(ConflictError, match="others write the same keys"):
         repair.adopt(cold.catalog, cold.settings, cold.table())
     monkeypatch.undo()

@@ -16,7 +16,8 @@ from frostline.errors import FrostlineError, UnavailableError
 from frostline.failpoints import Failpoint
 from frostline.lake import paths
 from frostline.model.range import Range
-from frostline.pipeline import archive, expire, fold, refill, sweep, verify
+from frostline.pipeline import archive, expire, fold, sweep, verify
+from frostline.pipeline.proof import files
 from frostline.pipeline.sweep import Wish
 from frostline.pipeline.tasks import Progress
 
@@ -126,7 +127,7 @@ def _no_file_is_blamed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(UnavailableError, match=AWAY):
             verify.run(catalog, table)
         with pytest.raises(UnavailableError, match=AWAY):
-            refill.checked(recorded[0], table, everything)
+            files.checked(recorded[0], table, everything)
 
 
 def _readers_and_jobs_say_so(world: World) -> None:

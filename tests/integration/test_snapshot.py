@@ -16,7 +16,7 @@ from frostline.catalog.connect import connect
 from frostline.errors import ConflictError, OutcomeUnknown, UnavailableError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.model.names import Name
-from frostline.pipeline import snapshot_drop, snapshot_pieces, snapshot_targets
+from frostline.pipeline import snapshot_copy, snapshot_drop, snapshot_targets
 from frostline.pipeline.tasks import Progress
 
 pytestmark = pytest.mark.spark
@@ -160,7 +160,7 @@ def test_the_loss_of_the_holder_is_noticed_while_tasks_run(two: Lake) -> None:
 
 
 def test_who_waits_to_alter_a_table_does_not_wait_for_ever(two: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot_pieces, "_LOCK_TIMEOUT_S", 1)
+    monkeypatch.setattr(snapshot_copy, "_LOCK_TIMEOUT_S", 1)
     session = two.session
     with two.connect() as other:
         waiting = threading.Thread(target=run, args=(other, "drop table public.orders"))

@@ -34,8 +34,8 @@ from tests.fixtures.waiting import until_true
 from frostline.catalog import jobs, patience, seams
 from frostline.errors import CorruptionError, UnavailableError, UsageError
 from frostline.failpoints import Failpoint
-from frostline.pipeline import command as command_jobs
 from frostline.pipeline import plan, thaw, verify
+from frostline.pipeline import spark as pipeline_spark
 from frostline.relation import guard
 
 HEAP = "select tableoid::regclass::text, count(*) from public._events group by 1 order by 1"
@@ -370,8 +370,8 @@ def test_a_table_is_removed_with_every_row(
 ) -> None:
     monkeypatch.setenv("FROSTLINE_DSN", cold.dsn)
     monkeypatch.setenv("FROSTLINE_WAREHOUSE", str(cold.warehouse))
-    monkeypatch.setattr(command_jobs.spark, "session", lambda *_, **__: spark)
-    monkeypatch.setattr(command_jobs.spark, "stop", lambda _: None)
+    monkeypatch.setattr(pipeline_spark, "session", lambda *_, **__: spark)
+    monkeypatch.setattr(pipeline_spark, "stop", lambda _: None)
     change(cold)
     cold.fold()
     assert "--thaw" in command("table", "remove", "events").stderr
@@ -478,8 +478,8 @@ def test_the_command_says_what_it_did(
 ) -> None:
     monkeypatch.setenv("FROSTLINE_DSN", cold.dsn)
     monkeypatch.setenv("FROSTLINE_WAREHOUSE", str(cold.warehouse))
-    monkeypatch.setattr(command_jobs.spark, "session", lambda *_, **__: spark)
-    monkeypatch.setattr(command_jobs.spark, "stop", lambda _: None)
+    monkeypatch.setattr(pipeline_spark, "session", lambda *_, **__: spark)
+    monkeypatch.setattr(pipeline_spark, "stop", lambda _: None)
     said = command("thaw", "events", "--from", "2024-03-15", "--to", APRIL, "--output", "json")
     assert (said.exit_code, json.loads(said.stdout)) == (
         0,

@@ -27,7 +27,8 @@ from frostline.failpoints import Failpoint
 from frostline.model.names import Name
 from frostline.model.work import Action, Kind
 from frostline.pipeline import status, survey
-from frostline.pipeline.worker import ACTIONS, Tools, Worker
+from frostline.pipeline.job import JobContext
+from frostline.pipeline.worker import ACTIONS, Worker
 
 EVERYTHING = "select md5(string_agg(e::text, '|' order by id)) from public.{} e"
 PATIENCE_S = 120.0
@@ -43,7 +44,7 @@ def events(lake: Lake) -> Lake:
 
 
 def worker(lake: Lake, stop: threading.Event | None = None) -> Worker:
-    return Worker(Tools(lake.catalog, lake.settings, lake.session), stop or threading.Event())
+    return Worker(JobContext(lake.catalog, lake.settings, lake.session), stop or threading.Event())
 
 
 def kinds(lake: Lake) -> list[str]:
@@ -110,7 +111,7 @@ def test_one_table_that_fails_waits_longer_each_time_and_the_others_go_on(events
 
 def test_an_error_before_the_job_began_is_written_down_too(events: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = events.settings.model_copy(update={"warehouse": "/proc/nowhere"})
-    Worker(Tools(events.catalog, settings, events.session), threading.Event()).round()
+    Worker(JobContext(events.catalog, settings, events.session), threading.Event()).round()
     assert jobs.failures(events.catalog, events.table())[Kind.ARCHIVE].count == 1
 
     def explode(*_: Any) -> bool:
@@ -134,7 +135,7 @@ def test_a_table_whose_heap_is_lost_does_not_stop_the_others(events: Lake) -> No
 def test_a_statement_that_is_cancelled_is_a_failure_and_no_reason_to_begin_anew(
     events: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def take_too_long(tools: Tools, _: Any) -> bool:
+    def take_too_long(tools: JobContext, _: Any) -> bool:
         with tools.connection.transaction():
             tools.connection.execute("set local statement_timeout = '10ms'")
             tools.connection.execute("select pg_sleep(10)")
@@ -200,7 +201,7 @@ def test_a_leader_that_was_paused_learns_that_it_leads_no_more(events: Lake) -> 
             with leases.leading(two):
                 assert not leases.still_leads(one, leadership)
             rounds: list[int] = []
-            running = Worker(Tools(one, events.settings, events.session), threading.Event())
+            running = Worker(JobContext(one, events.settings, events.session), threading.Event())
             running.lead(lambda: bool(rounds.append(1)) or leases.still_leads(one, leadership))
         assert rounds == [1]
 

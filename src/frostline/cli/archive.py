@@ -7,7 +7,6 @@ import click
 from frostline.cli import errors
 from frostline.cli.invocation import Invocation
 from frostline.cli.names import TABLE, chosen
-from frostline.cli.progress import exporting
 from frostline.model.names import Name
 
 if TYPE_CHECKING:
@@ -25,15 +24,14 @@ def archive(context: click.Context, names: tuple[Name, ...], master: str | None,
     Without a name: all managed tables, in one Spark application. One table's failure does not stop the others.
     """
     from frostline.cli.plan import plan  # noqa: PLC0415
-    from frostline.pipeline import command  # noqa: PLC0415
+    from frostline.pipeline import archive as job  # noqa: PLC0415
 
     if dry_run:
         context.invoke(plan, names=names)
         return 0
     invocation: Invocation = context.obj
-    settings = invocation.settings({"spark_master": master} if master else {})
-    with invocation.catalog() as connection, exporting() as report:
-        results = command.archive(connection, settings, chosen(connection, names), report)
+    with invocation.jobs(master) as jobs:
+        results = job.run(jobs, chosen(jobs.connection, names))
     invocation.output.records([_described(result) for result in results])
     return errors.report_all(
         [result.error for result in results if result.error], invocation.output, debug=invocation.debug

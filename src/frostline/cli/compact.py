@@ -7,7 +7,6 @@ import click
 from frostline.cli import errors
 from frostline.cli.invocation import Invocation
 from frostline.cli.names import TABLE, chosen
-from frostline.cli.progress import exporting
 from frostline.model.names import Name
 from frostline.model.tables import Table
 
@@ -22,16 +21,14 @@ if TYPE_CHECKING:
 @click.pass_obj
 def compact(invocation: Invocation, names: tuple[Name, ...], master: str | None, dry_run: bool) -> int:  # noqa: FBT001
     """Merge small lake files to about the table's target file size, and make few manifests of many."""
-    from frostline.pipeline import command  # noqa: PLC0415
-    from frostline.pipeline.compact import plan  # noqa: PLC0415
+    from frostline.pipeline import compact as job  # noqa: PLC0415
 
-    settings = invocation.settings({"spark_master": master} if master else {})
-    with invocation.catalog() as connection, exporting() as report:
-        tables = chosen(connection, names)
+    with invocation.jobs(master) as jobs:
+        tables = chosen(jobs.connection, names)
         if dry_run:
-            invocation.output.records([_planned(table, plan(connection, table)) for table in tables])
+            invocation.output.records([_planned(table, job.plan(jobs.connection, table)) for table in tables])
             return 0
-        results = command.compact(connection, settings, tables, report)
+        results = job.run(jobs, tables)
     invocation.output.records([_described(result) for result in results])
     return errors.report_all(
         [result.error for result in results if result.error], invocation.output, debug=invocation.debug

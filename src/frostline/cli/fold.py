@@ -7,7 +7,6 @@ import click
 from frostline.cli import errors
 from frostline.cli.invocation import Invocation
 from frostline.cli.names import TABLE, chosen
-from frostline.cli.progress import exporting
 from frostline.model.names import Name
 
 if TYPE_CHECKING:
@@ -20,11 +19,10 @@ if TYPE_CHECKING:
 @click.pass_obj
 def fold(invocation: Invocation, names: tuple[Name, ...], master: str | None) -> int:
     """Write rows that were changed below the frost line into the lake, and take their marks away."""
-    from frostline.pipeline import command  # noqa: PLC0415
+    from frostline.pipeline import fold as job  # noqa: PLC0415
 
-    settings = invocation.settings({"spark_master": master} if master else {})
-    with invocation.catalog() as connection, exporting() as report:
-        results = command.fold(connection, settings, chosen(connection, names), report)
+    with invocation.jobs(master) as jobs:
+        results = job.run(jobs, chosen(jobs.connection, names))
     invocation.output.records([_described(result) for result in results])
     return errors.report_all(
         [result.error for result in results if result.error], invocation.output, debug=invocation.debug

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -19,6 +19,9 @@ from frostline.cli.output import JsonOutput, Output, TextOutput
 from frostline.errors import UsageError
 from frostline.lake import objectstore
 from frostline.settings import ENV_PREFIX
+
+if TYPE_CHECKING:
+    from frostline.pipeline.job import JobContext
 
 OUTPUTS: dict[str, type[Output]] = {"text": TextOutput, "json": JsonOutput}
 _OUTPUT = re.compile("--output(=|$)")
@@ -53,6 +56,16 @@ class Invocation:
         with connect(self.settings().dsn, purpose="command") as connection:
             migrations.require(connection)
             yield connection
+
+    @contextmanager
+    def jobs(self, master: str | None) -> Generator["JobContext"]:
+        """What jobs with Spark tasks need: the catalog, Spark from the first task on, and a progress bar."""
+        from frostline.cli.progress import exporting  # noqa: PLC0415
+        from frostline.pipeline import spark  # noqa: PLC0415
+
+        said = self.settings({"spark_master": master} if master else {})
+        with self.catalog() as connection, exporting() as report, spark.for_jobs(connection, said, report) as jobs:
+            yield jobs
 
     def needed_home(self) -> Path:
         """The home directory of a command that cannot do without."""

@@ -7,7 +7,6 @@ import click
 from frostline.cli import errors
 from frostline.cli.invocation import Invocation
 from frostline.cli.names import TABLE, managed
-from frostline.cli.progress import exporting
 from frostline.model.names import Name
 
 if TYPE_CHECKING:
@@ -25,16 +24,11 @@ def retain(invocation: Invocation, names: tuple[Name, ...], master: str | None, 
     Of a table without a lake, whole partitions are dropped or detached. A table without a retention period keeps its
     rows for ever.
     """
-    from frostline.pipeline import command  # noqa: PLC0415
-    from frostline.pipeline.retain import planned  # noqa: PLC0415
+    from frostline.pipeline import retain as job  # noqa: PLC0415
 
-    settings = invocation.settings({"spark_master": master} if master else {})
-    with invocation.catalog() as connection, exporting() as report:
-        tables = managed(connection, names)
-        if dry_run:
-            results = [planned(connection, table) for table in tables]
-        else:
-            results = command.retain(connection, settings, tables, report)
+    with invocation.jobs(master) as jobs:
+        tables = managed(jobs.connection, names)
+        results = [job.planned(jobs.connection, table) for table in tables] if dry_run else job.run(jobs, tables)
     invocation.output.records([_described(result) for result in results])
     return errors.report_all(
         [result.error for result in results if result.error], invocation.output, debug=invocation.debug

@@ -81,7 +81,8 @@ def create(invocation: Invocation, name: str, master: str | None, dry_run: bool,
     DROP, TRUNCATE and ALTER of a table wait until it is done, and who comes after one that waits, waits behind it. The
     run gives up when somebody has waited for 30 seconds.
     """
-    from frostline.pipeline import command, snapshot_plan  # noqa: PLC0415
+    from frostline.pipeline import snapshot as job  # noqa: PLC0415
+    from frostline.pipeline import snapshot_plan, spark  # noqa: PLC0415
 
     tables, exclude = (tuple(one for those in wish[key] for one in those) for key in ("wanted", "exclude"))
     asked = snapshot_plan.Wish(name, tables, exclude, wish["incremental"], wish["require_atomic"])
@@ -90,8 +91,8 @@ def create(invocation: Invocation, name: str, master: str | None, dry_run: bool,
         if dry_run:
             invocation.output.records([_planned(one) for one in snapshot_plan.chosen(connection, asked)])
             return
-        with copying(name) as report:
-            result = command.snapshot(connection, settings, asked, report)
+        with copying(name) as report, spark.while_busy(settings) as busy:
+            result = job.create(connection, busy.session, settings, asked, report)
     invocation.output.record(_made(result))
     if not result.atomic:
         invocation.output.say("not atomic: the catalog took the tables one after the other, or new ones empty at first")

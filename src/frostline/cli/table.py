@@ -135,13 +135,13 @@ def remove(invocation: Invocation, name: Name, keep_lake: bool, thaw: bool, dry_
 
 
 def _thaw_everything(invocation: Invocation, connection: Connection, name: Name) -> None:
-    from frostline.pipeline import command  # noqa: PLC0415
+    from frostline.pipeline import spark, thaw  # noqa: PLC0415
 
     found = tables.with_lake(connection, name)
     if seams.get(connection, found).frost_line == found.tier_kind.lowest:
         return
-    with exporting() as report:
-        result = command.thaw(connection, invocation.settings(), found, (None, None), report)
+    with exporting() as report, spark.for_jobs(connection, invocation.settings(), report) as jobs:
+        result = thaw.run(jobs, found, (None, None))
     invocation.output.say(f"{name} is hot; {result.rows} rows came back from the lake")
 
 

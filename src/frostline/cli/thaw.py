@@ -7,7 +7,6 @@ import click
 from frostline.catalog import tables
 from frostline.cli.invocation import Invocation
 from frostline.cli.names import TABLE
-from frostline.cli.progress import exporting
 from frostline.model.names import Name
 from frostline.model.tiers import to_text
 
@@ -26,11 +25,10 @@ def thaw(invocation: Invocation, name: Name, first: str, last: str | None, maste
 
     Archive does not take them again until `frostline table set TABLE --release`.
     """
-    from frostline.pipeline import command  # noqa: PLC0415
+    from frostline.pipeline import thaw as job  # noqa: PLC0415
 
-    settings = invocation.settings({"spark_master": master} if master else {})
-    with invocation.catalog() as connection, exporting() as report:
-        result = command.thaw(connection, settings, tables.with_lake(connection, name), (first, last), report)
+    with invocation.jobs(master) as jobs:
+        result = job.run(jobs, tables.with_lake(jobs.connection, name), (first, last))
     invocation.output.record(described(result))
 
 

@@ -5,7 +5,6 @@ import click
 from frostline.catalog import tables
 from frostline.cli.invocation import Invocation
 from frostline.cli.names import TABLE
-from frostline.cli.progress import exporting
 from frostline.model.names import Name
 from frostline.model.tiers import to_text
 
@@ -20,11 +19,10 @@ def undo(invocation: Invocation, name: Name, to: str | None, master: str | None)
 
     Archive does not take them again until `frostline table set TABLE --release`.
     """
-    from frostline.pipeline import command  # noqa: PLC0415
+    from frostline.pipeline import undo as job  # noqa: PLC0415
 
-    settings = invocation.settings({"spark_master": master} if master else {})
-    with invocation.catalog() as connection, exporting() as report:
-        result = command.undo(connection, settings, tables.with_lake(connection, name), to, report)
+    with invocation.jobs(master) as jobs:
+        result = job.run(jobs, tables.with_lake(jobs.connection, name), to)
     kind = result.table.tier_kind
     invocation.output.record(
         {

@@ -20,7 +20,8 @@ from frostline.errors import CorruptionError, UsageError
 from frostline.model.names import Name
 from frostline.model.policy import Policy
 from frostline.model.tables import Table
-from frostline.pipeline import archive, clean, command, plan, verify
+from frostline.pipeline import archive, clean, plan, spark, verify
+from frostline.pipeline.tasks import Report
 from frostline.relation import names, policy, registration
 from frostline.relation.registration import Wish
 from frostline.settings import FILE_NAME, Settings
@@ -49,7 +50,7 @@ class Story(Protocol):
         """Show a table. A key that ends in `_bytes` is a size."""
         ...
 
-    def exporting(self) -> AbstractContextManager[archive.Report]:
+    def exporting(self) -> AbstractContextManager[Report]:
         """Show how far an export is while the block runs."""
         ...
 
@@ -183,11 +184,16 @@ def archive_table(demo: Demo, table: Table) -> None:
     demo.story.chapter("frostline archive")
     demo.story.say("Spark starts, reads the old partitions, writes Parquet, and compares every value with Postgres ...")
     with demo.story.exporting() as report:
-        (result,), seconds = _timed(lambda: command.archive(demo.connection, demo.settings, [table], report))
+        result, seconds = _timed(lambda: _archived(demo, table, report))
     if result.error:
         raise result.error
     record = {"archived_partitions": result.partitions, "rows": result.rows, "lake_bytes": result.size_bytes}
     demo.story.show([{**record, "seconds": round(seconds, 1)}])
+
+
+def _archived(demo: Demo, table: Table, report: Report) -> archive.Result:
+    with spark.for_jobs(demo.connection, demo.settings, report) as jobs:
+        return archive.run(jobs, [table])[0]
 
 
 def compare(demo: Demo, table: Table, before: Answers, title: str) -> None:

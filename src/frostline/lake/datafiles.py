@@ -1,4 +1,4 @@
-"""Descriptions of written Parquet files: what a task returns, the job row keeps, and a commit publishes."""
+"""Parquet files of the lake: how they are written, and how a task describes them for the job row and the commit."""
 
 import base64
 import json
@@ -10,12 +10,15 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
 from frostline.errors import CorruptionError
-from frostline.lake import bounds, parquet, schema
+from frostline.lake import bounds, ducksql, parquet, schema
 from frostline.lake.parquet import Chunk
 from frostline.model.tables import Fingerprint, LakeTable, RecordedFile
 
 Columns: TypeAlias = Mapping[int, Sequence[Chunk]]
 """The column chunks of a file, by field id."""
+
+_ROW_GROUP_ROWS = 122_880
+_ROW_GROUP_BYTES = "64MB"
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,23 @@ class Seal:
 
     sha256: bytes
     fingerprint: Fingerprint
+
+
+def copy_options(table: LakeTable, *, dictionaries: bool) -> str:
+    """How DuckDB's COPY writes data files: compression, row groups, Iceberg field ids."""
+    field_ids = zip(schema.parquet_names(table), table.columns, strict=True)
+    chosen = {
+        "format": "parquet",
+        "compression": "zstd",
+        # DuckDB looks binary keys up in it by another hash than it writes, and then finds nothing.
+        "write_bloom_filter": "false",
+        "row_group_size": str(_ROW_GROUP_ROWS),
+        "row_group_size_bytes": ducksql.literal(_ROW_GROUP_BYTES),
+        "field_ids": "{" + ", ".join(f"{ducksql.literal(name)}: {column.field_id}" for name, column in field_ids) + "}",
+    }
+    if not dictionaries:
+        chosen["dictionary_size_limit"] = "0"
+    return ", ".join(f"{name} {value}" for name, value in chosen.items())
 
 
 def describe(location: str, table: LakeTable, seal: Seal, *, in_order: bool) -> WrittenFile:

@@ -4,29 +4,27 @@ Each job is a row with a state; every step may be repeated. docs/design/archive.
 """
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
-from pyspark.sql import SparkSession
-
-from frostline import logs
+from frostline import failpoints, logs
 from frostline.catalog import jobs, merging, seams, snapshots
-from frostline.catalog.connect import Connection, Dsn
+from frostline.catalog.connect import Dsn
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
-from frostline.failpoints import Failpoint, reached
+from frostline.failpoints import Failpoint
 from frostline.lake import commit, foreign, paths
 from frostline.lake.commit import StagedCommit
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import archive
 from frostline.model.tables import Table
-from frostline.pipeline import clean, plan, settle, tasks, turn
+from frostline.pipeline import clean, job, plan, settle
 from frostline.pipeline.export import export_shard
+from frostline.pipeline.job import JobContext
 from frostline.pipeline.source import Shard
-from frostline.pipeline.tasks import Report
 from frostline.relation import bound, heap, marks
-from frostline.settings import Settings
 
 _log = logging.getLogger(__name__)
 
@@ -36,39 +34,27 @@ class Result:
     """What an archive of one table did."""
 
     table: Table
-    partitions: int
-    rows: int
-    size_bytes: int
+    partitions: int = 0
+    rows: int = 0
+    size_bytes: int = 0
     """As the lake holds them."""
-    cleaned: clean.Result
+    cleaned: clean.Result = clean.NOTHING
     error: FrostlineError | None = None
 
 
-def run(
-    connection: Connection,
-    spark: Callable[[], SparkSession],
-    settings: Settings,
-    tables: Sequence[Table],
-    report: Report,
-) -> list[Result]:
+def run(context: JobContext, tables: Sequence[Table]) -> list[Result]:
     """Archive each table in turn, in one Spark application that starts only if there is work.
 
     One table's failure does not stop the others; it is in its result.
     """
-    return turn.for_each(
-        tables,
-        "archive",
-        lambda table: archive_table(connection, spark, settings, table, report),
-        lambda table, error: Result(table, 0, 0, 0, clean.NOTHING, error),
-    )
+    return job.for_each(tables, "archive", partial(archive_table, context), Result)
 
 
-def archive_table(
-    connection: Connection, spark: Callable[[], SparkSession], settings: Settings, chosen: Table, report: Report
-) -> Result:
+def archive_table(context: JobContext, chosen: Table) -> Result:
     """Archive what is ripe, job by job, then clean what may be cleaned."""
+    connection, settings = context.connection, context.settings
     moved, rows, size = 0, 0, 0
-    with turn.taken(connection, settings, chosen, "archive", "archiving") as table:
+    with job.on_table(connection, settings, chosen, "archive", "archiving") as table:
         heap.refuse_unlogged(connection, table)
         settle.lake(connection, settings, table)
         whole = plan.of_table(connection, table).plan
@@ -76,8 +62,7 @@ def archive_table(
         for name in heap.adopt(connection, table, whole.from_line):
             _log.warning("%s", logs.fields(stage="adopt", table=str(table.name), partition=str(name)))
         for batch in archive.batches(whole, settings.archive_batch_bytes):
-            job = Job(connection, settings, table, batch)
-            files = job.run(spark, report)
+            files = Job(context, table, batch).run()
             moved += len(batch.partitions)
             rows += sum(file.rows for file in files)
             size += sum(file.size_bytes for file in files)
@@ -89,31 +74,30 @@ def archive_table(
 class Job:
     """One archive of consecutive partitions: capture, export with verify, publish."""
 
-    def __init__(self, connection: Connection, settings: Settings, table: Table, batch: archive.Plan) -> None:
-        self.connection = connection
-        self.settings = settings
+    def __init__(self, context: JobContext, table: Table, batch: archive.Plan) -> None:
+        self.context = context
+        self.connection = context.connection
+        self.settings = context.settings
         self.table = table
         self.batch = batch
-        self.location = paths.table_location(settings.warehouse, table)
+        self.location = paths.table_location(context.settings.warehouse, table)
         self.job_id = 0
 
-    def run(self, spark: Callable[[], SparkSession], report: Report) -> list[WrittenFile]:
+    def run(self) -> list[WrittenFile]:
         """Move the rows, then learn about them: readers have them from the lake before there are statistics."""
-        files = self.move(spark, report)
+        files = self.move()
         bound.analyze(self.connection, self.table)
-        reached(Failpoint.ARCHIVE_ANALYZED)
+        failpoints.reached(Failpoint.ARCHIVE_ANALYZED)
         return files
 
-    def move(self, spark: Callable[[], SparkSession], report: Report) -> list[WrittenFile]:
+    def move(self) -> list[WrittenFile]:
         """Capture, export with verify, publish. An error leaves readers as they were and the job row failed."""
-        reached(Failpoint.ARCHIVE_BEFORE_START)
-        self.job_id = jobs.start(self.connection, self.table, "archive", self.batch.from_line, self.batch.to_line)
-        reached(Failpoint.ARCHIVE_STARTED)
-        with turn.failure_recorded(self.connection, self.job_id):
+        self.job_id = job.start(self.connection, self.table, "archive", self.batch.from_line, self.batch.to_line)
+        with job.failure_recorded(self.connection, self.job_id):
             self._capture()
-            files = self._export(spark, report)
+            files = self._export()
             staged = self._stage(files)
-            reached(Failpoint.ARCHIVE_STAGED)
+            failpoints.reached(Failpoint.ARCHIVE_STAGED)
             self._publish(files, staged)
         return files
 
@@ -121,26 +105,21 @@ class Job:
         with self._stage_line("capture", partitions=len(self.batch.partitions)):
             for partition in self.batch.partitions:
                 heap.capture(self.connection, self.table, partition.name)
-                reached(Failpoint.ARCHIVE_CAPTURED_ONE)
+                failpoints.reached(Failpoint.ARCHIVE_CAPTURED_ONE)
             jobs.advance(self.connection, self.job_id, State.CAPTURED)
-        reached(Failpoint.ARCHIVE_CAPTURED)
+        failpoints.reached(Failpoint.ARCHIVE_CAPTURED)
 
-    def _export(self, spark: Callable[[], SparkSession], report: Report) -> list[WrittenFile]:
+    def _export(self) -> list[WrittenFile]:
         """Every task reads the one snapshot that this process holds, and verifies its own file against it."""
         with self._stage_line("export") as line, snapshots.exported(self.settings.dsn) as snapshot:
             shards = list(self.shards(snapshot))
-            files = self._run_tasks(spark, shards, report)
+            made = self.context.run_tasks(self.table, export_shard, shards)
+            files = [file for file in made if file is not None]
             rows, size = sum(file.rows for file in files), sum(file.size_bytes for file in files)
             line.update(files=len(files), rows=rows, size_bytes=size)
             jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=rows, size_bytes=size)
-            reached(Failpoint.ARCHIVE_EXPORTED)
+            failpoints.reached(Failpoint.ARCHIVE_EXPORTED)
             return files
-
-    def _run_tasks(self, spark: Callable[[], SparkSession], shards: list[Shard], report: Report) -> list[WrittenFile]:
-        if not shards:
-            return []
-        results = tasks.run(spark(), export_shard, shards, lambda progress: report(self.table, progress))
-        return [file for file in results if file is not None]
 
     def shards(self, snapshot: str) -> Iterator[Shard]:
         """The block ranges of the batch, cut where the lake's partitions are: one for each task."""
@@ -181,18 +160,18 @@ class Job:
 
     def _publish(self, files: Sequence[WrittenFile], staged: StagedCommit | None) -> None:
         bound.raise_to(self.connection, self.table, self.batch.to_line, self._say)
-        reached(Failpoint.ARCHIVE_RAISED_BOUND)
+        failpoints.reached(Failpoint.ARCHIVE_RAISED_BOUND)
         hint = "frostline status shows whether the frost line moved; then run frostline archive again"
-        published = turn.publishing(self.connection, f"publishing {self.table.name}", hint=hint)
+        published = job.publishing(self.connection, f"publishing {self.table.name}", hint=hint)
         with self._stage_line("publish"), published:
             self._swap(files, staged)
-        reached(Failpoint.ARCHIVE_PUBLISHED)
+        failpoints.reached(Failpoint.ARCHIVE_PUBLISHED)
 
     def _swap(self, files: Sequence[WrittenFile], staged: StagedCommit | None) -> None:
         """The commit of the lake and of the seam, in one transaction and with no lock that anybody waits for."""
         line = (self.batch.from_line, self.batch.to_line)
         planned = replace(seams.get(self.connection, self.table), frost_line=self.batch.from_line)
-        turn.move_seam(self.connection, self.table, planned, staged, self.batch.to_line)
+        job.move_seam(self.connection, self.table, planned, staged, self.batch.to_line)
         heap.keep(self.connection, self.table, self.batch.partitions)
         marks.forget_lost(self.connection, self.table, *line)
         recorded = [file.recorded for file in files]
@@ -201,7 +180,7 @@ class Job:
             assert one.upper is not None
             jobs.record_partition(self.connection, self.table, self.job_id, one.name, one.lower, one.upper)
         jobs.advance(self.connection, self.job_id, State.PUBLISHED)
-        reached(Failpoint.ARCHIVE_BEFORE_COMMIT)
+        failpoints.reached(Failpoint.ARCHIVE_BEFORE_COMMIT)
 
     @contextmanager
     def _stage_line(self, name: str, **values: logs.Value) -> Generator[dict[str, logs.Value]]:

@@ -12,7 +12,7 @@ from frostline.catalog.jobs import ArchivedPartition
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import foreign, warehouse
 from frostline.model.tables import Table
-from frostline.pipeline import turn, verify
+from frostline.pipeline import job, verify
 from frostline.relation import bound, heap
 from frostline.settings import Settings
 
@@ -43,9 +43,9 @@ NOTHING = Result((), ())
 def run(connection: Connection, settings: Settings, table: Table) -> Result:
     """Clean one table, by itself."""
     with (
-        turn.leased(connection, settings, table, "clean", "cleaning"),
+        job.leased(connection, settings, table, "clean", "cleaning"),
         warehouse.guarded(connection, settings.warehouse),
-        turn.settled_names(connection, table),
+        job.settled_names(connection, table),
     ):
         return within_job(connection, table)
 

@@ -1,28 +1,27 @@
-"""Compact: small lake files become larger ones, and many manifests few. docs/design/compaction.md has the reasons."""
+"""Compact: small lake files become larger ones, and many manifests few. docs/design/compaction.md has the reasons.
+
+First the job; below it `merge_files`, which runs inside one Spark task.
+"""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from pyspark.sql import SparkSession
-
-from frostline import logs
 from frostline.catalog import jobs, merging, seams
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
-from frostline.errors import FrostlineError
+from frostline.errors import CorruptionError, FrostlineError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import manifests, paths
 from frostline.lake.commit import Rows, StagedCommit
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import compaction
 from frostline.model.compaction import Bin
-from frostline.model.tables import Table
-from frostline.pipeline import exchange, settle, tasks, turn
-from frostline.pipeline.exchange import Exchange
-from frostline.pipeline.merge import Merge, merge_files
-from frostline.pipeline.tasks import Report
-from frostline.settings import Settings
+from frostline.model.tables import NO_ROWS, Table
+from frostline.pipeline import copying, job, settle
+from frostline.pipeline.job import Exchange, JobContext
+from frostline.pipeline.proof.files import blame, proved
 
 _log = logging.getLogger(__name__)
 
@@ -72,43 +71,36 @@ class Result:
         return bool(self.written_files or self.written_manifests)
 
 
-def run(
-    connection: Connection,
-    spark: Callable[[], SparkSession],
-    settings: Settings,
-    tables: Sequence[Table],
-    report: Report,
-) -> list[Result]:
+@dataclass(frozen=True)
+class Merge:
+    """Small files of one lake partition that become one."""
+
+    table: Table
+    files: Bin
+    location: str
+    job_id: int
+    memory_limit: str
+
+
+def run(context: JobContext, tables: Sequence[Table]) -> list[Result]:
     """Compact each table in turn. One table's failure does not stop the others; it is in its result."""
-    return turn.for_each(
-        tables,
-        "compact",
-        lambda table: compact_table(connection, spark, settings, table, report),
-        lambda table, error: Result(table, error=error),
-    )
+    return job.for_each(tables, "compact", partial(compact_table, context), Result)
 
 
-def compact_table(
-    connection: Connection,
-    spark: Callable[[], SparkSession],
-    settings: Settings,
-    chosen: Table,
-    report: Report,
-    *,
-    only_due: bool = False,
-) -> Result:
+def compact_table(context: JobContext, chosen: Table, *, only_due: bool = False) -> Result:
     """Merge until nothing is left to merge: a merged file may be smaller than its parts together, and go on.
 
     With `only_due`, only where it is worth the while, which is how often a worker may ask.
     """
     if not chosen.has_lake:
         return Result(chosen)
-    with turn.taken(connection, settings, chosen, "compact", "compacting") as table:
+    connection, settings = context.connection, context.settings
+    with job.on_table(connection, settings, chosen, "compact", "compacting") as table:
         settle.lake(connection, settings, table)
         result = Result(table)
         planned = plan(connection, table, only_due=only_due)
         while not planned.is_empty:  # it ends: each time there are fewer files, and then few manifests
-            result = Compaction(connection, settings, table, planned).run(spark, report, result)
+            result = Compaction(context, table, planned).run(result)
             planned = plan(connection, table, only_due=only_due)
         merging.settle(connection, table)
         return result
@@ -130,22 +122,19 @@ def plan(connection: Connection, table: Table, *, only_due: bool = False) -> Pla
 class Compaction:
     """One compaction of one table; the caller holds the table's job lock."""
 
-    def __init__(self, connection: Connection, settings: Settings, table: Table, planned: Plan) -> None:
-        self.connection = connection
-        self.settings = settings
+    def __init__(self, context: JobContext, table: Table, planned: Plan) -> None:
+        self.context = context
+        self.connection = context.connection
+        self.settings = context.settings
         self.table = table
         self.planned = planned
-        self.seam = seams.get(connection, table)
+        self.seam = seams.get(context.connection, table)
         self.job_id = 0
 
-    def run(self, spark: Callable[[], SparkSession], report: Report, before: Result) -> Result:
+    def run(self, before: Result) -> Result:
         """All steps in order. An error before publish leaves readers as they were and the job row failed."""
-        reached(Failpoint.COMPACT_BEFORE_START)
-        self.job_id = jobs.start(self.connection, self.table, "compact")
-        reached(Failpoint.COMPACT_STARTED)
-        said = logs.stage(_log, "compact", table=str(self.table.name), job=self.job_id)
-        with turn.failure_recorded(self.connection, self.job_id), said as line:
-            written = self._merge(spark, report)
+        with job.begun(_log, self.connection, self.table, "compact") as (self.job_id, line):
+            written = self._merge()
             staged = self._publish(written)
             line.update(merged=self.planned.files, written=len(written), manifests=staged.manifests)
         packed = self.planned.packs
@@ -157,12 +146,10 @@ class Compaction:
             written_manifests=before.written_manifests + (staged.manifests if packed else 0),
         )
 
-    def _merge(self, spark: Callable[[], SparkSession], report: Report) -> list[WrittenFile]:
+    def _merge(self) -> list[WrittenFile]:
         location, memory = paths.table_location(self.settings.warehouse, self.table), self.settings.export_memory
         pieces = [Merge(self.table, one, location, self.job_id, memory) for one in self.planned.bins]
-        made: list[WrittenFile] = []
-        if pieces:
-            made = tasks.run(spark(), merge_files, pieces, lambda progress: report(self.table, progress))
+        made = self.context.run_tasks(self.table, merge_files, pieces)
         rows, size = sum(file.rows for file in made), sum(file.size_bytes for file in made)
         jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=rows, size_bytes=size)
         reached(Failpoint.COMPACT_MERGED)
@@ -172,12 +159,12 @@ class Compaction:
         replaced = [file.path for one in self.planned.bins for file in one]
         rows = Rows.SAME_PACKED if self.planned.packs else Rows.SAME
         change = Exchange(self.table, self.job_id, replaced, written, rows)
-        staged = exchange.stage(self.connection, self.settings, change)
+        staged = change.stage(self.connection, self.settings)
         assert staged is not None
         reached(Failpoint.COMPACT_STAGED)
         hint = "frostline status shows whether the snapshot moved; then run frostline compact again"
-        with turn.publishing(self.connection, f"publishing a compaction of {self.table.name}", hint=hint):
-            exchange.swap(self.connection, change, staged, self.seam, self.seam.frost_line)
+        with job.publishing(self.connection, f"publishing a compaction of {self.table.name}", hint=hint):
+            change.swap(self.connection, staged, self.seam, self.seam.frost_line)
             jobs.describe(self.connection, self.job_id, self._detail(written, staged))
             reached(Failpoint.COMPACT_BEFORE_COMMIT)
         reached(Failpoint.COMPACT_PUBLISHED)
@@ -187,3 +174,20 @@ class Compaction:
         merged = f"{self.planned.files} files became {len(written)}" if written else ""
         packed = f"{self.planned.manifests} manifests became {staged.manifests}" if self.planned.packs else ""
         return "; ".join(filter(None, (merged, packed)))
+
+
+def merge_files(piece: Merge) -> WrittenFile:
+    """Write the rows of all the files to a new one, and prove that it has exactly what was recorded of them.
+
+    Raises CorruptionError when an old file is not what was recorded, or the new one not what it must be.
+    """
+    location = paths.data_file(piece.location, piece.job_id)
+    reached(Failpoint.COMPACT_BEFORE_FILE)
+    copying.copy(piece.table, piece.files, location, piece.memory_limit)
+    reached(Failpoint.COMPACT_WROTE_FILE)
+    meant = sum((file.fingerprint for file in piece.files), start=NO_ROWS)
+    try:
+        return proved(piece.table, location, meant, "compaction")
+    except CorruptionError:
+        blame(piece.table, piece.files)
+        raise

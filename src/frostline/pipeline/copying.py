@@ -1,21 +1,22 @@
 """Rows of lake files become a new lake file, inside DuckDB and sorted by the tier key.
 
-Fold, undo, compact and retain do it, each for its own reason.
+Fold, undo, compact and retain do it, each for its own reason. Undo and retain trim files; that task is here too.
 """
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import duckdb
 
-from frostline.errors import CorruptionError, FrostlineError, UnavailableError
-from frostline.lake import datafiles, duck, ducksql, schema, store, warehouse
+from frostline import failpoints
+from frostline.errors import UnavailableError
+from frostline.failpoints import Failpoint
+from frostline.lake import datafiles, duck, ducksql, ducktext, paths, schema, store, warehouse
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import laketypes
-from frostline.model.range import EVERYTHING
-from frostline.model.tables import Fingerprint, LakeTable, RecordedFile, Table
-from frostline.pipeline import export, fingerprint
-from frostline.pipeline.refill import checked
+from frostline.model.range import Range
+from frostline.model.tables import RecordedFile, Table
+from frostline.pipeline.proof.files import blame, blamed, checked, proved
 
 _ANY = "select 1 from {rows} where {condition} limit 1"
 _TWINS = "(isnan({name}) or ({name} = 0 and signbit({name})))"
@@ -33,6 +34,12 @@ def column_name(table: Table, column: str) -> str:
     """The column's name inside data files, quoted."""
     position = [one.name for one in table.columns].index(column)
     return ducksql.identifier(schema.parquet_names(table)[position])
+
+
+def same_key(table: Table) -> str:
+    """That a mark `m` and a row `f` of a file have one key."""
+    names = [column_name(table, key) for key in table.key]
+    return " and ".join(f"m.{name} = f.{name}" for name in names)
 
 
 def has_twin_floats(connection: duckdb.DuckDBPyConnection, table: Table, files: Sequence[RecordedFile]) -> bool:
@@ -55,7 +62,7 @@ def write(
         rows=query,
         tier_key=column_name(table, table.tier_key),
         location=ducksql.literal(location),
-        options=export.options(table, dictionaries=dictionaries),
+        options=datafiles.copy_options(table, dictionaries=dictionaries),
     )
     connection.execute(statement)
 
@@ -84,35 +91,31 @@ def copy(
         raise
 
 
-@contextmanager
-def blamed(table: Table, files: Sequence[RecordedFile]) -> Generator[None]:
-    """Where something fails while these files are read, name the one that is damaged, if one is."""
-    try:
-        yield
-    except (FrostlineError, duckdb.OutOfMemoryException):
-        raise
-    except Exception:
-        blame(table, files)
-        raise
+@dataclass(frozen=True)
+class Trim:
+    """A file that reaches across a line, and the range whose rows it keeps: for undo and retain."""
+
+    table: Table
+    file: RecordedFile
+    keep: Range
+    location: str
+    job_id: int
+    memory_limit: str
 
 
-def blame(table: Table, files: Sequence[RecordedFile]) -> None:
-    """Raise CorruptionError for the first file that is not what was recorded. Reads every byte of them."""
-    for file in files:
-        checked(file, table, EVERYTHING)
+def trim_file(piece: Trim) -> WrittenFile:
+    """Write the file's rows of the range to a new one, and prove that it has exactly those.
+
+    Raises CorruptionError when the old file is not what was recorded, or the new one not what it must be.
+    """
+    meant = checked(piece.file, piece.table, piece.keep)
+    location = paths.data_file(piece.location, piece.job_id)
+    failpoints.reached(Failpoint.TRIM_BEFORE_FILE)
+    copy(piece.table, [piece.file], location, piece.memory_limit, _condition(piece))
+    failpoints.reached(Failpoint.TRIM_WROTE_FILE)
+    return proved(piece.table, location, meant, "trimming a file")
 
 
-def proved(table: LakeTable, location: str, meant: Fingerprint, doing: str, *, in_order: bool = True) -> WrittenFile:
-    """Describe the new file if it holds what it must, by other code than that which wrote it."""
-    seal = fingerprint.sealed(location, table)
-    if seal.fingerprint != meant:
-        raise different(table, seal.fingerprint, meant, doing)
-    return datafiles.describe(location, table, seal, in_order=in_order)
-
-
-def different(table: LakeTable, found: Fingerprint, meant: Fingerprint, doing: str) -> CorruptionError:
-    """The error for new files that do not hold what they must, while no old one is to blame."""
-    return CorruptionError(
-        f"{doing} of {table.name}: {found.rows} rows with hash sum {found.hash_sum} were written, "
-        f"but {meant.rows} with {meant.hash_sum} were meant"
-    )
+def _condition(piece: Trim) -> str:
+    tier_key = column_name(piece.table, piece.table.tier_key)
+    return ducktext.within(tier_key, piece.table.tier_kind, piece.keep)

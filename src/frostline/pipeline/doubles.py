@@ -14,9 +14,9 @@ from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import ArchivedPartition
 from frostline.model.names import quoted
 from frostline.model.tables import RecordedFile, Table
-from frostline.pipeline import fingerprint
-from frostline.pipeline.faults import Fault
-from frostline.pipeline.fingerprint import Hashes, Key
+from frostline.pipeline.proof import fingerprint
+from frostline.pipeline.proof.fingerprint import Hashes, Key
+from frostline.pipeline.verify_metadata import Fault
 from frostline.relation import names
 
 _PASS_ROWS = 16_000_000

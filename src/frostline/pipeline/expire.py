@@ -6,6 +6,7 @@ docs/design/upkeep.md has the interleavings.
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from frostline import failpoints, logs
 from frostline.catalog import checksums, histories, jobs, pins, seams, states
@@ -18,7 +19,7 @@ from frostline.lake.reachable import Sizes
 from frostline.model import expiry as rules
 from frostline.model.expiry import Expiry, LakeState
 from frostline.model.tables import Table
-from frostline.pipeline import turn
+from frostline.pipeline import job
 from frostline.relation import bound
 from frostline.settings import Settings
 
@@ -43,18 +44,13 @@ class Result:
 
 def run(connection: Connection, settings: Settings, tables: Sequence[Table], *, dry_run: bool = False) -> list[Result]:
     """Expire each table's old states in turn. One table's failure does not stop the others; it is in its result."""
-    job = would_expire if dry_run else expire_table
-    return turn.for_each(
-        tables,
-        "expire",
-        lambda table: job(connection, settings, table),
-        lambda table, error: Result(table, error=error),
-    )
+    expires = would_expire if dry_run else expire_table
+    return job.for_each(tables, "expire", partial(expires, connection, settings), Result)
 
 
 def expire_table(connection: Connection, settings: Settings, chosen: Table) -> Result:
     """Expire what nobody can need. Without anything to expire there is no commit and no job."""
-    with turn.taken(connection, settings, chosen, "expire", "expiring snapshots of") as table:
+    with job.on_table(connection, settings, chosen, "expire", "expiring snapshots of") as table:
         base = foreign.base(connection, table)
         return Result(table) if base is None else Expire(connection, settings, table, base).run()
 
@@ -64,9 +60,9 @@ def would_expire(connection: Connection, settings: Settings, table: Table) -> Re
     base = foreign.base(connection, table)
     if base is None:
         return Result(table)
-    job = Expire(connection, settings, table, base)
-    what, waiting = job.decide()
-    ours, left = job.own(expiry.doomed(base, what)) if what else ({}, 0)
+    expiring = Expire(connection, settings, table, base)
+    what, waiting = expiring.decide()
+    ours, left = expiring.own(expiry.doomed(base, what)) if what else ({}, 0)
     return Result(table, len(what.snapshots), len(ours), sum(ours.values()), left, waiting)
 
 
@@ -91,11 +87,7 @@ class Expire:
         if behind:
             waiting = (*waiting, f"{behind} standbys are behind, and a query there may still read an old state")
             return Result(self.table, waiting=waiting)
-        failpoints.reached(Failpoint.EXPIRE_BEFORE_START)
-        self.job_id = jobs.start(self.connection, self.table, "expire")
-        failpoints.reached(Failpoint.EXPIRE_STARTED)
-        said = logs.stage(_log, "expire", table=str(self.table.name), job=self.job_id)
-        with turn.failure_recorded(self.connection, self.job_id), said as line:
+        with job.begun(_log, self.connection, self.table, "expire") as (self.job_id, line):
             result = self._expire(what, waiting)
             line.update(snapshots=result.snapshots, files=result.files, size_bytes=result.size_bytes, left=result.left)
         return result
@@ -131,7 +123,7 @@ class Expire:
     def _expire(self, what: Expiry, waiting: tuple[str, ...]) -> Result:
         files = expiry.doomed(self.base, what)
         hint = "frostline jobs shows whether it was done; then run frostline expire again"
-        with turn.publishing(self.connection, f"expiring snapshots of {self.table.name}", hint=hint):
+        with job.publishing(self.connection, f"expiring snapshots of {self.table.name}", hint=hint):
             final = self._locked(what)
             if final != what:
                 files = expiry.doomed(self.base, final) if final else {}
@@ -163,7 +155,7 @@ class Expire:
         staged = expiry.stage(self.table, self.base, what, self.job_id)
         failpoints.reached(Failpoint.EXPIRE_STAGED)
         seam = seams.get(self.connection, self.table)
-        turn.move_seam(self.connection, self.table, seam, staged, seam.frost_line)
+        job.move_seam(self.connection, self.table, seam, staged, seam.frost_line)
         states.delete(self.connection, self.table, what.locations)
 
     def own(self, files: Sizes) -> tuple[Sizes, int]:

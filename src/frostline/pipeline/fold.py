@@ -1,27 +1,38 @@
-"""Fold: carry the overlay into the lake and take its marks away. Readers never notice; docs/design/fold.md says why."""
+"""Fold: carry the overlay into the lake and take its marks away. Readers never notice; docs/design/fold.md says why.
+
+First the job; below it `rewrite_slice`, which runs inside one Spark task.
+"""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
-from pyspark.sql import SparkSession
+import duckdb
+import numpy as np
 
-from frostline import logs
 from frostline.catalog import jobs, seams, snapshots, trust
-from frostline.catalog.connect import Connection, Dsn
+from frostline.catalog.connect import Dsn
 from frostline.catalog.jobs import State
-from frostline.errors import FrostlineError
+from frostline.errors import CorruptionError, FrostlineError
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import paths
+from frostline.lake import datafiles, ducksql, paths, schema
+from frostline.lake.datafiles import WrittenFile
 from frostline.model.names import Name
 from frostline.model.range import Range, overlapping
-from frostline.model.tables import Table
-from frostline.pipeline import exchange, settle, tasks, turn
-from frostline.pipeline.exchange import Exchange
-from frostline.pipeline.rewrite import Rewritten, Slice, rewrite_slice
-from frostline.pipeline.tasks import Report
+from frostline.model.tables import NO_ROWS, RecordedFile, Table
+from frostline.pipeline import copying, job, settle, source
+from frostline.pipeline.job import Exchange, JobContext
+from frostline.pipeline.proof import fingerprint
+from frostline.pipeline.proof.files import blame, blamed, different, sound
+from frostline.pipeline.proof.fingerprint import Hashes
+from frostline.pipeline.source import Shard
 from frostline.relation import heap, marks
-from frostline.settings import Settings
+
+_HELD = "select 1 from {rows} as f where exists (select 1 from marks as m where {same_key}) limit 1"
+_KEPT = "select {names} from {rows} as f where not exists (select 1 from marks as m where {same_key})"
+_LIVE = "select {names} from marks where frostline_live"
+_KEYS = "select {names} from marks"
 
 _log = logging.getLogger(__name__)
 
@@ -31,76 +42,102 @@ class Result:
     """What a fold of one table did."""
 
     table: Table
-    marks: int
+    marks: int = 0
     """How many were carried into the lake."""
-    taken: int
+    taken: int = 0
     """How many of those are gone from the overlay; the others changed meanwhile, or somebody held them."""
-    replaced_files: int
-    written_files: int
+    replaced_files: int = 0
+    written_files: int = 0
     error: FrostlineError | None = None
 
 
-def run(
-    connection: Connection,
-    spark: Callable[[], SparkSession],
-    settings: Settings,
-    tables: Sequence[Table],
-    report: Report,
-) -> list[Result]:
+@dataclass(frozen=True)
+class Slice:
+    """The part of one lake partition that has marks, and the files that may hold their keys."""
+
+    table: Table
+    dsn: Dsn = field(repr=False)
+    snapshot: str
+    overlay: Name
+    lower: int
+    upper: int
+    files: tuple[RecordedFile, ...]
+    location: str
+    job_id: int
+    memory_limit: str
+
+    @property
+    def marks(self) -> Shard:
+        """The marks of the slice, read as an export reads a partition."""
+        return Shard(
+            table=self.table,
+            dsn=self.dsn,
+            snapshot=self.snapshot,
+            partition=self.overlay,
+            lower=self.lower,
+            upper=self.upper,
+            location=self.location,
+            job_id=self.job_id,
+            memory_limit=self.memory_limit,
+        )
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """What a task did: these files are replaced by those."""
+
+    replaced: tuple[str, ...]
+    written: tuple[WrittenFile, ...]
+    marks: int
+
+
+def run(context: JobContext, tables: Sequence[Table]) -> list[Result]:
     """Fold each table in turn. One table's failure does not stop the others; it is in its result."""
-    return turn.for_each(
-        tables,
-        "fold",
-        lambda table: fold_table(connection, spark, settings, table, report),
-        lambda table, error: Result(table, 0, 0, 0, 0, error),
-    )
+    return job.for_each(tables, "fold", partial(fold_table, context), Result)
 
 
-def fold_table(
-    connection: Connection, spark: Callable[[], SparkSession], settings: Settings, chosen: Table, report: Report
-) -> Result:
+def fold_table(context: JobContext, chosen: Table) -> Result:
     """Fold what the overlay holds below the frost line."""
-    with turn.taken(connection, settings, chosen, "fold", "folding") as table:
+    connection, settings = context.connection, context.settings
+    with job.on_table(connection, settings, chosen, "fold", "folding") as table:
         trust.require_silence(connection, table)
         heap.refuse_smallest(connection, table, [Name("frostline_overlay", table.internal)], marks=True)
         settle.lake(connection, settings, table)
-        return Fold(connection, settings, table).run(spark, report)
+        return Fold(context, table).run()
 
 
 class Fold:
     """One fold of one table; the caller holds the table's job lock."""
 
-    def __init__(self, connection: Connection, settings: Settings, table: Table) -> None:
-        self.connection = connection
-        self.settings = settings
+    def __init__(self, context: JobContext, table: Table) -> None:
+        self.context = context
+        self.connection = context.connection
+        self.settings = context.settings
         self.table = table
-        self.seam = seams.get(connection, table)
-        self.location = paths.table_location(settings.warehouse, table)
+        self.seam = seams.get(context.connection, table)
+        self.location = paths.table_location(context.settings.warehouse, table)
         self.job_id = 0
 
-    def run(self, spark: Callable[[], SparkSession], report: Report) -> Result:
+    def run(self) -> Result:
         """All steps in order. An error before publish leaves readers as they were and the job row failed."""
         if not heap.marks(self.connection, self.table, None, self.seam.frost_line):
-            return Result(self.table, 0, 0, 0, 0)
+            return Result(self.table)
         frost_line = self.seam.frost_line
-        reached(Failpoint.FOLD_BEFORE_START)
-        self.job_id = jobs.start(self.connection, self.table, "fold", frost_line, frost_line)
-        reached(Failpoint.FOLD_STARTED)
-        said = logs.stage(_log, "fold", table=str(self.table.name), job=self.job_id)
-        with turn.failure_recorded(self.connection, self.job_id), said as line:
-            remembered, rewritten = self._rewrite(spark, report)
+        begun = job.begun(_log, self.connection, self.table, "fold", frost_line, frost_line)
+        with begun as (self.job_id, line):
+            remembered, rewritten = self._rewrite()
             taken = self._publish(rewritten)
             line.update(marks=remembered, taken=taken)
         replaced = sum(len(one.replaced) for one in rewritten)
         written = sum(len(one.written) for one in rewritten)
         return Result(self.table, remembered, taken, replaced, written)
 
-    def _rewrite(self, spark: Callable[[], SparkSession], report: Report) -> tuple[int, list[Rewritten]]:
+    def _rewrite(self) -> tuple[int, list[Rewritten]]:
         with snapshots.exported(self.settings.dsn) as snapshot:
             remembered = marks.remember(self.connection, self.table, snapshot, self.seam.frost_line)
             reached(Failpoint.FOLD_REMEMBERED)
             pieces = list(self._slices(snapshot))
-            made = tasks.run(spark(), rewrite_slice, pieces, lambda progress: report(self.table, progress))
+            made = self.context.run_tasks(self.table, rewrite_slice, pieces)
         size = sum(file.size_bytes for one in made for file in one.written)
         jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=remembered, size_bytes=size)
         reached(Failpoint.FOLD_REWRITTEN)
@@ -128,13 +165,132 @@ class Fold:
         replaced = [path for one in rewritten for path in one.replaced]
         written = [file for one in rewritten for file in one.written]
         change = Exchange(self.table, self.job_id, replaced, written)
-        staged = exchange.stage(self.connection, self.settings, change)
+        staged = change.stage(self.connection, self.settings)
         reached(Failpoint.FOLD_STAGED)
         hint = "frostline status shows whether the snapshot moved; then run frostline fold again"
-        with turn.publishing(self.connection, f"publishing a fold of {self.table.name}", hint=hint):
-            exchange.swap(self.connection, change, staged, self.seam, self.seam.frost_line)
+        with job.publishing(self.connection, f"publishing a fold of {self.table.name}", hint=hint):
+            change.swap(self.connection, staged, self.seam, self.seam.frost_line)
             waiting = [str(one.name) for one in jobs.uncleaned(self.connection, self.table)]
             taken = marks.take_away(self.connection, self.table, self.seam.frost_line, waiting)
             reached(Failpoint.FOLD_BEFORE_COMMIT)
         reached(Failpoint.FOLD_PUBLISHED)
         return taken
+
+
+def rewrite_slice(piece: Slice) -> Rewritten:
+    """Write the slice's files anew with its marks in them, and prove that nothing else changed.
+
+    Raises CorruptionError when an old file is not what was recorded, or a new one not what it must be.
+    """
+    survey = source.survey_marks(piece.marks)
+    with blamed(piece.table, piece.files):
+        with source.marks_loaded(piece.marks) as connection:
+            held = [file for file in piece.files if _holds_a_mark(connection, piece, file)]
+            twins = survey.has_twin_floats or copying.has_twin_floats(connection, piece.table, held)
+            targets = _targets(held, survey.live.rows)
+            written = [_write(connection, piece, target, dictionaries=not twins) for target in targets]
+            places = _places(connection, piece.table)
+        files = [file for file in written if file is not None]
+        rest = [file for file in piece.files if file not in held]
+        _prove_the_rest(piece, rest, survey)
+        found = _prove(piece, held, files, survey)
+        _prove_absence(piece, rest, places, found)
+    return Rewritten(tuple(file.path for file in held), tuple(files), len(survey.keys))
+
+
+def _targets(held: Sequence[RecordedFile], live: int) -> Iterator[tuple[RecordedFile | None, bool]]:
+    """Which old file each new one is made of, and whether the live images go into it."""
+    if not held:
+        if live:
+            yield None, True
+        return
+    for position, file in enumerate(held):
+        yield file, position == 0
+
+
+def _holds_a_mark(connection: duckdb.DuckDBPyConnection, piece: Slice, file: RecordedFile) -> bool:
+    rows = copying.rows(piece.table, [file])
+    return connection.execute(_HELD.format(rows=rows, same_key=copying.same_key(piece.table))).fetchone() is not None
+
+
+def _write(
+    connection: duckdb.DuckDBPyConnection, piece: Slice, target: tuple[RecordedFile | None, bool], *, dictionaries: bool
+) -> WrittenFile | None:
+    file, with_images = target
+    names = ", ".join(map(ducksql.identifier, schema.parquet_names(piece.table)))
+    parts: list[str] = []
+    if file:
+        rows = copying.rows(piece.table, [file])
+        parts.append(_KEPT.format(names=names, rows=rows, same_key=copying.same_key(piece.table)))
+    parts += [_LIVE.format(names=names)] if with_images else []
+    location = paths.data_file(piece.location, piece.job_id)
+    reached(Failpoint.REWRITE_BEFORE_FILE)
+    copying.write(connection, piece.table, " union all ".join(parts), location, dictionaries=dictionaries)
+    reached(Failpoint.REWRITE_WROTE_FILE)
+    seal = fingerprint.sealed(location, piece.table)
+    if not seal.fingerprint.rows:
+        paths.delete(location)
+        return None
+    return datafiles.describe(location, piece.table, seal, in_order=True)
+
+
+def _places(connection: duckdb.DuckDBPyConnection, table: Table) -> tuple[Hashes, Hashes]:
+    """The hash and the tier value of every marked key."""
+    names = ", ".join(copying.column_name(table, key) for key in table.key)
+    return fingerprint.placed_keys(connection.execute(_KEYS.format(names=names)).to_arrow_table(), table)
+
+
+def _prove(piece: Slice, held: Sequence[RecordedFile], written: Sequence[WrittenFile], survey: source.Marks) -> Hashes:
+    """What was recorded of the old files, less their marked rows, plus the live images, must be what was written.
+
+    A change in an old file, in a row that was copied or in one that was left out, breaks this equation too. Gives back
+    the hashes of the marked keys that the old files had.
+    """
+    meant, keys = survey.live, [np.zeros(0, np.int64)]
+    for file in held:
+        rows, named = fingerprint.of_keys(file.path, piece.table, survey.keys)
+        meant += file.fingerprint - rows
+        keys.append(named)
+    found = sum((file.fingerprint for file in written), start=NO_ROWS)
+    if found != meant:
+        blame(piece.table, held)
+        raise different(piece.table, found, meant, "fold")
+    _require_once(piece, held, keys[1:])
+    return np.concatenate(keys)
+
+
+def _require_once(piece: Slice, held: Sequence[RecordedFile], keys: Sequence[Hashes]) -> None:
+    """CorruptionError when the lake has two rows of one marked key: which of them was meant, nobody can tell."""
+    every = np.concatenate([np.zeros(0, np.int64), *keys])
+    unique, count = np.unique(every, return_counts=True)
+    if len(unique) == len(every):
+        return
+    twice = unique[count > 1]
+    where = ", ".join(file.path for file, own in zip(held, keys, strict=True) if np.isin(own, twice).any())
+    raise CorruptionError(
+        f"fold of {piece.table.name}: {len(twice)} marked keys have more than one row in the lake: {where}",
+        hint=f"nothing was changed; frostline verify {piece.table.name}",
+    )
+
+
+def _prove_absence(piece: Slice, rest: Sequence[RecordedFile], places: tuple[Hashes, Hashes], found: Hashes) -> None:
+    """A mark whose key was not found is a new row, if every file that could have it is what was recorded.
+
+    A damaged file may hide a key: the change would be written as a new row, and the restored file have the old one.
+    The files that did have marked keys are proved already.
+    """
+    hashes, values = places
+    unfound = values[~np.isin(hashes, found)]
+    for file in rest:
+        if ((unfound >= file.lower) & (unfound <= file.upper)).any():
+            sound(file, piece.table)
+
+
+def _prove_the_rest(piece: Slice, rest: Sequence[RecordedFile], survey: source.Marks) -> None:
+    """The files that stay must have no marked key, by other code than that which looked: a row would be there twice."""
+    for file in rest:
+        if fingerprint.count_keys(file.path, piece.table, survey.keys):
+            raise CorruptionError(
+                f"fold of {piece.table.name}: lake file {file.path} holds a marked key that was not found in it",
+                hint=f"nothing was changed; frostline verify {piece.table.name}",
+            )

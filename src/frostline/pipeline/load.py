@@ -19,10 +19,11 @@ from frostline.lake.datafiles import WrittenFile
 from frostline.model.names import quoted
 from frostline.model.range import Range, overlapping
 from frostline.model.tables import RecordedFile, Table
-from frostline.pipeline import exchange, fingerprint, source, tasks
-from frostline.pipeline.exchange import Exchange
+from frostline.pipeline import source, tasks
 from frostline.pipeline.export import export_shard
-from frostline.pipeline.refill import sound
+from frostline.pipeline.job import Exchange
+from frostline.pipeline.proof import fingerprint
+from frostline.pipeline.proof.files import sound
 from frostline.pipeline.source import Shard
 from frostline.relation import heap
 from frostline.relation.loading import Loading
@@ -116,7 +117,7 @@ class Job:
 
     def stage(self, change: Exchange) -> StagedCommit | None:
         """Write the metadata."""
-        return exchange.stage(self.connection, self.settings, change)
+        return change.stage(self.connection, self.settings)
 
     def _export(self, spark: SparkSession | None) -> list[Made]:
         with snapshots.exported(self.settings.dsn) as snapshot:
@@ -159,7 +160,7 @@ class Job:
 
     def publish(self) -> None:
         """Inside the publishing transaction: the files are part of the table."""
-        exchange.swap(self.connection, self.exchange(), self._staged, self.seam, self.seam.frost_line)
+        self.exchange().swap(self.connection, self._staged, self.seam, self.seam.frost_line)
 
     def exchange(self) -> Exchange:
         """What the batch does to the files of the table."""

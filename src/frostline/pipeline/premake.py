@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 import psycopg
 
-from frostline import logs
 from frostline.catalog import jobs, tables
 from frostline.catalog.connect import Connection, gives_up
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint, reached
 from frostline.model.tables import Table
-from frostline.pipeline import turn
+from frostline.pipeline import job
 from frostline.relation import premake
 from frostline.relation.premake import BlockedByDefaultRows, Made, Plan
 from frostline.relation.strays import Stray
@@ -42,12 +41,7 @@ def each(
     connection: Connection, settings: Settings, chosen: Sequence[Table], most_moved: int = premake.MOST_MOVED
 ) -> list[Result]:
     """Premake each table in turn. One table's failure does not stop the others; it is in its result."""
-    return turn.for_each(
-        chosen,
-        "premake",
-        lambda table: run(connection, settings, table, most_moved),
-        lambda table, error: Result(table, error=error),
-    )
+    return job.for_each(chosen, "premake", lambda table: run(connection, settings, table, most_moved), Result)
 
 
 def run(connection: Connection, settings: Settings, chosen: Table, most_moved: int = premake.MOST_MOVED) -> Result:
@@ -89,11 +83,7 @@ def _without_grid(table: Table, wanted: Plan) -> str | None:
 
 
 def _make(connection: Connection, table: Table, wanted: Plan, most_moved: int) -> tuple[list[Made], str | None]:
-    reached(Failpoint.PREMAKE_BEFORE_START)
-    job_id = jobs.start(connection, table, "premake")
-    reached(Failpoint.PREMAKE_STARTED)
-    said = logs.stage(_log, "premake", table=str(table.name), job=job_id)
-    with turn.failure_recorded(connection, job_id), said as line:
+    with job.begun(_log, connection, table, "premake") as (job_id, line):
         done = list(premake.make(connection, table, wanted, most_moved))
         made = [one for one in done if isinstance(one, Made)]
         problem = next((one.reason for one in done if isinstance(one, BlockedByDefaultRows)), None)

@@ -17,11 +17,11 @@ from frostline import failpoints
 from frostline.catalog.connect import Connection, Dsn, connect, first_line
 from frostline.errors import UnavailableError, UsageError
 from frostline.failpoints import Failpoint
-from frostline.lake import checksums, damage, duck, ducksql, ducktext, schema, store
+from frostline.lake import duck, ducksql, ducktext, schema, store
 from frostline.model.names import Name
-from frostline.model.range import EVERYTHING, Range
-from frostline.model.tables import Column, Fingerprint, LakeTable, RecordedFile, Table
-from frostline.pipeline import fingerprint
+from frostline.model.range import Range
+from frostline.model.tables import Column, Fingerprint, RecordedFile, Table
+from frostline.pipeline.proof.files import checked
 
 _LINES = "select {fields} || chr(10) from {rows} where {in_range}"
 _COPY = sql.SQL("copy {refill} ({columns}) from stdin")
@@ -63,25 +63,6 @@ def fill(piece: Piece) -> Filled:
             _copy(connection, piece)
         failpoints.reached(Failpoint.THAW_COPIED)
     return Filled(piece.refill, meant, meant.rows, piece.file.size_bytes)
-
-
-def checked(file: RecordedFile, table: LakeTable, within: Range) -> Fingerprint:
-    """The fingerprint of the file's rows in the range; CorruptionError unless the whole file is as it was recorded."""
-    is_proved = checksums.check(file, table.name)
-    with damage.parsing(f"file {file.path}", table.name):
-        part, _ = fingerprint.split(file.path, table, frozenset(), within=within)
-        whole = part if within.covers(file.range) else None
-        if whole is None and not is_proved:
-            whole = fingerprint.of_parquet([file.path], table)
-    if whole not in (None, file.fingerprint):
-        raise damage.damaged(f"file {file.path}", "it is not what was written", table.name)
-    return part
-
-
-def sound(file: RecordedFile, table: LakeTable) -> None:
-    """CorruptionError unless the whole file is what was recorded: by its checksum, or if it has none by its rows."""
-    if not checksums.check(file, table.name):
-        checked(file, table, EVERYTHING)
 
 
 def _copy(connection: Connection, piece: Piece) -> None:

@@ -1,23 +1,35 @@
 """Repair: what somebody else did to a lake, and the two ways out. docs/design/foreign-commits.md has the reasons.
 
-Restore lets the Iceberg catalog point to the seam again. Adopt first takes the rows of an append into the table.
+Restore lets the Iceberg catalog point to the seam again. Adopt first takes the rows of an append into the table, as an
+INSERT would bring them.
 """
 
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from typing import NoReturn
+
+import psycopg
 
 from frostline import logs
-from frostline.catalog import jobs, leases, pointers, tables
-from frostline.catalog.connect import Connection
+from frostline.catalog import jobs, leases, pointers, seams, tables
+from frostline.catalog.connect import Connection, Dsn, first_line
 from frostline.catalog.jobs import State
-from frostline.errors import CorruptionError, FrostlineError, UsageError, message_of
-from frostline.lake import difference, paths, snapshots, store, warehouse
-from frostline.lake.difference import NOTHING, Content, Difference
-from frostline.model.names import Name
-from frostline.model.tables import Standing, Table
-from frostline.pipeline import adoption, turn
+from frostline.errors import ConflictError, CorruptionError, FrostlineError, UsageError, message_of
+from frostline.lake import difference, foreign, parquet, paths, snapshots, store, warehouse
+from frostline.lake.commit import StagedCommit
+from frostline.lake.difference import NOTHING, Content, Difference, Held
+from frostline.model.names import Name, quoted
+from frostline.model.range import Range
+from frostline.model.tables import NO_ROWS, RecordedFile, Standing, Table
+from frostline.model.tiers import to_text
+from frostline.pipeline import job, load, refill
+from frostline.pipeline.job import Exchange
+from frostline.pipeline.proof import fingerprint
+from frostline.pipeline.refill import Piece
+from frostline.relation import loading
+from frostline.relation.loading import Loading
 from frostline.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -97,13 +109,13 @@ def restore(connection: Connection, settings: Settings, chosen: Table) -> Found:
 
     CorruptionError when a file of that state is gone: then the other's may be all that is left of its rows.
     """
-    with _turn(connection, settings, chosen) as table:
+    with _leased(connection, settings, chosen) as table:
         found = look(connection, table)
         if not found.is_foreign:
             return found
         _refuse_missing(found)
         job_id = jobs.start(connection, table, "repair")
-        with turn.failure_recorded(connection, job_id), _publishing(connection, table):
+        with job.failure_recorded(connection, job_id), _publishing(connection, table):
             leases.require(connection, table)
             point_back(connection, found)
             jobs.describe(connection, job_id, f"restored; the other's metadata was {found.standing.pointer}")
@@ -113,10 +125,10 @@ def restore(connection: Connection, settings: Settings, chosen: Table) -> Found:
 
 
 @contextmanager
-def _turn(connection: Connection, settings: Settings, table: Table) -> Generator[Table]:
+def _leased(connection: Connection, settings: Settings, table: Table) -> Generator[Table]:
     """The table's lease, as every job has it, and the warehouse, but for a lake that is not as it should be."""
     with (
-        turn.leased(connection, settings, table, "repair", "repairing"),
+        job.leased(connection, settings, table, "repair", "repairing"),
         warehouse.guarded(connection, settings.warehouse),
     ):
         yield tables.get(connection, table.name)
@@ -124,7 +136,7 @@ def _turn(connection: Connection, settings: Settings, table: Table) -> Generator
 
 def _publishing(connection: Connection, table: Table) -> AbstractContextManager[None]:
     hint = f"frostline repair {table.name} shows whether it was done"
-    return turn.publishing(connection, f"repairing {table.name}", hint=hint)
+    return job.publishing(connection, f"repairing {table.name}", hint=hint)
 
 
 def point_back(connection: Connection, found: Found) -> None:
@@ -147,14 +159,128 @@ def adopt(connection: Connection, settings: Settings, chosen: Table) -> Found:
 
     UsageError, with nothing changed, when it was no append, or when Postgres would not take one of the rows.
     """
-    with _turn(connection, settings, chosen) as table:
+    with _leased(connection, settings, chosen) as table:
         found = look(connection, table)
         if found.no_append:
             hint = f"frostline repair {table.name} --restore" if found.is_foreign else "frostline status"
             raise UsageError(f"nothing of {table.name} can be adopted: {found.no_append}", hint=hint)
         _refuse_missing(found)
-        with adoption.loaded(connection, settings, table, found.files.added) as job, _publishing(connection, table):
+        with _loaded(connection, settings, table, found.files.added) as rows, _publishing(connection, table):
             point_back(connection, found)
-            job.publish_all()
-    _log.info("%s", logs.fields(stage="repair", table=str(table.name), job=job.job_id, done="adopted", rows=job.rows))
-    return replace(found, done="adopted", rows=job.rows)
+            rows.publish_all()
+    _log.info("%s", logs.fields(stage="repair", table=str(table.name), job=rows.job_id, done="adopted", rows=rows.rows))
+    return replace(found, done="adopted", rows=rows.rows)
+
+
+@contextmanager
+def _loaded(
+    connection: Connection, settings: Settings, table: Table, files: Mapping[str, Held]
+) -> Generator["Adoption"]:
+    """The rows of these files, ready to be published; UsageError when the table would not take one of them.
+
+    They pass Postgres' own input functions, NOT NULL, CHECKs and the primary key in a table of the heap's shape. Cold
+    ones then go into files of our own, as batches from Spark do, proven by fingerprints.
+
+    The caller holds the table's lease. An error leaves the table as it was and the job row failed.
+    """
+    obstacle = loading.obstacle(connection, table)
+    if obstacle:
+        raise _refused(table, f"{obstacle}, which a commit to the lake does not heed")
+    with loading.empty(connection, table) as rows:
+        _fill(connection, settings, table, rows, files)
+        adoption = Adoption(connection, settings, table, rows)
+        with job.failure_recorded(connection, adoption.job_id):
+            adoption.write(None)
+            yield adoption
+
+
+def _fill(connection: Connection, settings: Settings, table: Table, rows: Loading, files: Mapping[str, Held]) -> None:
+    try:
+        with connection.transaction():
+            for path, held in files.items():
+                _copy(settings, table, rows, path, held)
+        line = seams.get(connection, table).frost_line
+        rows.settle(line, [(one.lower, one.upper) for one in jobs.uncleaned(connection, table)])
+    except (psycopg.IntegrityError, psycopg.DataError) as error:
+        raise _refused(table, _said(error)) from error
+    removed = seams.retained(connection, table)
+    if removed is not None and rows.has_row(None, removed):
+        text = to_text(table.tier_kind, removed)
+        raise _refused(table, f"a row is older than {text}, where the retention period has removed all rows")
+
+
+def _copy(settings: Settings, table: Table, rows: Loading, path: str, held: Held) -> None:
+    """Bring in the rows of one file. All of them have to arrive: a row without a tier key lies in no range."""
+    with store.reachable(f"read {path}"):
+        if _field_ids(path) != {column.field_id for column in table.columns}:
+            raise _refused(table, f"the columns of {path} do not have the ids of the table's")
+        kind = table.tier_kind
+        file = RecordedFile(path, held.size_bytes, kind.lowest, kind.highest, NO_ROWS)
+        finite = Range(kind.lowest, kind.highest)
+        piece = Piece(table, Dsn(settings.dsn), rows.name, finite, file, settings.export_memory)
+        count = rows.copy(refill.lines(piece))
+    if count != held.rows:
+        raise _refused(
+            table, f"{held.rows - count} rows of {path} have no {quoted(table.tier_key)} that a row can have"
+        )
+
+
+def _field_ids(path: str) -> set[int]:
+    try:
+        return set(parquet.names(path))
+    except (KeyError, TypeError):  # a file that was not written for Iceberg
+        return set()
+
+
+def _said(error: psycopg.Error) -> str:
+    """What Postgres has against a row. Of a key that is there twice it names an index that nobody knows."""
+    said, detail = error.diag.message_primary or first_line(error), error.diag.message_detail
+    if isinstance(error, psycopg.errors.UniqueViolation) and detail:
+        return f"a key is there twice: {detail}"
+    return f"{said} ({detail})" if detail else said
+
+
+def _refused(table: Table, why: str) -> UsageError:
+    return UsageError(
+        f"the rows that somebody else appended to {table.name} cannot be adopted: {why}; nothing was changed",
+        hint=f"frostline repair {table.name} --restore, and insert the right rows in Postgres",
+    )
+
+
+class Adoption(load.Job):
+    """The files of our own that hold the adopted rows."""
+
+    kind = "repair"
+    rows = 0
+    """How many were adopted, once they are."""
+
+    def again(self) -> str:
+        """The command."""
+        return f"frostline repair {self.table.name} --adopt"
+
+    def stage(self, change: Exchange) -> StagedCommit | None:
+        """Upon the seam's state, whatever the catalog points to: it will point back first."""
+        if not change.written:
+            return None
+        standing = pointers.standing(self.connection, self.table)
+        return change.stage_upon(foreign.sound(self.connection, self.table, standing), self.settings)
+
+    def known(self, key_hash: int) -> NoReturn:
+        """UsageError for a key that the lake has, or another key of the same hash."""
+        key = self.load.key_of(fingerprint.postgres_key_hash(self.table), key_hash)
+        columns, values = ", ".join(map(quoted, self.table.key)), ", ".join(key)
+        raise _refused(self.table, f"the lake has a row with ({columns}) = ({values})")
+
+    def publish_all(self) -> None:
+        """Inside the publishing transaction, after the catalog points to the seam's state again."""
+        try:
+            if not self.load.claim():
+                hint = f"frostline repair {self.table.name} --adopt"
+                raise ConflictError(f"others write the same keys of {self.table.name}, or have changed it", hint=hint)
+            rest = self.load.insert_rest()
+        except (psycopg.IntegrityError, psycopg.DataError) as error:
+            raise _refused(self.table, _said(error)) from error
+        self.publish()
+        self.load.unclaim()
+        self.rows = self.load.live + rest
+        jobs.describe(self.connection, self.job_id, f"adopted {self.rows} rows")

@@ -1,12 +1,11 @@
 """Retain: rows older than the retention period go for good, and R rises. docs/design/retention.md has the reasons."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from pyspark.sql import SparkSession
-
-from frostline import failpoints, logs
+from frostline import failpoints
 from frostline.catalog import jobs, seams, trust
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
@@ -19,12 +18,10 @@ from frostline.model.range import Range
 from frostline.model.retention import Line, Whole
 from frostline.model.tables import RecordedFile, Table
 from frostline.model.tiers import to_text
-from frostline.pipeline import exchange, settle, tasks, turn
-from frostline.pipeline.exchange import Exchange
-from frostline.pipeline.tasks import Report
-from frostline.pipeline.trim import Trim, trim_file
+from frostline.pipeline import job, settle
+from frostline.pipeline.copying import Trim, trim_file
+from frostline.pipeline.job import Exchange, JobContext
 from frostline.relation import clock, dropping, heap, marks
-from frostline.settings import Settings
 
 _log = logging.getLogger(__name__)
 
@@ -71,37 +68,25 @@ class Result:
     error: FrostlineError | None = None
 
 
-def run(
-    connection: Connection,
-    spark: Callable[[], SparkSession],
-    settings: Settings,
-    tables: Sequence[Table],
-    report: Report,
-) -> list[Result]:
+def run(context: JobContext, tables: Sequence[Table]) -> list[Result]:
     """Remove the old rows of each table in turn. One table's failure does not stop the others; it is in its result."""
-    return turn.for_each(
-        tables,
-        "retain",
-        lambda table: retain_table(connection, spark, settings, table, report),
-        lambda table, error: Result(table, error=error),
-    )
+    return job.for_each(tables, "retain", partial(retain_table, context), Result)
 
 
-def retain_table(
-    connection: Connection, spark: Callable[[], SparkSession], settings: Settings, chosen: Table, report: Report
-) -> Result:
+def retain_table(context: JobContext, chosen: Table) -> Result:
     """Remove what is older than the retention period, and what was written below R since the last time."""
+    connection, settings = context.connection, context.settings
     if not chosen.has_lake:
         done = dropping.expire(connection, settings, chosen)
         gone = (*done.dropped, *done.detached)
         return Result(chosen, partitions=gone, waiting=(*done.waiting, *done.kept), changed=done.changed)
-    with turn.taken(connection, settings, chosen, "retain", "removing old rows of") as table:
+    with job.on_table(connection, settings, chosen, "retain", "removing old rows of") as table:
         settle.lake(connection, settings, table)
         found = plan(connection, table)
         if found.is_empty:
             return _result(table, found)
         trust.require_silence(connection, table)
-        return Retention(connection, settings, table, found).run(spark, report)
+        return Retention(context, table, found).run()
 
 
 def planned(connection: Connection, table: Table) -> Result:
@@ -138,37 +123,33 @@ def plan(connection: Connection, table: Table) -> Plan:
 class Retention:
     """One retention of one table; the caller holds the table's job lock."""
 
-    def __init__(self, connection: Connection, settings: Settings, table: Table, planned: Plan) -> None:
-        self.connection = connection
-        self.settings = settings
+    def __init__(self, context: JobContext, table: Table, planned: Plan) -> None:
+        self.context = context
+        self.connection = context.connection
+        self.settings = context.settings
         self.table = table
         self.planned = planned
-        self.seam = seams.get(connection, table)
+        self.seam = seams.get(context.connection, table)
         assert planned.to.value is not None
         self.line = planned.to.value
         self.job_id = 0
 
-    def run(self, spark: Callable[[], SparkSession], report: Report) -> Result:
+    def run(self) -> Result:
         """All steps in order. An error before publish leaves readers as they were and the job row failed."""
-        failpoints.reached(Failpoint.RETAIN_BEFORE_START)
-        self.job_id = jobs.start(self.connection, self.table, "retain", self.planned.from_line, self.line)
-        failpoints.reached(Failpoint.RETAIN_STARTED)
-        stage = logs.stage(_log, "retain", table=str(self.table.name), job=self.job_id)
-        with turn.failure_recorded(self.connection, self.job_id), stage as said:
-            trimmed = self._trim(spark, report)
+        begun = job.begun(_log, self.connection, self.table, "retain", self.planned.from_line, self.line)
+        with begun as (self.job_id, said):
+            trimmed = self._trim()
             rows = self._rows(trimmed)
             taken = self._publish(trimmed, rows)
             said.update(files=len(self.planned.gone), trimmed=len(trimmed), rows=rows, marks=taken)
         changed = bool(rows or taken) or self.planned.from_line != self.line
         return replace(_result(self.table, self.planned), rows=rows, marks=taken, changed=changed)
 
-    def _trim(self, spark: Callable[[], SparkSession], report: Report) -> list[WrittenFile]:
-        made: list[WrittenFile] = []
+    def _trim(self) -> list[WrittenFile]:
         location, memory = paths.table_location(self.settings.warehouse, self.table), self.settings.export_memory
         keep = Range(self.planned.to.reach, None)
         pieces = [Trim(self.table, file, keep, location, self.job_id, memory) for file in self.planned.across]
-        if pieces:
-            made = tasks.run(spark(), trim_file, pieces, lambda progress: report(self.table, progress))
+        made = self.context.run_tasks(self.table, trim_file, pieces)
         failpoints.reached(Failpoint.RETAIN_TRIMMED)
         return made
 
@@ -183,11 +164,11 @@ class Retention:
     def _publish(self, trimmed: Sequence[WrittenFile], rows: int) -> int:
         replaced = [file.path for file in (*self.planned.gone, *self.planned.across)]
         change = Exchange(self.table, self.job_id, replaced, trimmed)
-        staged = exchange.stage(self.connection, self.settings, change)
+        staged = change.stage(self.connection, self.settings)
         failpoints.reached(Failpoint.RETAIN_STAGED)
         hint = "frostline status shows what is left; then run frostline retain again"
-        with turn.publishing(self.connection, f"removing old rows of {self.table.name}", hint=hint):
-            exchange.swap(self.connection, change, staged, self.seam, self.seam.frost_line)
+        with job.publishing(self.connection, f"removing old rows of {self.table.name}", hint=hint):
+            change.swap(self.connection, staged, self.seam, self.seam.frost_line)
             if self.line != self.planned.from_line:
                 seams.retain(self.connection, self.table, self.line)
             taken = marks.take_away_all(self.connection, self.table, self.planned.to.reach)

@@ -16,9 +16,9 @@ from frostline.lake import claim, paths, snapshots, store
 from frostline.lake.datafiles import WrittenFile
 from frostline.model.range import Range
 from frostline.model.tables import RecordedFile, Seam, Table
-from frostline.pipeline import exchange, tasks, turn
-from frostline.pipeline.exchange import Exchange
-from frostline.pipeline.trim import Trim, trim_file
+from frostline.pipeline import job, tasks
+from frostline.pipeline.copying import Trim, trim_file
+from frostline.pipeline.job import Exchange
 from frostline.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class _Settling:
         line = self.seam.frost_line
         self.job_id = jobs.start(self.connection, self.table, "undo", line, line)
         said = logs.stage(_log, "settle", table=str(self.table.name), job=self.job_id, files=len(above))
-        with turn.failure_recorded(self.connection, self.job_id), said:
+        with job.failure_recorded(self.connection, self.job_id), said:
             self._publish(above, [self._trimmed(file) for file in above if file.lower < line])
 
     def _trimmed(self, file: RecordedFile) -> WrittenFile:
@@ -89,8 +89,8 @@ class _Settling:
 
     def _publish(self, above: Sequence[RecordedFile], trimmed: Sequence[WrittenFile]) -> None:
         change = Exchange(self.table, self.job_id, [file.path for file in above], trimmed)
-        staged = exchange.stage(self.connection, self.settings, change)
+        staged = change.stage(self.connection, self.settings)
         hint = "frostline jobs shows whether it was done; then run the command again"
-        with turn.publishing(self.connection, f"settling the lake of {self.table.name}", hint=hint):
-            exchange.swap(self.connection, change, staged, self.seam, self.seam.frost_line)
+        with job.publishing(self.connection, f"settling the lake of {self.table.name}", hint=hint):
+            change.swap(self.connection, staged, self.seam, self.seam.frost_line)
             jobs.describe(self.connection, self.job_id, f"{len(above)} files that an undo had left")

@@ -23,7 +23,7 @@ from frostline.model import snapshot
 from frostline.model.names import Name
 from frostline.model.tables import NO_ROWS
 from frostline.pipeline import snapshot_targets, snapshot_tidy
-from frostline.pipeline.snapshot_pieces import Copying, Report
+from frostline.pipeline.snapshot_copy import Copying, Report
 from frostline.pipeline.snapshot_plan import Plan, Source, Wish, chosen, make
 from frostline.pipeline.snapshot_targets import Staged, Target
 from frostline.settings import Settings

@@ -1,21 +1,40 @@
-"""Snapshot of many tables: what runs inside one Spark task. Pieces of tables become verified Parquet files.
+"""Snapshot of many tables: one Spark job copies the pieces of all of them under one Postgres snapshot.
 
 A piece is a block range of a heap, an overlay, or a file of a managed table's lake. A task takes several: most
-tables are small.
+tables are small. First how tables are cut into pieces; below it `copy_pieces`, which runs inside one Spark task, and
+makes verified Parquet files of them.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
+from frostline.catalog.connect import Dsn
+from frostline.catalog.snapshot_versions import Run
+from frostline.catalog.snapshots import Holder
+from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import damage, ducksql, ducktext, paths, schema, warehouse
+from frostline.lake import damage, datafiles, ducksql, ducktext, paths, schema, warehouse
 from frostline.lake.datafiles import WrittenFile
+from frostline.model import snapshot
 from frostline.model.range import Range
-from frostline.model.tables import Fingerprint, RecordedFile, Table, TableCopy
-from frostline.pipeline import copying, export, fingerprint, source
-from frostline.pipeline.rewrite import marks_loaded, same_key
+from frostline.model.tables import NO_ROWS, Fingerprint, RecordedFile, Table, TableCopy
+from frostline.pipeline import copying, export, source, tasks
+from frostline.pipeline.proof import fingerprint
+from frostline.pipeline.proof.files import blamed, proved
+from frostline.pipeline.snapshot_plan import Cold, Heap, Plan, Source, ranges
 from frostline.pipeline.source import Shard
+from frostline.pipeline.tasks import Progress
+from frostline.settings import Settings
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOCK_TIMEOUT_S = 30
+"""Who waits to alter a table waits for the holder, and the tasks wait behind him. Rather than all of them for ever, the
+run gives up: Postgres sees no deadlock in this, because the holder waits outside of it."""
+_MARK_BYTES = 100
+"""About what a mark takes in the overlay; only for sharing work out."""
 _KEPT = (
     "select {columns} from {rows} as f "
     "where f.{tier_key} < {line} and not exists (select 1 from marks as m where {same_key})"
@@ -61,6 +80,138 @@ class Made:
         return tuple(file for _, file in self.files)
 
 
+@dataclass(frozen=True)
+class Surveyed:
+    """What Postgres says of the pieces of a task, by table."""
+
+    found: tuple[tuple[int, Fingerprint], ...]
+    written: tuple[WrittenFile, ...] = ()
+
+
+Report = Callable[[Progress], None]
+OnePiece = TypeVar("OnePiece", HeapPiece, Piece)
+Done = TypeVar("Done")
+
+
+class Copying:
+    """What a run does under its snapshot."""
+
+    def __init__(self, settings: Settings, job: Run, plan: Plan, holder: Holder, report: Report) -> None:
+        self.settings = settings
+        self.job = job
+        self.plan = plan
+        self.holder = holder
+        self.report = report
+
+    def files(
+        self, spark: "Callable[[], SparkSession]", without: frozenset[int]
+    ) -> Mapping[int, Sequence[WrittenFile]]:
+        """Copy the tables but for these; the written files by the number of their table."""
+        pieces = [one for number in self._numbers(without) for one in self._pieces(number)]
+        files: dict[int, list[WrittenFile]] = {}
+        for made in self._run(spark, copy_pieces, pieces):
+            for number, file in made.files:
+                files.setdefault(number, []).append(file)
+        return files
+
+    def unchanged(self, spark: "Callable[[], SparkSession]") -> frozenset[int]:
+        """The tables that have the very columns and rows of their last copy.
+
+        Postgres computes the fingerprint of each under the snapshot; of a managed table, of its hot rows, to which the
+        recorded ones of the lake's files are added.
+        """
+        found = {n: _in_lake(one.cold) for n, one in enumerate(self.plan.sources) if _may_be_same(one)}
+        pieces = [one for number in found for one in self._heap_pieces(number)]
+        for surveyed in self._run(spark, survey_pieces, pieces):
+            for number, one in surveyed.found:
+                found[number] += one
+        return frozenset(number for number, one in found.items() if one == _recorded(self.plan.sources[number]))
+
+    def _numbers(self, without: frozenset[int]) -> Iterator[int]:
+        return (number for number in range(len(self.plan.sources)) if number not in without)
+
+    def _run(
+        self,
+        spark: "Callable[[], SparkSession]",
+        function: Callable[[Sequence[OnePiece]], Done],
+        pieces: Sequence[tuple[OnePiece, int]],
+    ) -> list[Done]:
+        if not pieces:
+            return []
+        bins = snapshot.bins(pieces, self.settings.export_shard_bytes)
+        try:
+            return tasks.run(spark(), function, bins, self._watched)
+        except FrostlineError:
+            self.holder.check()  # when it is gone, that is why
+            raise
+
+    def _watched(self, progress: Progress) -> None:
+        self.holder.watch()
+        self.report(progress)
+
+    def _pieces(self, number: int) -> Iterator[tuple[Piece, int]]:
+        """All pieces of a table, each with about how many bytes it has."""
+        yield from self._heap_pieces(number)
+        origin = self.plan.sources[number]
+        if origin.cold is None:
+            return
+        for file in origin.cold.files:
+            marks = replace(
+                self._shard(origin, origin.cold.overlay),
+                table=origin.cold.table,
+                lower=file.lower,
+                upper=file.upper + 1,
+            )
+            yield LakePiece(number, origin.table, origin.cold.table, marks, file, origin.cold.line), file.size_bytes
+
+    def _heap_pieces(self, number: int) -> Iterator[tuple[HeapPiece, int]]:
+        """Those that Postgres has."""
+        origin = self.plan.sources[number]
+        hot = origin.cold.line if origin.cold and origin.cold.line > origin.cold.table.tier_kind.lowest else None
+        for heap, first, last, size in ranges(origin, self.settings.export_shard_bytes):
+            shard = replace(self._shard(origin, heap), lower=hot, first_block=first, last_block=last)
+            yield HeapPiece(number, shard), size
+        if origin.cold and origin.cold.marks:
+            shard = replace(self._shard(origin, origin.cold.overlay), upper=origin.cold.line, only_live=True)
+            yield HeapPiece(number, shard), origin.cold.marks * _MARK_BYTES
+
+    def _shard(self, origin: Source, relation: Heap) -> Shard:
+        """All rows of a relation."""
+        return Shard(
+            table=origin.table,
+            dsn=Dsn(self.settings.dsn),
+            snapshot=self.plan.moment.snapshot,
+            partition=relation.name,
+            lower=None,
+            upper=None,
+            location=origin.location,
+            job_id=self.job.id,
+            memory_limit=self.settings.export_memory,
+            in_order=False,
+            command="run frostline snapshot create again",
+            lock_timeout_s=_LOCK_TIMEOUT_S,
+            oid=relation.oid,
+        )
+
+
+def _may_be_same(origin: Source) -> bool:
+    """Whether the copy that is there has the same columns, and Postgres alone can say whether it has the same rows."""
+    if origin.base is None or origin.base.columns != tuple(map(snapshot.carried, origin.table.columns)):
+        return False
+    return origin.cold is None or (
+        origin.cold.marks == 0 and all(file.upper < origin.cold.line for file in origin.cold.files)
+    )
+
+
+def _in_lake(cold: Cold | None) -> Fingerprint:
+    """What the records of a managed table say that its lake holds."""
+    return sum((file.fingerprint for file in cold.files), start=NO_ROWS) if cold else NO_ROWS
+
+
+def _recorded(origin: Source) -> Fingerprint | None:
+    return origin.base.fingerprint if origin.base else None
+
+
 def copy_pieces(pieces: Sequence[Piece]) -> Made:
     """Write each piece to a file of its own and prove that all its rows are there; none for a piece without rows."""
     made: list[tuple[int, WrittenFile]] = []
@@ -69,14 +220,6 @@ def copy_pieces(pieces: Sequence[Piece]) -> Made:
         if file is not None:
             made.append((piece.number, file))
     return Made(tuple(made))
-
-
-@dataclass(frozen=True)
-class Surveyed:
-    """What Postgres says of the pieces of a task, by table."""
-
-    found: tuple[tuple[int, Fingerprint], ...]
-    written: tuple[WrittenFile, ...] = ()
 
 
 def survey_pieces(pieces: Sequence[HeapPiece]) -> Surveyed:
@@ -90,7 +233,7 @@ def copy_file(piece: LakePiece) -> WrittenFile | None:
     Raises CorruptionError when the file is not what was recorded, or the new one not what it must be.
     """
     keys = source.survey_marks(piece.marks).keys
-    with copying.blamed(piece.managed, [piece.file]):
+    with blamed(piece.managed, [piece.file]):
         meant = _meant(piece, keys)
         return _copied(piece, meant) if meant.rows else None
 
@@ -99,12 +242,12 @@ def _copied(piece: LakePiece, meant: Fingerprint) -> WrittenFile:
     location = paths.data_file(piece.marks.location, piece.marks.job_id)
     warehouse.prepare(location)
     reached(Failpoint.SNAPSHOT_BEFORE_FILE)
-    with marks_loaded(piece.marks) as connection:
+    with source.marks_loaded(piece.marks) as connection:
         twins = copying.has_twin_floats(connection, piece.managed, [piece.file])
-        options = export.options(piece.table, dictionaries=not twins)
+        options = datafiles.copy_options(piece.table, dictionaries=not twins)
         connection.execute(_COPY.format(query=_kept(piece), location=ducksql.literal(location), options=options))
     reached(Failpoint.SNAPSHOT_WROTE_FILE)
-    return copying.proved(piece.table, location, meant, "snapshot", in_order=False)
+    return proved(piece.table, location, meant, "snapshot", in_order=False)
 
 
 def _meant(piece: LakePiece, keys: frozenset[int]) -> Fingerprint:
@@ -127,5 +270,5 @@ def _kept(piece: LakePiece) -> str:
         rows=copying.rows(managed, [piece.file]),
         tier_key=copying.column_name(managed, managed.tier_key),
         line=ducktext.tier_literal(managed.tier_kind, piece.line),
-        same_key=same_key(managed),
+        same_key=copying.same_key(managed),
     )

@@ -13,7 +13,7 @@ from frostline.errors import ConflictError, UsageError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import rest, warehouse
 from frostline.model.names import Name
-from frostline.pipeline import snapshot_targets, snapshot_tidy, turn
+from frostline.pipeline import job, snapshot_targets, snapshot_tidy
 from frostline.pipeline.snapshot_targets import BUILT_IN
 from frostline.settings import Settings
 
@@ -85,7 +85,7 @@ def _drop(
         _drop_outside(
             connection, settings, place, *([one for one in those if one.place == place] for those in (going, staying))
         )
-    with turn.publishing(connection, f"dropping snapshot {going[0].name!r}", hint=hint):
+    with job.publishing(connection, f"dropping snapshot {going[0].name!r}", hint=hint):
         _unpublish(connection, _built_in(there), _built_in(staying))
         snapshot_versions.drop(connection, [one.id for one in going])
         reached(Failpoint.SNAPSHOT_DROP_BEFORE_COMMIT)

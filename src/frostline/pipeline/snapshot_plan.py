@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from frostline.catalog import facts, jobs, seams, snapshot_sources, tables, trust
 from frostline.catalog.connect import Connection
@@ -16,8 +17,10 @@ from frostline.model.names import Name
 from frostline.model.snapshot import BadRequest, Pattern, Relation
 from frostline.model.tables import Column, RecordedFile, Table, TableCopy
 from frostline.model.types import carriage
-from frostline.pipeline.snapshot_targets import Target
 from frostline.relation import heap
+
+if TYPE_CHECKING:  # tasks import this module, and have no use for what talks to REST catalogs
+    from frostline.pipeline.snapshot_targets import Target
 
 _PATIENCE_S = 60.0
 _PAUSE_S = 0.1
@@ -139,7 +142,7 @@ def take(holder: Holder, connection: Connection, wish: Wish) -> _Found:
         time.sleep(_PAUSE_S)
 
 
-def make(holder: Holder, connection: Connection, wish: Wish, target: Target, known: Mapping[Name, Known]) -> Plan:
+def make(holder: Holder, connection: Connection, wish: Wish, target: "Target", known: Mapping[Name, Known]) -> Plan:
     """Everything that the copy needs to know, read under the snapshot that the holder holds from now on."""
     found = take(holder, connection, wish)
     every = {one.oid for those in found.members.values() for one in those}
@@ -157,7 +160,7 @@ class _Planner:
     """Reads what is to be known of each table, under the snapshot."""
 
     connection: Connection
-    target: Target
+    target: "Target"
     known: Mapping[Name, Known]
     blocks: Mapping[int, int]
 

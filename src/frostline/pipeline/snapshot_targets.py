@@ -25,7 +25,7 @@ from frostline.model import snapshot
 from frostline.model.names import Name
 from frostline.model.snapshot import Relation
 from frostline.model.tables import NO_ROWS, TableCopy
-from frostline.pipeline import turn
+from frostline.pipeline.job import publishing
 from frostline.settings import Settings
 
 BUILT_IN = Place()
@@ -106,7 +106,7 @@ class BuiltIn(_Common):
         """One transaction, and no lock that anybody waits for."""
         self.connection.execute("select 1")  # the lock of the name goes with this session: without it, nothing is sent
         hint = f"frostline snapshot list {self.name} shows whether version {self.run.version} is there"
-        with turn.publishing(self.connection, f"publishing {self.name!r}", hint=hint):
+        with publishing(self.connection, f"publishing {self.name!r}", hint=hint):
             pointers.swap_copies(self.connection, self.name, [_move(one) for one in staged])
             pointers.drop_copies(self.connection, [one.pointer for one in _gone(staged, known)])
             snapshot_versions.publish(self.connection, self.run, moment, [one.copied for one in staged])

@@ -1,26 +1,38 @@
-"""The Postgres side of an export: which rows a shard has, how they are read, and what Postgres says about them."""
+"""The Postgres side of a task: which rows a shard has, how they are read, and what Postgres says about them.
 
+Everything is read under the snapshot that the driver has exported: by psycopg what Postgres can say itself, through
+DuckDB the rows, which Python never touches.
+"""
+
+import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, LiteralString
 
+import duckdb
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from frostline.catalog.connect import Dsn, first_line, local_settings
-from frostline.errors import ConflictError, UnavailableError, UsageError
+from frostline.errors import ConflictError, FrostlineError, UnavailableError, UsageError
+from frostline.lake import duck, ducksql, schema, store
 from frostline.model import laketypes
 from frostline.model.laketypes import LakeType
 from frostline.model.names import Name
 from frostline.model.tables import Column, Fingerprint, LakeTable
 from frostline.model.tiers import to_text
-from frostline.pipeline import fingerprint
+from frostline.pipeline.proof import fingerprint
 
 _SURVEY = sql.SQL(
     "select count(*), coalesce(sum({hash}), 0)::text, array[{unholdable}]::bigint[], {twins} "
     "from only {partition} where {rows}"
 )
+_NAME = "select * from postgres_query('pg', {query})"
+_MARKS = "create temp table marks as select {columns}, frostline_live from postgres_query('pg', {query})"
+_COLUMN = "frostline_{number}::{type} as {name}"
+_NO_TABLE = re.compile(r'relation ".*" does not exist')
 
 
 @dataclass(frozen=True)
@@ -264,3 +276,58 @@ def _tier_compared(shard: Shard, form: LiteralString, value: int) -> sql.Compose
 
 def _comparison(form: LiteralString, left: sql.Identifier, value: str, type_name: LiteralString) -> sql.Composed:
     return sql.SQL(form).format(left, sql.Literal(value), sql.SQL(type_name))
+
+
+def attach(connection: duckdb.DuckDBPyConnection, shard: Shard) -> None:
+    """Attach Postgres as `pg` and begin a transaction there that reads the driver's snapshot."""
+    # Row groups can then be limited by size. The rows' own order is not lost: one thread writes them.
+    connection.execute("set preserve_insertion_order = false")
+    conninfo = make_conninfo(shard.dsn, application_name="frostline export")
+    duck.begin_in_postgres(connection, conninfo, join_snapshot(shard).as_string())
+    check_name_in_duck(connection, shard)
+
+
+def check_name_in_duck(connection: duckdb.DuckDBPyConnection, shard: Shard) -> None:
+    """ConflictError when the partition's name means another table by now, to those who have joined."""
+    if shard.oid is not None:
+        query = ducksql.literal(name_query(shard).as_string())
+        check_name(shard, connection.execute(_NAME.format(query=query)).fetchone())
+
+
+@contextmanager
+def marks_loaded(marks: Shard) -> Generator[duckdb.DuckDBPyConnection]:
+    """A DuckDB connection with an overlay's slice in the table `marks`, read under the job's snapshot."""
+    with duck.borrowed(marks.memory_limit) as connection:
+        try:
+            attach(connection, marks)
+            columns = typed_columns(marks.table)
+            query = ducksql.literal(marks_query(marks).as_string())
+            connection.execute(_MARKS.format(columns=columns, query=query))
+            check_name_in_duck(connection, marks)
+        except duckdb.Error as error:
+            raise duck_failure(marks, error) from None
+        yield connection
+
+
+def duck_failure(shard: Shard, error: duckdb.Error) -> FrostlineError:
+    """What a DuckDB error means, without the connection string that its message may show."""
+    message, trouble = str(error), store.trouble(error)
+    if trouble:
+        return UnavailableError(f"export of {shard.partition} failed: {trouble.reason}", hint=trouble.hint)
+    if "snapshot" in message and ("does not exist" in message or "invalid" in message):
+        return snapshot_gone(shard)
+    if _NO_TABLE.search(message):
+        return renamed(shard)
+    reason = duck.postgres_reason(message)
+    return UnavailableError(f"export of {shard.partition} failed: {reason}", hint=shard.command)
+
+
+def typed_columns(table: LakeTable) -> str:
+    """The columns frostline_1, frostline_2, ... that Postgres sends, under their names and types in the lake."""
+    numbered = enumerate(zip(table.columns, schema.parquet_names(table), strict=True), 1)
+    return ", ".join(_typed_column(number, column, name) for number, (column, name) in numbered)
+
+
+def _typed_column(number: int, column: Column, name: str) -> str:
+    lake_type = laketypes.duck_type(column.carriage.lake_type)
+    return _COLUMN.format(number=number, type=lake_type, name=ducksql.identifier(name))

@@ -1,12 +1,16 @@
-"""The one Spark session of a run: quiet, UTC, no user interface, nothing downloaded, closed to strangers."""
+"""The one Spark session of a run: quiet, UTC, no user interface, nothing downloaded, closed to strangers.
+
+A command has it for as long as its jobs need it; the worker stops it when it was long idle.
+"""
 
 import logging
 import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -17,9 +21,13 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from frostline import filemode, logs
+from frostline.catalog.connect import Connection
 from frostline.errors import UnavailableError
 from frostline.pipeline.apart import apart, told_by_java
 from frostline.pipeline.java import WRAPPER, find_java
+from frostline.pipeline.job import JobContext
+from frostline.pipeline.tasks import Report
+from frostline.settings import Settings
 
 _HERE = Path(str(resources.files("frostline.pipeline")))
 _KEY = re.compile(r"\s*([^#!\s=:][^\s=:]*)")
@@ -172,3 +180,49 @@ def _prepare_environment(master: str) -> None:
         os.environ["JAVA_HOME"] = str(WRAPPER)
     if is_local(master):
         os.environ["PYSPARK_PYTHON"] = sys.executable
+
+
+class Busy:
+    """Spark, started when it is first needed; a process that goes on for months stops it when it has long not been."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._session: SparkSession | None = None
+        self._used_at = 0.0
+
+    def session(self) -> SparkSession:
+        """The session, started if need be."""
+        if self._session is not None and not is_alive(self._session):
+            self.stop()
+        if self._session is None:
+            self._session = session(self._settings.spark_master, memory=self._settings.spark_memory)
+        self._used_at = time.monotonic()
+        return self._session
+
+    def rest(self) -> None:
+        """Between jobs: stop Spark if it was not used for a while."""
+        if self._session is not None and time.monotonic() - self._used_at > self._settings.spark_idle_s:
+            self.stop()
+
+    def stop(self) -> None:
+        """Stop Spark if it runs."""
+        if self._session is not None:
+            running, self._session = self._session, None
+            stop(running)
+
+
+@contextmanager
+def while_busy(settings: Settings) -> Generator[Busy]:
+    """Spark for as long as jobs come in; nothing of it is left behind, also after a failure."""
+    busy = Busy(settings)
+    try:
+        yield busy
+    finally:
+        busy.stop()
+
+
+@contextmanager
+def for_jobs(connection: Connection, settings: Settings, report: Report) -> Generator[JobContext]:
+    """What the jobs of a command need: Spark starts when the first table needs it and stops when the last is done."""
+    with while_busy(settings) as busy:
+        yield JobContext(connection, settings, busy.session, report)

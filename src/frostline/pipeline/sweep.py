@@ -6,7 +6,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from frostline import failpoints, logs
+from frostline import failpoints
 from frostline.catalog import checksums, histories, jobs, states, tables
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
@@ -15,7 +15,7 @@ from frostline.failpoints import Failpoint
 from frostline.lake import foreign, paths, reachable, snapshots, store, warehouse
 from frostline.lake.paths import StoredFile
 from frostline.model.tables import Table
-from frostline.pipeline import turn
+from frostline.pipeline import job
 from frostline.relation import staging
 from frostline.settings import Settings
 
@@ -72,12 +72,7 @@ def run(connection: Connection, settings: Settings, chosen: Sequence[Table], wis
         with suppress(FrostlineError) if chosen else nullcontext():  # of a wrong warehouse each table tells
             warehouse.require(connection, settings.warehouse)
             histories.take_over(connection)
-    return turn.for_each(
-        chosen,
-        "sweep",
-        lambda table: _sweep(connection, settings, table, age, wish),
-        lambda table, error: Result(table, error=error),
-    )
+    return job.for_each(chosen, "sweep", lambda table: _sweep(connection, settings, table, age, wish), Result)
 
 
 def sweep_table(connection: Connection, settings: Settings, table: Table) -> Result:
@@ -99,7 +94,7 @@ def _sweep(connection: Connection, settings: Settings, chosen: Table, age: timed
     if wish.dry_run:  # leaves even what a failed job left
         warehouse.require(connection, settings.warehouse)  # the store's clock is asked by writing
         return Sweep(connection, settings, chosen, age, wish).look()
-    with turn.taken(connection, settings, chosen, "sweep", "sweeping the lake of") as table:
+    with job.on_table(connection, settings, chosen, "sweep", "sweeping the lake of") as table:
         sweep = Sweep(connection, settings, table, age, wish)
         found = sweep.look()
         if found.orphans:
@@ -134,10 +129,10 @@ class Sweep:
         unknown: list[str] = []
         left = 0
         for file, age in self._old():
-            job = paths.job_of(file.location)
-            if job is None:
+            writer = paths.job_of(file.location)
+            if writer is None:
                 unknown.append(file.location)
-            elif job in ours:
+            elif writer in ours:
                 orphans.append(Orphan(file.location, file.size_bytes, age))
             else:
                 left += 1
@@ -149,7 +144,7 @@ class Sweep:
             files = list(paths.stored(self.location))
             now: datetime | None = paths.store_clock(self.location) if files else None
         self._refuse_another_place({file.location for file in files})
-        self.writers = {job for file in files if (job := paths.job_of(file.location)) is not None}
+        self.writers = {writer for file in files if (writer := paths.job_of(file.location)) is not None}
         needed = self._needed()
         for file in files:
             assert now is not None
@@ -190,11 +185,8 @@ class Sweep:
 
     def delete(self, found: Result) -> None:
         """Delete the orphans. Killed anywhere, the next sweep does the rest."""
-        failpoints.reached(Failpoint.SWEEP_BEFORE_START)
-        job_id = jobs.start(self.connection, self.table, "sweep")
-        failpoints.reached(Failpoint.SWEEP_STARTED)
-        said = logs.stage(_log, "sweep", table=str(self.table.name), job=job_id, files=len(found.orphans))
-        with turn.failure_recorded(self.connection, job_id), said:
+        begun = job.begun(_log, self.connection, self.table, "sweep", files=len(found.orphans))
+        with begun as (job_id, _):
             with store.reachable(f"delete files of {self.table.name} that belong to nothing"):
                 for _ in paths.delete_each(one.location for one in found.orphans):
                     failpoints.reached(Failpoint.SWEEP_DELETED_ONE)

@@ -7,18 +7,20 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from zipimport import zipimporter
 
 import psycopg
 from py4j.protocol import Py4JError
-from pyspark.sql import SparkSession
 
 from frostline import errors, filemode
 from frostline.catalog import faults
 from frostline.lake import objectstore, store, warehouse
 from frostline.model.tables import Table
 from frostline.pipeline.apart import apart, say_no_more, told_by_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _POLL_S = 0.2
 _CAUSE = re.compile(
@@ -64,7 +66,7 @@ class Outcome(Generic[Made]):
 
 
 def run(
-    spark: SparkSession,
+    spark: "SparkSession",
     function: Callable[[Item], Made],
     items: Sequence[Item],
     report: Callable[[Progress], None],

@@ -4,13 +4,12 @@ docs/design/thaw.md has the steps and the interleavings.
 """
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psycopg
 from psycopg import sql
-from pyspark.sql import SparkSession
 
 from frostline import failpoints, logs, sqlfiles
 from frostline.catalog import jobs, leases, seams
@@ -25,12 +24,12 @@ from frostline.model.range import overlapping
 from frostline.model.tables import NO_ROWS, Fingerprint, Seam, Table
 from frostline.model.thaw import Holds, Stretch
 from frostline.model.tiers import to_text
-from frostline.pipeline import fingerprint, tasks, turn, undo
-from frostline.pipeline.refill import Filled, Piece, fill
-from frostline.pipeline.tasks import Report
+from frostline.pipeline import job, undo
+from frostline.pipeline.job import JobContext
+from frostline.pipeline.proof import fingerprint
+from frostline.pipeline.refill import Piece, fill
 from frostline.pipeline.undo import Lowering
 from frostline.relation import bound, heap, names, parents, refill
-from frostline.settings import Settings
 
 Wanted = tuple[str | None, str | None]
 """The first value to thaw and the one to stop at, as they were typed; None for the lowest, and for the frost line."""
@@ -51,23 +50,15 @@ class Result:
     rows: int
 
 
-def run(
-    connection: Connection,
-    spark: Callable[[], SparkSession],
-    settings: Settings,
-    table: Table,
-    wanted: Wanted,
-    report: Report,
-) -> Result:
+def run(context: JobContext, table: Table, wanted: Wanted) -> Result:
     """Make everything from a value up to the frost line hot again. T is one line, so the range can only end there."""
-    with turn.taken(connection, settings, table, "thaw --from VALUE", "thawing"):
+    connection = context.connection
+    with job.on_table(connection, context.settings, table, "thaw --from VALUE", "thawing"):
         seam = seams.get(connection, table)
         cold = undo.cold_range(connection, table, seam)
         start = _start(connection, table, seam, cold, wanted)
-        failpoints.reached(Failpoint.THAW_BEFORE_START)
-        job_id = jobs.start(connection, table, "thaw", seam.frost_line, start)
-        failpoints.reached(Failpoint.THAW_STARTED)
-        return Thaw(connection, settings, table, job_id).run(seam, cold, start, spark, report)
+        job_id = job.start(connection, table, "thaw", seam.frost_line, start)
+        return Thaw(context, table, job_id).run(seam, cold, start)
 
 
 def _start(connection: Connection, table: Table, seam: Seam, cold: Sequence[Stretch], wanted: Wanted) -> int:
@@ -115,20 +106,19 @@ def _begins_below(lower: int | None, seam: Seam) -> bool:
 class Thaw:
     """One thaw of one table; the caller holds the table's job lock."""
 
-    def __init__(self, connection: Connection, settings: Settings, table: Table, job_id: int) -> None:
-        self.connection = connection
-        self.settings = settings
+    def __init__(self, context: JobContext, table: Table, job_id: int) -> None:
+        self.context = context
+        self.connection = context.connection
+        self.settings = context.settings
         self.table = table
         self.job_id = job_id
 
-    def run(
-        self, seam: Seam, cold: Sequence[Stretch], start: int, spark: Callable[[], SparkSession], report: Report
-    ) -> Result:
+    def run(self, seam: Seam, cold: Sequence[Stretch], start: int) -> Result:
         """All steps in order. An error leaves readers as they were, and the refill tables to the next thaw."""
         stage = logs.stage(_log, "thaw", table=str(self.table.name), job=self.job_id)
-        with turn.failure_recorded(self.connection, self.job_id), self._taken_over(), stage as said:
+        with job.failure_recorded(self.connection, self.job_id), self._taken_over(), stage as said:
             self._drop_leftovers()
-            filled = self._refill([one for one in cold if one.lower >= start], spark, report)
+            filled = self._refill([one for one in cold if one.lower >= start])
             rows = sum(part.rows for _, _, part in filled)
             jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=rows)
             attached = [self._attach(stretch, name) for stretch, name, _ in filled]
@@ -138,7 +128,7 @@ class Thaw:
             failpoints.reached(Failpoint.THAW_WAITED)
         files = jobs.recorded_files(self.connection, self.table)
         line = rules.settled(start, cold, files, undo.floor(self.connection, self.table))
-        Lowering(self.connection, self.settings, self.table, self.job_id).run(line, cold, spark, report)
+        Lowering(self.context, self.table, self.job_id).run(line, cold)
         return Result(self.table, seam.frost_line, line, tuple(map(str, attached)), rows)
 
     @contextmanager
@@ -157,16 +147,12 @@ class Thaw:
             leases.require(self.connection, self.table)
             refill.drop_leftovers(self.connection, self.table)
 
-    def _refill(
-        self, cold: Sequence[Stretch], spark: Callable[[], SparkSession], report: Report
-    ) -> list[tuple[Stretch, Name, Fingerprint]]:
+    def _refill(self, cold: Sequence[Stretch]) -> list[tuple[Stretch, Name, Fingerprint]]:
         """Fill and verify a table for each stretch that the heap does not have; says what each of them holds."""
         made = list(self._create(cold))
         failpoints.reached(Failpoint.THAW_CREATED)
         pieces = [piece for stretch, name in made for piece in self._pieces(stretch, name)]
-        done: Sequence[Filled] = ()
-        if pieces:
-            done = tasks.run(spark(), fill, pieces, lambda progress: report(self.table, progress))
+        done = self.context.run_tasks(self.table, fill, pieces)
         failpoints.reached(Failpoint.THAW_FILLED)
         meant = {name: sum((one.fingerprint for one in done if one.refill == name), start=NO_ROWS) for _, name in made}
         for _, name in made:
@@ -237,7 +223,7 @@ class Thaw:
         attached = refill.attach(self.connection, self.table, stretch, name)
         # The same T and S: a writer with an older snapshot, which cannot see these rows, notices by it.
         seam = seams.get(self.connection, self.table)
-        turn.move_seam(self.connection, self.table, seam, None, seam.frost_line)
+        job.move_seam(self.connection, self.table, seam, None, seam.frost_line)
         lower = None if stretch.lower == self.table.tier_kind.lowest else stretch.lower
         self._record(attached, lower, stretch.upper)
         failpoints.reached(Failpoint.THAW_BEFORE_ATTACH)

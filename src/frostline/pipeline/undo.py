@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import psycopg
-from pyspark.sql import SparkSession
 
 from frostline import failpoints, logs
 from frostline.catalog import jobs, leases, seams, tables
@@ -22,10 +21,10 @@ from frostline.model.range import Range
 from frostline.model.tables import RecordedFile, Seam, Table
 from frostline.model.thaw import Archived, Holds, Stretch
 from frostline.model.tiers import to_text
-from frostline.pipeline import exchange, tasks, turn, verify
-from frostline.pipeline.exchange import Exchange
-from frostline.pipeline.tasks import Report, SparkGaveUp
-from frostline.pipeline.trim import Trim, trim_file
+from frostline.pipeline import job, verify
+from frostline.pipeline.copying import Trim, trim_file
+from frostline.pipeline.job import Exchange, JobContext
+from frostline.pipeline.tasks import SparkGaveUp
 from frostline.relation import bound, heap
 from frostline.settings import Settings
 
@@ -50,20 +49,14 @@ class Result:
     """Partitions whose rows were only counted, because the lake's files cannot be read."""
 
 
-def run(
-    connection: Connection,
-    spark: Callable[[], SparkSession],
-    settings: Settings,
-    table: Table,
-    to: str | None,
-    report: Report,
-) -> Result:
+def run(context: JobContext, table: Table, to: str | None) -> Result:
     """Lower the frost line to a value where a partition begins, or as far as the heap still has every row.
 
     Spark starts only if a lake file reaches across the new line. A lake that is away, lost or damaged is left as it is:
     the heap has the rows.
     """
-    with turn.leased(connection, settings, table, "undo", "undoing"), turn.settled_names(connection, table):
+    connection, settings = context.connection, context.settings
+    with job.leased(connection, settings, table, "undo", "undoing"), job.settled_names(connection, table):
         foreign.refuse(connection, table)
         seam = seams.get(connection, table)
         cold = cold_range(connection, table, seam)
@@ -71,11 +64,9 @@ def run(
         wanted = None if to is None else heap.tier_value(connection, table, "--to", to)
         line = _line(table, cold, rules.reach(cold, files), wanted)
         line = rules.settled(line, cold, files, floor(connection, table))
-        failpoints.reached(Failpoint.UNDO_BEFORE_START)
-        job = Lowering(connection, settings, table, jobs.start(connection, table, "undo", seam.frost_line, line))
-        failpoints.reached(Failpoint.UNDO_STARTED)
+        lowering = Lowering(context, table, job.start(connection, table, "undo", seam.frost_line, line))
         with _lake(connection, settings, table) as away:
-            done = job.run(line, cold, spark, report, away)
+            done = lowering.run(line, cold, away)
     back = tuple(str(one.partition) for one in cold if one.lower >= line and one.holds is Holds.EVERYTHING)
     return Result(table, seam.frost_line, line, back, done.trimmed, done.lake_left, done.counted)
 
@@ -85,7 +76,7 @@ def _lake(connection: Connection, settings: Settings, table: Table) -> Generator
     """The lake for the block, without what failed jobs left there; or why it cannot be used."""
     try:
         marker = warehouse.require(connection, settings.warehouse)
-        turn.remove_leftovers(connection, settings, table)
+        job.remove_leftovers(connection, settings, table)
     except FrostlineError as error:
         yield error
         return
@@ -143,32 +134,26 @@ class Lowered:
 class Lowering:
     """Lowers the frost line over partitions that have everything; the caller holds the table's job lock."""
 
-    def __init__(self, connection: Connection, settings: Settings, table: Table, job_id: int) -> None:
-        self.connection = connection
-        self.settings = settings
+    def __init__(self, context: JobContext, table: Table, job_id: int) -> None:
+        self.context = context
+        self.connection = context.connection
+        self.settings = context.settings
         self.table = table
         self.job_id = job_id
-        self.location = paths.table_location(settings.warehouse, table)
+        self.location = paths.table_location(context.settings.warehouse, table)
         self.lake_left: str | None = None
 
-    def run(
-        self,
-        line: int,
-        cold: Sequence[Stretch],
-        spark: Callable[[], SparkSession],
-        report: Report,
-        away: FrostlineError | None = None,
-    ) -> Lowered:
+    def run(self, line: int, cold: Sequence[Stretch], away: FrostlineError | None = None) -> Lowered:
         """All steps in order. An error leaves readers as they were; an error of the lake leaves the lake as it was.
 
         Of the cold range, what the heap has everything of is compared with the lake right before the line goes down.
         """
         self.lake_left = str(away.args[0]) if away else None
         stage = logs.stage(_log, "undo", table=str(self.table.name), job=self.job_id)
-        with turn.failure_recorded(self.connection, self.job_id), stage as said:
+        with job.failure_recorded(self.connection, self.job_id), stage as said:
             files = [file for file in jobs.recorded_files(self.connection, self.table) if file.upper >= line]
             across = [file for file in files if file.lower < line]
-            trimmed = self._unless_left(lambda: self._trim(across, line, spark, report)) or []
+            trimmed = self._unless_left(lambda: self._trim(across, line)) or []
             counted = self._compare(line, cold)
             self._publish(line, files, trimmed)
             said.update(removed=len(files), trimmed=len(trimmed), lake_left=self.lake_left)
@@ -195,26 +180,24 @@ class Lowering:
         away = self.lake_left is not None
         return verify.before_lowering(self.connection, self.table, line, kept, without_lake=away)
 
-    def _trim(
-        self, across: Sequence[RecordedFile], line: int, spark: Callable[[], SparkSession], report: Report
-    ) -> list[WrittenFile]:
+    def _trim(self, across: Sequence[RecordedFile], line: int) -> list[WrittenFile]:
         if not across:
             return []
         memory, keep = self.settings.export_memory, Range(None, line)
         pieces = [Trim(self.table, file, keep, self.location, self.job_id, memory) for file in across]
-        made = tasks.run(spark(), trim_file, pieces, lambda progress: report(self.table, progress))
+        made = self.context.run_tasks(self.table, trim_file, pieces)
         failpoints.reached(Failpoint.UNDO_TRIMMED)
         return made
 
     def _publish(self, line: int, gone: Sequence[RecordedFile], trimmed: Sequence[WrittenFile]) -> None:
         change = Exchange(self.table, self.job_id, [file.path for file in gone], trimmed)
-        staged = self._unless_left(lambda: exchange.stage(self.connection, self.settings, change))
+        staged = self._unless_left(lambda: change.stage(self.connection, self.settings))
         failpoints.reached(Failpoint.UNDO_STAGED)
         hint = "frostline status shows whether the frost line moved"
         lake = warehouse.used(None if self.lake_left else warehouse.in_use())
-        with lake, turn.publishing(self.connection, f"lowering the frost line of {self.table.name}", hint=hint):
+        with lake, job.publishing(self.connection, f"lowering the frost line of {self.table.name}", hint=hint):
             if self.lake_left is None:
-                exchange.swap(self.connection, change, staged, seams.get(self.connection, self.table), line)
+                change.swap(self.connection, staged, seams.get(self.connection, self.table), line)
             else:
                 self._only_lower(line)
             jobs.forget_archived(self.connection, self.table, line)

@@ -16,9 +16,9 @@ from frostline.lake import damage, expected, paths, snapshots, store
 from frostline.model.names import Name
 from frostline.model.range import overlapping
 from frostline.model.tables import NO_ROWS, Checksum, Fingerprint, RecordedFile, Seam, Table
-from frostline.pipeline import doubles, fingerprint
-from frostline.pipeline.faults import Fault
-from frostline.pipeline.verify_metadata import Metadata, strangers
+from frostline.pipeline import doubles
+from frostline.pipeline.proof import fingerprint
+from frostline.pipeline.verify_metadata import Fault, Metadata, strangers
 from frostline.relation import heap, names
 
 MISSING = "is missing"

@@ -6,7 +6,15 @@ from dataclasses import dataclass, field
 from frostline.errors import CorruptionError
 from frostline.lake import checksums, paths, snapshots
 from frostline.model.tables import Checksum, RecordedFile, Seam, Table
-from frostline.pipeline.faults import Fault
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that is not what it must be."""
+
+    where: str
+    """A file of the lake, or a partition of the heap."""
+    what: str
 
 
 @dataclass

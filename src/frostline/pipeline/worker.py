@@ -6,23 +6,21 @@ It has no state that could be wrong: whatever it does is a job that can be kille
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from threading import Event
 
-from pyspark.sql import SparkSession
-
 from frostline import logs
 from frostline.catalog import faults, jobs, leases, migrations, tables
-from frostline.catalog.connect import Connection, connect, first_line
+from frostline.catalog.connect import connect, first_line
 from frostline.errors import ConflictError, FrostlineError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import warehouse
 from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.model.work import Action, Failures, Kind, TableState, decide
-from frostline.pipeline import archive, clean, command, compact, expire, fold, premake, retain, survey, sweep
-from frostline.pipeline.tasks import Progress
+from frostline.pipeline import archive, clean, compact, expire, fold, premake, retain, survey, sweep
+from frostline.pipeline import spark as pipeline_spark
+from frostline.pipeline.job import JobContext
 from frostline.relation import rowsecurity
 from frostline.settings import Settings
 
@@ -31,63 +29,20 @@ _RECONNECT_S = (1, 2, 5, 10, 30, 60)
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Tools:
-    """What an action needs."""
-
-    connection: Connection
-    settings: Settings
-    spark: Callable[[], SparkSession]
-
-
-def _say_nothing(_table: Table, _progress: Progress) -> None:
-    """Progress is for people."""
-
-
-def _archive(tools: Tools, table: Table) -> bool:
-    done = archive.archive_table(tools.connection, tools.spark, tools.settings, table, _say_nothing)
-    return done.partitions > 0
-
-
-def _fold(tools: Tools, table: Table) -> bool:
-    return fold.fold_table(tools.connection, tools.spark, tools.settings, table, _say_nothing).taken > 0
-
-
-def _clean(tools: Tools, table: Table) -> bool:
-    return bool(clean.run(tools.connection, tools.settings, table).emptied)
-
-
-def _premake(tools: Tools, table: Table) -> bool:
-    return bool(premake.run(tools.connection, tools.settings, table).created)
-
-
-def _retain(tools: Tools, table: Table) -> bool:
-    return retain.retain_table(tools.connection, tools.spark, tools.settings, table, _say_nothing).changed
-
-
-def _compact(tools: Tools, table: Table) -> bool:
-    done = compact.compact_table(tools.connection, tools.spark, tools.settings, table, _say_nothing, only_due=True)
-    return done.changed
-
-
-def _expire(tools: Tools, table: Table) -> bool:
-    return expire.expire_table(tools.connection, tools.settings, table).snapshots > 0
-
-
-def _sweep(tools: Tools, table: Table) -> bool:
-    sweep.sweep_table(tools.connection, tools.settings, table)
-    tables.set_swept(tools.connection, table)
+def _sweep(context: JobContext, table: Table) -> bool:
+    sweep.sweep_table(context.connection, context.settings, table)
+    tables.set_swept(context.connection, table)
     return True
 
 
-ACTIONS: Mapping[Kind, Callable[[Tools, Table], bool]] = {
-    Kind.PREMAKE: _premake,
-    Kind.ARCHIVE: _archive,
-    Kind.FOLD: _fold,
-    Kind.CLEAN: _clean,
-    Kind.RETAIN: _retain,
-    Kind.COMPACT: _compact,
-    Kind.EXPIRE: _expire,
+ACTIONS: Mapping[Kind, Callable[[JobContext, Table], bool]] = {
+    Kind.PREMAKE: lambda context, table: bool(premake.run(context.connection, context.settings, table).created),
+    Kind.ARCHIVE: lambda context, table: archive.archive_table(context, table).partitions > 0,
+    Kind.FOLD: lambda context, table: fold.fold_table(context, table).taken > 0,
+    Kind.CLEAN: lambda context, table: bool(clean.run(context.connection, context.settings, table).emptied),
+    Kind.RETAIN: lambda context, table: retain.retain_table(context, table).changed,
+    Kind.COMPACT: lambda context, table: compact.compact_table(context, table, only_due=True).changed,
+    Kind.EXPIRE: lambda context, table: expire.expire_table(context.connection, context.settings, table).snapshots > 0,
     Kind.SWEEP: _sweep,
 }
 """What each kind of action calls; it says whether anything was done."""
@@ -103,13 +58,13 @@ def run(settings: Settings, stop: Event, *, announce: Callable[[str], None], wit
         if not without_lake:
             warehouse.expect(connection, settings.warehouse)
     announce("ready worker")
-    with command.spark_while_busy(settings) as spark:
+    with pipeline_spark.while_busy(settings) as spark:
         failures = 0
         while not stop.is_set():
             worker: Worker | None = None
             try:
                 with connect(settings.dsn, purpose="worker") as connection:
-                    worker = Worker(Tools(connection, settings, spark.session), stop, spark.rest)
+                    worker = Worker(JobContext(connection, settings, spark.session), stop, spark.rest)
                     _take_part(worker)
             except Exception as error:  # noqa: BLE001  (whatever it is, a worker that has ended helps nobody)
                 _log.error("%s", logs.fields(stage="worker", error=f"{type(error).__name__}: {first_line(error)}"))
@@ -119,12 +74,12 @@ def run(settings: Settings, stop: Event, *, announce: Callable[[str], None], wit
 
 def _take_part(worker: "Worker") -> None:
     """Lead while nobody else does."""
-    settings = worker.tools.settings
+    settings = worker.context.settings
     while not worker.stop.is_set():
         try:
-            with leases.leading(worker.tools.connection, settings.lease_seconds) as leadership:
+            with leases.leading(worker.context.connection, settings.lease_seconds) as leadership:
                 _log.info("%s", logs.fields(stage="worker", note="leads"))
-                worker.lead(lambda: leases.still_leads(worker.tools.connection, leadership))
+                worker.lead(lambda: leases.still_leads(worker.context.connection, leadership))
         except ConflictError as error:
             _log.debug("%s", logs.fields(stage="worker", note=error.message))
             worker.stop.wait(settings.worker_interval_s)
@@ -133,8 +88,8 @@ def _take_part(worker: "Worker") -> None:
 class Worker:
     """The worker that leads, on one connection."""
 
-    def __init__(self, tools: Tools, stop: Event, rest: Callable[[], None] = lambda: None) -> None:
-        self.tools = tools
+    def __init__(self, context: JobContext, stop: Event, rest: Callable[[], None] = lambda: None) -> None:
+        self.context = context
         self.stop = stop
         self._rest = rest
         self.tries: dict[tuple[Kind, Name], datetime] = {}
@@ -148,12 +103,12 @@ class Worker:
             started = time.monotonic()
             self.round(still_leads)
             self._rest()
-            self.stop.wait(max(0.0, self.tools.settings.worker_interval_s - (time.monotonic() - started)))
+            self.stop.wait(max(0.0, self.context.settings.worker_interval_s - (time.monotonic() - started)))
 
     def round(self, still_leads: Callable[[], bool] = lambda: True) -> list[Action]:
         """Do what is due now; returns what was tried."""
-        rowsecurity.follow(self.tools.connection)
-        states = survey.every(self.tools.connection)
+        rowsecurity.follow(self.context.connection)
+        states = survey.every(self.context.connection)
         self._tell(states)
         actions = decide(states, self.tries)
         for position, action in enumerate(actions):
@@ -174,20 +129,20 @@ class Worker:
 
     def perform(self, action: Action) -> None:
         """Do one action. What goes wrong is written down, and is the next round's affair."""
-        table = tables.find(self.tools.connection, action.name)
+        table = tables.find(self.context.connection, action.name)
         if table is None:
             return
         reached(Failpoint.WORKER_BEFORE_ACTION)
-        before = jobs.failures(self.tools.connection, table)
+        before = jobs.failures(self.context.connection, table)
         said = logs.stage(_log, "work", action=action.kind.value, table=str(action.name), why=action.why)
         try:
             with said as line:
-                line["done"] = done = ACTIONS[action.kind](self.tools, table)
+                line["done"] = done = ACTIONS[action.kind](self.context, table)
         except ConflictError as error:
             _log.info("%s", logs.fields(stage="work", table=str(action.name), note=error.message))
             done = False
         except Exception as error:
-            if self.tools.connection.broken or self.tools.connection.closed:
+            if self.context.connection.broken or self.context.connection.closed:
                 raise
             self._failed(action.kind, table, before, error)  # whatever it is, the other tables go on
             return
@@ -199,14 +154,14 @@ class Worker:
         known = error if isinstance(error, FrostlineError) else faults.understood(error)
         text = known.message if known else f"unexpected {type(error).__name__}: {' '.join(str(error).split())}"
         _log.error("%s", logs.fields(stage="work", table=str(table.name), action=kind.value, error=text))
-        if jobs.failures(self.tools.connection, table).get(kind) == before.get(kind):
-            jobs.fail(self.tools.connection, jobs.start(self.tools.connection, table, kind.value), text)
+        if jobs.failures(self.context.connection, table).get(kind) == before.get(kind):
+            jobs.fail(self.context.connection, jobs.start(self.context.connection, table, kind.value), text)
 
     def _succeeded(self, action: Action, table: Table, before: Mapping[Kind, Failures], *, done: bool) -> None:
         key = (action.kind, action.name)
         if not done:
-            self.tries[key] = tables.now(self.tools.connection)
+            self.tries[key] = tables.now(self.context.connection)
             return
         self.tries.pop(key, None)
-        if action.kind in before and action.kind in jobs.failures(self.tools.connection, table):
-            jobs.record_done(self.tools.connection, table, action.kind.value, "succeeded after failures")
+        if action.kind in before and action.kind in jobs.failures(self.context.connection, table):
+            jobs.record_done(self.context.connection, table, action.kind.value, "succeeded after failures")

@@ -18,7 +18,8 @@ from frostline.failpoints import Failpoint
 from frostline.lake import paths, warehouse
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
-from frostline.pipeline import settle, turn
+from frostline.pipeline import settle
+from frostline.pipeline.job import failure_recorded, on_table
 from frostline.pipeline.load import Declined, Job
 from frostline.relation import loading, staging
 from frostline.relation.loading import Loading
@@ -163,7 +164,7 @@ def _in_tries(run: Run, table: Table) -> Written | Declined:
 
 def _once(run: Run, chosen: Table) -> _Outcome:
     _wait_for_turn(run.connection, chosen)
-    taken = turn.taken(run.connection, run.settings, chosen, "jobs", "loading")
+    taken = on_table(run.connection, run.settings, chosen, "jobs", "loading")
     with taken as table, filemode.applied(run.settings.file_mask):
         outcome = _tried(run, table)
     if isinstance(outcome, Written):
@@ -194,7 +195,7 @@ def _tried(run: Run, table: Table) -> _Outcome:
 def _loaded(run: Run, table: Table, load: Loading) -> _Outcome:
     """Write the files and publish them. The row of a job that published nothing says why."""
     job = Job(run.connection, run.settings, table, load)
-    with turn.failure_recorded(run.connection, job.job_id):
+    with failure_recorded(run.connection, job.job_id):
         outcome = job.write(run.spark) or _publish(run.connection, run.staged, job)
         if isinstance(outcome, (Declined, _Known, _Again)):
             with suppress(psycopg.Error):  # whoever takes the lease next finds a job without an end

@@ -14,6 +14,8 @@ from frostline.lake import bounds, commit, datafiles, duck, manifests, paths, sn
 from frostline.lake.commit import Rows, StagedCommit
 from frostline.lake.datafiles import WrittenFile
 from frostline.pipeline import copying
+from frostline.pipeline.proof import fingerprint
+from frostline.pipeline.proof.files import proved
 
 TABLE = events()
 MONTHS = 12
@@ -134,10 +136,10 @@ def test_files_are_merged_and_manifests_packed_in_one_snapshot(location: str, ye
 
 
 def _merged(location: str, june: str, other: WrittenFile) -> WrittenFile:
-    described = datafiles.describe(june, TABLE, copying.fingerprint.sealed(june, TABLE), in_order=True)
+    described = datafiles.describe(june, TABLE, fingerprint.sealed(june, TABLE), in_order=True)
     target = paths.data_file(location, 5)
     copying.copy(TABLE, [described.recorded, other.recorded], target, "256MB")
-    return copying.proved(TABLE, target, described.fingerprint + other.fingerprint, "test")
+    return proved(TABLE, target, described.fingerprint + other.fingerprint, "test")
 
 
 def test_a_snapshot_with_other_rows_is_refused(location: str, year: StagedCommit) -> None:

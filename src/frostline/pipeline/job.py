@@ -1,0 +1,255 @@
+"""The scaffolding of all table jobs: lease, clean-up of leftovers, the job's row, recorded failures, publish.
+
+A job holds the table's lease (`on_table`), starts a row in the catalog (`start`, `begun`), writes files that nothing
+points at (`JobContext.run_tasks`, `Exchange.stage`), and publishes them in one transaction (`publishing`,
+`Exchange.swap`). Nothing here needs Spark until a job has work for it.
+"""
+
+import logging
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+import psycopg
+
+from frostline import failpoints, logs
+from frostline.catalog import checksums, faults, jobs, leases, pointers, seams, tables
+from frostline.catalog.connect import Connection, first_line, gives_up
+from frostline.catalog.jobs import State
+from frostline.errors import ConflictError, FrostlineError, OutcomeUnknown, message_of
+from frostline.failpoints import Failpoint
+from frostline.lake import commit, expected, foreign, paths, store, warehouse
+from frostline.lake.commit import Rows, StagedCommit
+from frostline.lake.datafiles import WrittenFile
+from frostline.model.tables import Seam, Table
+from frostline.pipeline import tasks
+from frostline.pipeline.tasks import Progress, Report
+from frostline.relation import heap
+from frostline.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+Result = TypeVar("Result")
+
+
+def ignore_progress(_table: Table, _progress: Progress) -> None:
+    """Progress is for people."""
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """What a job with Spark tasks works with."""
+
+    connection: Connection
+    settings: Settings
+    spark: "Callable[[], SparkSession]"
+    """Starts Spark when it is first called."""
+    report: Report = ignore_progress
+
+    def run_tasks(self, table: Table, function: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
+        """Call the function for each item as a Spark task. Spark starts only if there is an item."""
+        if not items:
+            return []
+        return tasks.run(self.spark(), function, items, lambda progress: self.report(table, progress))
+
+
+def for_each(
+    chosen: Sequence[Table], command: str, job: Callable[[Table], Result], result: Callable[..., Result]
+) -> list[Result]:
+    """Do the job on each table in turn. One table's failure does not stop the others.
+
+    It is in the table's result, which is made as `result(table, error=error)`.
+    """
+    results: list[Result] = []
+    for table in chosen:
+        try:
+            results.append(job(table))
+        except (FrostlineError, psycopg.Error) as raised:
+            error = raised if isinstance(raised, FrostlineError) else faults.understood(raised)
+            if error is None:
+                raise
+            _log.error("%s", logs.fields(stage=command, table=str(table.name), error=error.message))
+            results.append(result(table, error=error))
+    return results
+
+
+@contextmanager
+def on_table(connection: Connection, settings: Settings, table: Table, command: str, doing: str) -> Generator[Table]:
+    """Hold the table's lease, and begin with a lake that has no commit of others and no file of a failed job.
+
+    Yields the table as it is now. UnavailableError when the warehouse is not there or not this database's; it is asked
+    again before a publish.
+    """
+    with (
+        leased(connection, settings, table, command, doing),
+        warehouse.guarded(connection, settings.warehouse),
+    ):
+        foreign.refuse(connection, table)
+        remove_leftovers(connection, settings, table)
+        expected.add(checksums.of_metadata(connection, table))
+        with settled_names(connection, table):
+            yield tables.get(connection, table.name)
+
+
+@contextmanager
+def leased(connection: Connection, settings: Settings, table: Table, command: str, doing: str) -> Generator[None]:
+    """Hold the table's lease, wherever its lake is."""
+    hint = f"frostline status; then run frostline {command} {table.name}"
+    with gives_up(f"{doing} {table.name}", hint=hint), jobs.exclusive(connection, table, settings.lease_seconds):
+        yield
+
+
+@contextmanager
+def settled_names(connection: Connection, table: Table) -> Generator[None]:
+    """Begin with the names that partitions have now. One that changes meanwhile is a ConflictError: run it again."""
+    try:
+        with connection.transaction():
+            leases.require(connection, table)
+            heap.follow_renames(connection, table)
+        yield
+    except psycopg.errors.UndefinedTable as error:
+        raise heap.changed(table) from error
+
+
+def remove_leftovers(connection: Connection, settings: Settings, table: Table) -> None:
+    """Delete what failed jobs of this table left in the lake. No snapshot has it."""
+    location = paths.table_location(settings.warehouse, table)
+    for job_id in jobs.untidied(connection, table):
+        with store.reachable(f"delete what job {job_id} left in the lake"):
+            found = paths.written_by(location, job_id)
+            for file in found:
+                paths.delete(file)
+        jobs.set_tidied(connection, job_id)
+        _log.info("%s", logs.fields(stage="leftovers", table=str(table.name), job=job_id, files=len(found)))
+
+
+def start(
+    connection: Connection, table: Table, kind: str, from_line: int | None = None, to_line: int | None = None
+) -> int:
+    """Begin the job's row, between the two failpoints of its kind."""
+    failpoints.reached(Failpoint(f"{kind}_before_start"))
+    job_id = jobs.start(connection, table, kind, from_line, to_line)
+    failpoints.reached(Failpoint(f"{kind}_started"))
+    return job_id
+
+
+@contextmanager
+def begun(
+    logger: logging.Logger,
+    connection: Connection,
+    table: Table,
+    kind: str,
+    from_line: int | None = None,
+    to_line: int | None = None,
+    **values: logs.Value,
+) -> Generator[tuple[int, dict[str, logs.Value]]]:
+    """Start the job; when the block ends, record why it failed, if it did, and log one line.
+
+    Yields the job's id, and what the line is to say if all goes well.
+    """
+    job_id = start(connection, table, kind, from_line, to_line)
+    said = logs.stage(logger, kind, table=str(table.name), job=job_id, **values)
+    with failure_recorded(connection, job_id), said as line:
+        yield job_id, line
+
+
+@contextmanager
+def failure_recorded(connection: Connection, job_id: int) -> Generator[None]:
+    """Write down why the job stopped, if Postgres is still there."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _record(connection, job_id, jobs.STOPPED, interrupted=True)
+        raise
+    except Exception as error:
+        _record(connection, job_id, message_of(faults.understood(error) or error), interrupted=False)
+        raise
+
+
+def _record(connection: Connection, job_id: int, error: str, *, interrupted: bool) -> None:
+    try:
+        jobs.fail(connection, job_id, error, interrupted=interrupted)
+    except psycopg.Error:
+        _log.warning("%s", logs.fields(job=job_id, warning="could not record the failure"))
+
+
+@contextmanager
+def publishing(connection: Connection, what: str, *, hint: str) -> Generator[None]:
+    """The transaction that readers notice. When Postgres is lost in it, nobody knows whether it was committed.
+
+    What was written is of no use when the warehouse went away since the job began.
+    """
+    warehouse.check()
+    try:
+        with connection.transaction():
+            yield
+    except psycopg.OperationalError as error:
+        if not connection.closed:
+            raise  # a server that answers has rolled it back
+        raise OutcomeUnknown(f"lost Postgres while {what}: {first_line(error)}", hint=hint) from error
+
+
+def move_seam(connection: Connection, table: Table, old: Seam, staged: StagedCommit | None, line: int) -> None:
+    """Inside a publishing transaction: the staged lake becomes the current one, and this the frost line.
+
+    ConflictError when the job has lost its lease, the seam is not the old one any more, or somebody else has committed
+    to the lake. What was staged must have been built upon the old seam's state: the pointer moves from there only.
+    """
+    leases.require(connection, table)
+    foreign.refuse(connection, table)
+    new, manifests = replace(old, frost_line=line), None
+    if staged is not None and staged.changes:
+        if staged.previous_location != old.metadata_location:
+            raise ConflictError(f"the lake of {table.name} has changed since it was read", hint="run the command again")
+        pointers.swap(connection, table, old.metadata_location, staged.metadata_location)
+        new = Seam(table.id, line, staged.snapshot_id, staged.metadata_location)
+        manifests = staged.manifests
+        checksums.record(connection, table, staged.checksums)
+    seams.move(connection, table, old, new, manifests)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Files of a table's lake that give way to others: how fold, undo, compact and retain publish what they wrote."""
+
+    table: Table
+    job_id: int
+    replaced: Sequence[str]
+    """Paths."""
+    written: Sequence[WrittenFile]
+    rows: Rows = Rows.OTHERS
+
+    def stage(self, connection: Connection, settings: Settings) -> StagedCommit | None:
+        """Write the Iceberg metadata; nothing points at it yet. None when the lake does not change."""
+        if not self.replaced and not self.written and self.rows is not Rows.SAME_PACKED:
+            return None
+        return self.stage_upon(foreign.base(connection, self.table), settings)
+
+    def stage_upon(self, base: str | None, settings: Settings) -> StagedCommit:
+        """The same upon this metadata, which the caller has found to be the seam's."""
+        return commit.stage(
+            self.table,
+            location=paths.table_location(settings.warehouse, self.table),
+            base=base,
+            add=self.written,
+            replace=frozenset(self.replaced),
+            summary={commit.JOB_ID: str(self.job_id)},
+            rows=self.rows,
+        )
+
+    def swap(self, connection: Connection, staged: StagedCommit | None, seam: Seam, line: int) -> None:
+        """Inside a publishing transaction: pointer, S, T, the records and the job's state change together."""
+        if staged is None and line == seam.frost_line:
+            leases.require(connection, self.table)
+            foreign.refuse(connection, self.table)
+        else:
+            move_seam(connection, self.table, seam, staged, line)
+        written = [file.recorded for file in self.written]
+        jobs.replace_files(connection, self.table, self.job_id, self.replaced, written)
+        jobs.advance(connection, self.job_id, State.PUBLISHED)

@@ -1,0 +1,66 @@
+"""Lake files against what is known of them: an old one must be what was recorded, a new one what was meant."""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+import duckdb
+
+from frostline.errors import CorruptionError, FrostlineError
+from frostline.lake import checksums, damage, datafiles
+from frostline.lake.datafiles import WrittenFile
+from frostline.model.range import EVERYTHING, Range
+from frostline.model.tables import Fingerprint, LakeTable, RecordedFile
+from frostline.pipeline.proof import fingerprint
+
+
+def checked(file: RecordedFile, table: LakeTable, within: Range) -> Fingerprint:
+    """The fingerprint of the file's rows in the range; CorruptionError unless the whole file is as it was recorded."""
+    is_proved = checksums.check(file, table.name)
+    with damage.parsing(f"file {file.path}", table.name):
+        part, _ = fingerprint.split(file.path, table, frozenset(), within=within)
+        whole = part if within.covers(file.range) else None
+        if whole is None and not is_proved:
+            whole = fingerprint.of_parquet([file.path], table)
+    if whole not in (None, file.fingerprint):
+        raise damage.damaged(f"file {file.path}", "it is not what was written", table.name)
+    return part
+
+
+def sound(file: RecordedFile, table: LakeTable) -> None:
+    """CorruptionError unless the whole file is what was recorded: by its checksum, or if it has none by its rows."""
+    if not checksums.check(file, table.name):
+        checked(file, table, EVERYTHING)
+
+
+@contextmanager
+def blamed(table: LakeTable, files: Sequence[RecordedFile]) -> Generator[None]:
+    """Where something fails while these files are read, name the one that is damaged, if one is."""
+    try:
+        yield
+    except (FrostlineError, duckdb.OutOfMemoryException):
+        raise
+    except Exception:
+        blame(table, files)
+        raise
+
+
+def blame(table: LakeTable, files: Sequence[RecordedFile]) -> None:
+    """Raise CorruptionError for the first file that is not what was recorded. Reads every byte of them."""
+    for file in files:
+        checked(file, table, EVERYTHING)
+
+
+def proved(table: LakeTable, location: str, meant: Fingerprint, doing: str, *, in_order: bool = True) -> WrittenFile:
+    """Describe the new file if it holds what it must, by other code than that which wrote it."""
+    seal = fingerprint.sealed(location, table)
+    if seal.fingerprint != meant:
+        raise different(table, seal.fingerprint, meant, doing)
+    return datafiles.describe(location, table, seal, in_order=in_order)
+
+
+def different(table: LakeTable, found: Fingerprint, meant: Fingerprint, doing: str) -> CorruptionError:
+    """The error for new files that do not hold what they must, while no old one is to blame."""
+    return CorruptionError(
+        f"{doing} of {table.name}: {found.rows} rows with hash sum {found.hash_sum} were written, "
+        f"but {meant.rows} with {meant.hash_sum} were meant"
+    )
