@@ -8,11 +8,14 @@ from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 
-from frostline.catalog import jobs, merging
+from frostline.catalog import jobs, merging, seams
+from frostline.catalog.connect import Connection
 from frostline.errors import CorruptionError, UsageError
 from frostline.lake import snapshots
+from frostline.model.partitions import Partition
+from frostline.model.tables import Seam, Table
 from frostline.pipeline import status
-from frostline.relation import bound, removal
+from frostline.relation import bound, heap, removal
 
 LAKE = "frostline_lake.events_1"
 STATISTICS = f"select min(xmin::text) from pg_statistic where starelid = '{LAKE}'::regclass"
@@ -236,3 +239,24 @@ def test_another_target_size_makes_every_file_count_again(events: Lake) -> None:
     merging.settle(events.catalog, events.table())
     target = events.table().policy.target_file_size
     assert value(events.catalog, "select settled_for from frostline.lake_total") == target
+
+
+def test_status_reads_the_seam_and_the_partitions_of_a_table_once(
+    events: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(events.catalog, "update frostline.managed_table set premake = 2, retention_interval = '10 years'")
+    asked = {"seam": 0, "partitions": 0}
+    seam, partitions = seams.get, heap.partitions
+
+    def counted_seam(connection: Connection, table: Table) -> Seam:
+        asked["seam"] += 1
+        return seam(connection, table)
+
+    def counted_partitions(connection: Connection, table: Table, *, sizes: bool = True) -> list[Partition]:
+        asked["partitions"] += 1
+        return partitions(connection, table, sizes=sizes)
+
+    monkeypatch.setattr(seams, "get", counted_seam)
+    monkeypatch.setattr(heap, "partitions", counted_partitions)
+    assert len(status.read(events.catalog).tables) == 1
+    assert asked == {"seam": 1, "partitions": 1}

@@ -11,10 +11,8 @@ from pathlib import Path
 from frostline.embedded.postgres import HOST, USER, Postgres
 from frostline.embedded.programs import give
 from frostline.errors import UsageError
+from frostline.relation.foreign_server import DATABASE
 from frostline.settings import Settings
-
-DATABASE = "lake"
-"""What the foreign server asks for; the lake server has no other."""
 
 
 def write(settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""Plan: what an archive would move now, why, and how much."""
+"""Plan: what an archive would move and a retention remove now, and how much. Asks Postgres only, never the lake."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from frostline.catalog import jobs, seams, trust
 from frostline.catalog.connect import Connection
 from frostline.model import archive
+from frostline.model import retention as rules
 from frostline.model.partitions import Partition
-from frostline.model.tables import Seam, Table
-from frostline.relation import heap
+from frostline.model.range import Range
+from frostline.model.retention import Line, Whole
+from frostline.model.tables import RecordedFile, Seam, Table
+from frostline.relation import clock, heap
+from frostline.relation.heap import Layout
 
 GUESSED_RATIO = 8
 """Heap bytes to lake bytes, until the table's own lake tells better."""
@@ -49,3 +53,36 @@ def ripe(table: Table, partitions: Sequence[Partition], frost_line: int, cutoff:
 def _rows(connection: Connection, partition: Partition) -> int:
     """Postgres' own estimate; a partition that was never analyzed is counted."""
     return partition.rows_estimate if partition.rows_estimate >= 0 else heap.count(connection, partition.name)
+
+
+@dataclass(frozen=True)
+class RetentionPlan:
+    """What there is to remove from a table."""
+
+    from_line: int | None
+    """R as it is; None while there is none."""
+    to: Line
+    gone: Sequence[RecordedFile] = ()
+    """Files below R."""
+    across: Sequence[RecordedFile] = ()
+    """Files that reach across R."""
+    marks: int = 0
+    """Rows of the overlay below R."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return self.from_line == self.to.value and not (self.gone or self.across or self.marks)
+
+
+def retention(connection: Connection, table: Table, layout: Layout | None = None) -> RetentionPlan:
+    """What a retention would do now. `layout` is the heap, if the caller has read it already."""
+    layout = layout or heap.layout(connection, table)
+    period, current = table.policy.retention_period, seams.retained(connection, table)
+    whole = [Whole(one.name, one.lower) for one in jobs.uncleaned(connection, table)]
+    cutoff = clock.before(connection, table, period, layout.partitions) if period else None
+    wanted = rules.line(table, cutoff, layout.frost_line, whole, current)
+    if wanted.value is None:
+        return RetentionPlan(current, wanted)
+    gone, across = rules.below(jobs.recorded_within(connection, table, Range(None, wanted.reach)), wanted.reach)
+    return RetentionPlan(current, wanted, gone, across, heap.marks(connection, table, None, wanted.reach))

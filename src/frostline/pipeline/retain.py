@@ -13,37 +13,16 @@ from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint
 from frostline.lake import paths
 from frostline.lake.datafiles import WrittenFile
-from frostline.model import retention
 from frostline.model.range import Range
-from frostline.model.retention import Line, Whole
-from frostline.model.tables import RecordedFile, Table
+from frostline.model.tables import Table
 from frostline.model.tiers import to_text
-from frostline.pipeline import job, settle
+from frostline.pipeline import job, plan, settle
 from frostline.pipeline.copying import Trim, trim_file
 from frostline.pipeline.job import Exchange, JobContext
-from frostline.relation import clock, dropping, heap, marks
+from frostline.pipeline.plan import RetentionPlan
+from frostline.relation import dropping, marks
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What there is to remove."""
-
-    from_line: int | None
-    """R as it is; None while there is none."""
-    to: Line
-    gone: Sequence[RecordedFile] = ()
-    """Files below R."""
-    across: Sequence[RecordedFile] = ()
-    """Files that reach across R."""
-    marks: int = 0
-    """Rows of the overlay below R."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
-        return self.from_line == self.to.value and not (self.gone or self.across or self.marks)
 
 
 @dataclass(frozen=True)
@@ -82,7 +61,7 @@ def retain_table(context: JobContext, chosen: Table) -> Result:
         return Result(chosen, partitions=gone, waiting=(*done.waiting, *done.kept), changed=done.changed)
     with job.on_table(connection, settings, chosen, "retain", "removing old rows of") as table:
         settle.lake(connection, settings, table)
-        found = plan(connection, table)
+        found = plan.retention(connection, table)
         if found.is_empty:
             return _result(table, found)
         trust.require_silence(connection, table)
@@ -94,36 +73,21 @@ def planned(connection: Connection, table: Table) -> Result:
     trust.require(connection, table)
     if not table.has_lake:
         return Result(table, partitions=tuple(str(one.name) for one in dropping.expirable(connection, table)))
-    found = plan(connection, table)
+    found = plan.retention(connection, table)
     rows = sum(file.fingerprint.rows for file in found.gone)
     return replace(_result(table, found), rows=rows, marks=found.marks)
 
 
-def _result(table: Table, done: Plan) -> Result:
+def _result(table: Table, done: RetentionPlan) -> Result:
     line = None if done.to.value is None else to_text(table.tier_kind, done.to.value)
     waiting = (f"{done.to.waits_for}: it is not cleaned yet",) if done.to.waits_for else ()
     return Result(table, line, removed_files=len(done.gone), trimmed_files=len(done.across), waiting=waiting)
 
 
-def plan(connection: Connection, table: Table) -> Plan:
-    """What a retention would do now."""
-    period = table.policy.retention_period
-    seam, current = seams.get(connection, table), seams.retained(connection, table)
-    whole = [Whole(one.name, one.lower) for one in jobs.uncleaned(connection, table)]
-    cutoff = (
-        clock.before(connection, table, period, heap.partitions(connection, table, sizes=False)) if period else None
-    )
-    wanted = retention.line(table, cutoff, seam.frost_line, whole, current)
-    if wanted.value is None:
-        return Plan(current, wanted)
-    gone, across = retention.below(jobs.recorded_within(connection, table, Range(None, wanted.reach)), wanted.reach)
-    return Plan(current, wanted, gone, across, heap.marks(connection, table, None, wanted.reach))
-
-
 class Retention:
     """One retention of one table; the caller holds the table's job lock."""
 
-    def __init__(self, context: JobContext, table: Table, planned: Plan) -> None:
+    def __init__(self, context: JobContext, table: Table, planned: RetentionPlan) -> None:
         self.context = context
         self.connection = context.connection
         self.settings = context.settings

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from frostline.catalog import jobs, leases, seams, states
+from frostline.catalog import jobs, leases, seams
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import Job
 from frostline.model import health, work
@@ -13,6 +13,7 @@ from frostline.model.tables import Table
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, to_text
 from frostline.model.work import Kind, TableState
 from frostline.pipeline import survey
+from frostline.pipeline.survey import Facts
 from frostline.relation import heap, premake, rowsecurity
 
 
@@ -101,10 +102,10 @@ def read(connection: Connection) -> Status:
 
 def of_table(connection: Connection, table: Table) -> TableStatus:
     """The status of one table."""
-    state = survey.of_table(connection, table)
-    lake = _lake(connection, table, state) if table.has_lake else NO_LAKE
-    partitions = heap.partitions(connection, table)
-    line = seams.get(connection, table).frost_line if table.has_line else table.tier_kind.lowest
+    seen = survey.facts(connection, table, sizes=True)
+    state = survey.of_facts(connection, table, seen)
+    lake = _lake(connection, table, state, seen)
+    partitions, line = seen.layout.partitions, seen.layout.frost_line
     hot = [one for one in partitions if one.is_default or one.upper is None or one.upper > line]
     return TableStatus(
         table=table,
@@ -114,15 +115,16 @@ def of_table(connection: Connection, table: Table) -> TableStatus:
         hot_bytes=sum(one.size_bytes for one in hot),
         lake=lake,
         last_job=jobs.last(connection, table),
-        next_action=_next(connection, table, state),
-        problems=tuple(health.problems(state, _signs(connection, table, state, lake))),
+        next_action=_next(connection, table, state, seen),
+        problems=tuple(health.problems(state, _signs(connection, table, state, seen, lake))),
     )
 
 
-def _lake(connection: Connection, table: Table, state: TableState) -> LakeStatus:
-    seam = seams.get(connection, table)
-    kind, line = table.tier_kind, seam.frost_line
-    waiting = {one.name for one in jobs.uncleaned(connection, table)}
+def _lake(connection: Connection, table: Table, state: TableState, seen: Facts) -> LakeStatus:
+    if seen.seam is None:
+        return NO_LAKE
+    kind, line = table.tier_kind, seen.seam.frost_line
+    waiting = {one.name for one in seen.uncleaned}
     files, rows, size_bytes = jobs.lake_totals(connection, table)
     retained = seams.retained(connection, table)
     return LakeStatus(
@@ -130,46 +132,46 @@ def _lake(connection: Connection, table: Table, state: TableState) -> LakeStatus
         held_from=None if table.held_from is None else to_text(kind, table.held_from),
         retained_from=None if retained is None else to_text(kind, retained),
         lag=state.lag,
-        snapshot_id=seam.snapshot_id,
+        snapshot_id=seen.seam.snapshot_id,
         rows=rows,
         size_bytes=size_bytes,
         files=files,
-        snapshots=len({one.snapshot_id for one in states.every(connection, table)} - {None}),
+        snapshots=len({one.snapshot_id for one in seen.states} - {None}),
         overlay_rows=state.marks,
         overlay_age_s=heap.oldest_mark_s(connection, table, line),
         uncleaned_partitions=len(waiting),
-        uncleaned_bytes=sum(one.size_bytes for one in heap.partitions(connection, table) if one.name in waiting),
+        uncleaned_bytes=sum(one.size_bytes for one in seen.layout.partitions if one.name in waiting),
     )
 
 
-def _signs(connection: Connection, table: Table, state: TableState, lake: LakeStatus) -> Signs:
-    over = [one for one in jobs.uncleaned(connection, table) if one.grace_is_over] if state.over_grace else []
+def _signs(connection: Connection, table: Table, state: TableState, seen: Facts, lake: LakeStatus) -> Signs:
+    over = [one for one in seen.uncleaned if one.grace_is_over]
     return Signs(
         held_from=lake.held_from,
-        stray_rows=premake.stray(connection, table).rows,
+        stray_rows=premake.stray(connection, table, seen.layout.frost_line).rows,
         grid_problem=state.grid_problem,
         blockers=tuple(jobs.older_snapshots(connection, over[0].published_xid)) if over else (),
         row_security=rowsecurity.strayed(connection, table).get(table.name),
     )
 
 
-def _next(connection: Connection, table: Table, state: TableState) -> Next | None:
+def _next(connection: Connection, table: Table, state: TableState, seen: Facts) -> Next | None:
     """What is due now, or else what will be first."""
     for action in sorted(work.due(state), key=lambda one: one.kind is Kind.SWEEP):
         return Next(action.kind, work.delayed_until(action.kind, state, {}), action.why)
     if not table.has_line:
         return None
-    upcoming = {one.at: one for one in _upcoming(connection, table) if one.at is not None}
+    upcoming = {one.at: one for one in _upcoming(connection, table, seen) if one.at is not None}
     return upcoming[min(upcoming)] if upcoming else None
 
 
-def _upcoming(connection: Connection, table: Table) -> Iterator[Next]:
-    line = seams.get(connection, table).frost_line
-    uppers = [one.upper for one in heap.partitions(connection, table) if one.upper is not None and one.upper > line]
+def _upcoming(connection: Connection, table: Table, seen: Facts) -> Iterator[Next]:
+    line = seen.layout.frost_line
+    uppers = [one.upper for one in seen.layout.partitions if one.upper is not None and one.upper > line]
     if uppers and table.held_from is None:
         yield Next(Kind.ARCHIVE, heap.ripe_at(connection, table, min(uppers)), "the next partition")
     yield Next(Kind.FOLD, heap.fold_due_at(connection, table, line), "fold_age")
-    ends = [one.grace_ends_at for one in jobs.uncleaned(connection, table) if not one.grace_is_over]
+    ends = [one.grace_ends_at for one in seen.uncleaned if not one.grace_is_over]
     yield Next(Kind.CLEAN, min(ends, default=None), "the end of the grace period")
 
 

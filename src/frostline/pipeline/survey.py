@@ -10,13 +10,16 @@ from psycopg import sql
 from frostline import logs
 from frostline.catalog import jobs, leases, merging, pins, pointers, seams, states, tables, trust
 from frostline.catalog.connect import Connection, first_line
+from frostline.catalog.jobs import ArchivedPartition
 from frostline.model import expiry
+from frostline.model.expiry import LakeState
 from frostline.model.names import Name
 from frostline.model.partitions import Partition
-from frostline.model.tables import Table
+from frostline.model.tables import Seam, Table
 from frostline.model.work import TableState
-from frostline.pipeline import plan, retain
-from frostline.relation import defaultguard, heap, partitioning, premake
+from frostline.pipeline import plan
+from frostline.relation import defaultguard, dropping, heap, premake
+from frostline.relation.heap import Layout
 
 _log = logging.getLogger(__name__)
 
@@ -65,32 +68,58 @@ def each(connection: Connection, question: Callable[[Connection, Table], Read]) 
 
 def of_table(connection: Connection, table: Table) -> TableState:
     """The state of one table."""
-    return _tiered(connection, table) if table.has_lake else _partitioned(connection, table)
+    return of_facts(connection, table, facts(connection, table))
 
 
-def _partitioned(connection: Connection, table: Table) -> TableState:
-    missing, problem = _partitions_ahead(connection, table)
+@dataclass(frozen=True)
+class Facts:
+    """What several questions about a table rest on. Each is read once, and handed to whoever needs it."""
+
+    layout: Layout
+    seam: Seam | None = None
+    """None of a table without a lake, of which nothing more is known."""
+    uncleaned: Sequence[ArchivedPartition] = ()
+    states: Sequence[LakeState] = ()
+    """Those that the lake has had, the current one last."""
+
+
+def facts(connection: Connection, table: Table, *, sizes: bool = False) -> Facts:
+    """Read them now. With the partitions' sizes it waits for whoever rewrites one."""
+    partitions = heap.partitions(connection, table, sizes=sizes)
+    if not table.has_lake:
+        return Facts(Layout(partitions, table.tier_kind.lowest))
+    seam = seams.get(connection, table)
+    layout = Layout(partitions, seam.frost_line)
+    return Facts(layout, seam, jobs.uncleaned(connection, table), states.every(connection, table))
+
+
+def of_facts(connection: Connection, table: Table, seen: Facts) -> TableState:
+    """The state of one table of which somebody has read the facts."""
+    return _tiered(connection, table, seen) if table.has_lake else _partitioned(connection, table, seen)
+
+
+def _partitioned(connection: Connection, table: Table, seen: Facts) -> TableState:
+    missing, problem = _partitions_ahead(connection, table, seen.layout)
     return TableState(
         name=table.name,
         now=tables.now(connection),
         leased_by=leases.current_holder(connection, table),
         missing_partitions=missing,
         grid_problem=problem,
-        can_retain=bool(partitioning.expirable(connection, table)),
+        can_retain=bool(dropping.expirable(connection, table, seen.layout.partitions)),
         failures=jobs.failures(connection, table),
     )
 
 
-def _tiered(connection: Connection, table: Table) -> TableState:
-    line, standing = seams.get(connection, table).frost_line, pointers.standing(connection, table)
+def _tiered(connection: Connection, table: Table, seen: Facts) -> TableState:
+    line, standing = seen.layout.frost_line, pointers.standing(connection, table)
     cutoff = heap.cutoff(connection, table)
-    ripe = _ripe(connection, table, line, cutoff)
-    missing, problem = _partitions_ahead(connection, table)
-    over = [one for one in jobs.uncleaned(connection, table) if one.grace_is_over]
+    ripe = plan.ripe(table, seen.layout.partitions, line, cutoff).partitions
+    missing, problem = _partitions_ahead(connection, table, seen.layout)
+    over = [one for one in seen.uncleaned if one.grace_is_over]
     blocked = [one for one in over if heap.marks(connection, table, one.lower, one.upper)]
-    known = states.every(connection, table)
-    snapshots = frozenset(one.snapshot_id for one in known if one.snapshot_id is not None)
-    old = expiry.expiry(known, pins.on(connection, table), snapshots, ())
+    snapshots = frozenset(one.snapshot_id for one in seen.states if one.snapshot_id is not None)
+    old = expiry.expiry(seen.states, pins.on(connection, table), snapshots, ())
     return TableState(
         name=table.name,
         now=tables.now(connection),
@@ -105,19 +134,14 @@ def _tiered(connection: Connection, table: Table) -> TableState:
         has_old_mark=heap.has_older_mark(connection, table, line, table.policy.fold_age),
         over_grace=len(over),
         blocked_by_marks=len(blocked),
-        can_retain=not retain.plan(connection, table).is_empty,
+        can_retain=not plan.retention(connection, table, seen.layout).is_empty,
         can_compact=bool(merging.due(connection, table)),
         manifests=states.manifests(connection, table),
         expirable=len(old.snapshots),
-        has_lake=bool(known),
+        has_lake=bool(seen.states),
         swept_at=tables.swept_at(connection, table),
         failures=jobs.failures(connection, table),
     )
-
-
-def _ripe(connection: Connection, table: Table, line: int, cutoff: int) -> Sequence[Partition]:
-    """What an archive would move now, the oldest first."""
-    return plan.ripe(table, heap.partitions(connection, table, sizes=False), line, cutoff).partitions
 
 
 def _lag(ripe: Sequence[Partition], cutoff: int) -> int:
@@ -127,9 +151,9 @@ def _lag(ripe: Sequence[Partition], cutoff: int) -> int:
 
 def missing_partitions(connection: Connection, table: Table) -> int:
     """How many of the partitions that premake wants are not there. A guard that was left is a reason to run it too."""
-    return _partitions_ahead(connection, table)[0]
+    return _partitions_ahead(connection, table, heap.layout(connection, table))[0]
 
 
-def _partitions_ahead(connection: Connection, table: Table) -> tuple[int, str | None]:
-    planned = premake.plan(connection, table)
+def _partitions_ahead(connection: Connection, table: Table, layout: Layout) -> tuple[int, str | None]:
+    planned = premake.plan(connection, table, layout)
     return len(planned.cells) or int(defaultguard.stands(connection, table)), planned.problem

@@ -128,9 +128,12 @@ def _statement(name: str) -> sql.SQL:
     return sql.SQL(sqlfiles.load(__package__ or "", "partitioning")[name])
 
 
-def expirable(connection: Connection, table: Table) -> list[Expired]:
-    """What is wholly older than the retention period, oldest first, after what an expiry has begun with. Only reads."""
-    partitions = heap.partitions(connection, table)
+def expirable(connection: Connection, table: Table, partitions: Sequence[Partition] | None = None) -> list[Expired]:
+    """What is wholly older than the retention period, oldest first, after what an expiry has begun with. Only reads.
+
+    The heap's partitions are read unless they are given.
+    """
+    partitions = heap.partitions(connection, table) if partitions is None else partitions
     cutoff = _cutoff(connection, table, partitions)
     children = _children(connection, table, partitions)
     ripe = [one for one in children if cutoff is not None and one.upper <= cutoff]

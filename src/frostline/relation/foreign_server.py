@@ -10,6 +10,8 @@ from frostline.catalog.connect import Connection
 from frostline.errors import UsageError
 
 NAME = "frostline_lake"
+DATABASE = "lake"
+"""What it asks for, in `foreign_server.sql`; the lake server has no other."""
 NOTHING = sql.SQL("")
 TIMEOUTS: dict[LiteralString, str] = {
     "connect_timeout": "5",

@@ -1,6 +1,7 @@
 """The heap of a managed table: its partitions, their capture, and emptying those that are archived."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -9,13 +10,14 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import facts, jobs, tables
+from frostline.catalog import facts, jobs, seams, tables
 from frostline.catalog.connect import Connection
 from frostline.catalog.patience import be_brief, patiently
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.model import grid
 from frostline.model.names import Name
 from frostline.model.partitions import Partition, bounds
+from frostline.model.policy import Mode
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind, from_text, to_text
 from frostline.relation import clock, names, newpartition
@@ -24,6 +26,15 @@ from frostline.relation.definition import line, mark_trigger, replace_image
 
 _MOST_SLICES = 1_000
 """A range of more of the lake's partitions is looked at for those that have rows: most of them have none."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The partitions of a heap and where its hot part begins: read once for all questions that rest on them."""
+
+    partitions: Sequence[Partition]
+    frost_line: int
+    """The lowest value that there is, of a table without a lake."""
 
 
 def _statement(name: str) -> sql.SQL:
@@ -45,6 +56,16 @@ def partitions(connection: Connection, table: Table, *, sizes: bool = True) -> l
         about = (one.is_default, one.size_bytes, one.rows_estimate, one.is_unlogged)
         result.append(Partition(one.name, lower, upper, *about))
     return result
+
+
+def frost_line(connection: Connection, table: Table) -> int:
+    """T, or the lowest value that there is of a table without a lake."""
+    return seams.get(connection, table).frost_line if table.mode is Mode.TIERED else table.tier_kind.lowest
+
+
+def layout(connection: Connection, table: Table) -> Layout:
+    """The heap as it is now, without the sizes of its partitions: takes no lock on any of them."""
+    return Layout(partitions(connection, table, sizes=False), frost_line(connection, table))
 
 
 def refuse_unlogged(connection: Connection, table: Table) -> None:

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import jobs, leases, seams, trust
+from frostline.catalog import jobs, leases, trust
 from frostline.catalog.connect import Connection, first_line
 from frostline.catalog.made import Purpose
 from frostline.catalog.patience import RolledBack, in_use, patiently
@@ -24,6 +24,7 @@ from frostline.model.partnames import Cell, next_name
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind, to_text
 from frostline.relation import clock, defaultguard, heap, names, newpartition, strays
+from frostline.relation.heap import Layout
 from frostline.relation.strays import Stray
 
 MOST_MOVED = 10_000
@@ -85,13 +86,13 @@ def _statement(name: str) -> sql.SQL:
     return sql.SQL(sqlfiles.load(__package__ or "", "premake")[name])
 
 
-def plan(connection: Connection, table: Table) -> Plan:
-    """What is missing now. Reads catalogs, and of a table with an integer tier key the highest value."""
+def plan(connection: Connection, table: Table, layout: Layout | None = None) -> Plan:
+    """What is missing now, by the layout given or else read. Of an integer tier key it reads the highest value too."""
     if not table.policy.premake:
         return Plan((), None)
     trust.require(connection, table)
-    partitions = heap.partitions(connection, table, sizes=False)
-    floor = _floor(connection, table)
+    layout = layout or heap.layout(connection, table)
+    partitions, floor = layout.partitions, layout.frost_line  # what lies below would have to be adopted
     now = clock.now(connection, table, partitions, floor)
     known = _known(connection, table, partitions)
     grid = _grid(connection, table, [(one.lower, one.upper) for one in known], now)
@@ -106,11 +107,6 @@ def _is_far(table: Table, cell: Cell, now: int) -> bool:
     """Whether it lies so far ahead that nobody writes there yet: by its own width, or a day."""
     width = cell.upper - cell.lower
     return cell.lower - now > (min(width, ladder.day_width(table.tier_kind)) if table.tier_kind.is_time else width)
-
-
-def _floor(connection: Connection, table: Table) -> int:
-    """Nothing is made below the frost line: a partition there would have to be adopted."""
-    return seams.get(connection, table).frost_line if table.has_line else table.tier_kind.lowest
 
 
 def _known(connection: Connection, table: Table, partitions: Sequence[Partition]) -> tuple[Cell, ...]:
@@ -370,11 +366,14 @@ class _Making:
         return None
 
 
-def stray(connection: Connection, table: Table) -> Stray:
-    """The rows in DEFAULT that have no partition of their own; below the frost line that is where they belong."""
+def stray(connection: Connection, table: Table, frost_line: int | None = None) -> Stray:
+    """The rows in DEFAULT that have no partition of their own; below the frost line that is where they belong.
+
+    The frost line is read unless it is given.
+    """
     default = newpartition.default_partition(connection, table)
     if default is None:
         return Stray()
-    floor = _floor(connection, table)
+    floor = heap.frost_line(connection, table) if frost_line is None else frost_line
     condition = names.within(table, None if floor == table.tier_kind.lowest else floor, None)
     return strays.count(connection, table, default, condition, MOST_MOVED + 1)

@@ -9,7 +9,6 @@ from psycopg import errors
 from frostline.catalog.connect import first_line
 from frostline.embedded.doctor.finding import Unknowable, Verdict, fault, ok, warning
 from frostline.embedded.doctor.patient import Patient, statement
-from frostline.embedded.passfile import DATABASE
 from frostline.relation import foreign_server
 from frostline.settings import Settings
 
@@ -81,7 +80,7 @@ def _version(settings: Settings, host: str, password: str) -> str:
         port=settings.lake_port,
         user=settings.lake_user,
         password=password,
-        dbname=DATABASE,
+        dbname=foreign_server.DATABASE,
         connect_timeout=_CONNECT_TIMEOUT_S,
         autocommit=True,
     ) as connection:
