@@ -31,7 +31,7 @@ def test_it_tells_the_story_to_its_end_also_after_one_that_was_interrupted(tmp_p
                 first.send_signal(signal.SIGTERM)
                 break
         _, errors = first.communicate()
-    assert first.returncode == 130
+    assert first.returncode == 143
     assert errors.endswith("error: interrupted\n")
     assert running_pid(home / "postgres") is None
     with start(home) as second:

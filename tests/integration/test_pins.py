@@ -208,7 +208,7 @@ def test_a_pin_that_comes_during_the_commit_waits_and_is_refused(events: Lake, m
         try:
             _in_a_session_of_its_own(events, table, old)
         except ConflictError as error:
-            refused.append(str(error))
+            refused.append(error.message)
 
     thread = threading.Thread(target=pin)
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pydantic import SecretStr
@@ -19,7 +20,7 @@ from tests.fixtures.tables import make_events
 from frostline.catalog import snapshot_versions
 from frostline.errors import ConflictError, CorruptionError, OutcomeUnknown, UsageError
 from frostline.failpoints import Failpoint
-from frostline.lake import objectstore, paths, rest, snapshots, transaction
+from frostline.lake import objectstore, paths, rest, snapshots, transaction, warehouse
 from frostline.lake.objectstore import Access
 from frostline.model.names import Name
 from frostline.pipeline import snapshot_drop, snapshot_targets
@@ -37,8 +38,16 @@ def bucket(seaweed: Seaweed) -> str:
     return seaweed.new_table_bucket()
 
 
+@pytest.fixture(scope="module")
+def warehouses(seaweed: Seaweed) -> str:
+    """A bucket of files: one of tables has no room for anything else."""
+    return f"s3://{seaweed.new_bucket()}"
+
+
 @pytest.fixture
-def outside(database: str, seaweed: Seaweed, bucket: str, request: pytest.FixtureRequest) -> Iterator[Lake]:
+def outside(
+    database: str, seaweed: Seaweed, bucket: str, warehouses: str, request: pytest.FixtureRequest
+) -> Iterator[Lake]:
     """A lake whose copies go to the REST catalog, with two tables."""
     keys = {"s3_access_key": seaweed.access_key, "s3_secret_key": seaweed.secret_key, "s3_region": seaweed.region}
     catalog = {
@@ -50,7 +59,7 @@ def outside(database: str, seaweed: Seaweed, bucket: str, request: pytest.Fixtur
         seaweed.access_key, seaweed.secret_key, region=seaweed.region, endpoint=seaweed.s3_endpoint, path_style=True
     )
     more: dict[str, Any] = {**keys, **catalog, "s3_endpoint": seaweed.s3_endpoint}
-    with objectstore.used(access), running_on(database, f"s3://{bucket}", request, **more) as lake:
+    with objectstore.used(access), running_on(database, f"{warehouses}/{uuid4()}", request, **more) as lake:
         run(
             lake.catalog, "create table public.one as select i as id, 'row ' || i as note from generate_series(1, 20) i"
         )
@@ -203,9 +212,10 @@ def each_folder_is_listed_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> N
     listed: list[str] = []
     entries = paths._entries  # pyright: ignore[reportPrivateUsage]
 
-    def counted(folder: str) -> list[Any]:
-        listed.append(folder)
-        return entries(folder)
+    def counted(folder: str, **how: Any) -> list[Any]:
+        if not folder.endswith(warehouse.FOLDER):  # which every command looks for
+            listed.append(folder)
+        return entries(folder, **how)
 
     monkeypatch.setattr(paths, "_entries", counted)
     assert snapshot_drop.drop(lake.catalog, lake.settings, "nightly").versions == (1, 3, 5)
@@ -291,8 +301,9 @@ def test_tables_of_another_databases_snapshot_are_neither_taken_nor_dropped(outs
 @pytest.fixture
 def another(outside: Lake, shared_database: str, request: pytest.FixtureRequest) -> Iterator[Lake]:
     """Another database with the same settings."""
-    with running_on(shared_database, outside.settings.warehouse, request) as lake:
-        lake.settings = outside.settings.model_copy(update={"dsn": shared_database})
+    with running_on(shared_database, f"{outside.settings.warehouse}_another", request) as lake:
+        changed = {"dsn": shared_database, "warehouse": lake.settings.warehouse}
+        lake.settings = outside.settings.model_copy(update=changed)
         yield lake
 
 
@@ -322,10 +333,9 @@ def test_a_catalog_without_transactions_is_said_to_be_not_atomic_or_refused(outs
 
 
 @pytest.fixture
-def in_bucket(outside: Lake, seaweed: Seaweed) -> Lake:
+def in_bucket(outside: Lake) -> Lake:
     """The same tables with the built-in catalog, and the files in an object store."""
-    warehouse = f"s3://{seaweed.new_bucket()}/lake"
-    outside.settings = outside.settings.model_copy(update={"catalog_uri": None, "warehouse": warehouse})
+    outside.settings = outside.settings.model_copy(update={"catalog_uri": None})
     return outside
 
 
@@ -336,7 +346,7 @@ def ids(metadata_location: str) -> list[Any]:
 
 
 def test_copies_of_the_built_in_catalog_lie_in_an_object_store(in_bucket: Lake, seaweed: Seaweed) -> None:
-    bucket = in_bucket.settings.warehouse.split("/")[2]
+    bucket, prefix = in_bucket.settings.warehouse.removeprefix("s3://").split("/")
     copies.create(in_bucket, "public.*")
     run(in_bucket.catalog, "delete from public.one where id > 3")
     copies.create(in_bucket, "public.*", incremental=True)
@@ -344,6 +354,6 @@ def test_copies_of_the_built_in_catalog_lie_in_an_object_store(in_bucket: Lake, 
     found = {name.table: ids(one.metadata_location) for name, one in there.items()}
     assert (found, there[Name("public", "two")].reused) == ({"one": [1, 2, 3], "two": [1]}, True)
     snapshot_drop.drop(in_bucket.catalog, in_bucket.settings, "nightly", keep=1)
-    assert len([one for one in seaweed.objects(bucket) if one.endswith(".parquet")]) == 2
+    assert len([one for one in seaweed.objects(bucket, prefix) if one.endswith(".parquet")]) == 2
     snapshot_drop.drop(in_bucket.catalog, in_bucket.settings, "nightly")
-    assert seaweed.objects(bucket) == []
+    assert [key for key in seaweed.objects(bucket, prefix) if f"/{warehouse.FOLDER}/" not in key] == []

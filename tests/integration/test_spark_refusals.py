@@ -47,8 +47,9 @@ alter table {0} rename status to swapped; alter table {0} rename data to status;
 MADE_AGAIN = "alter table public._made_again rename b to c; alter table public._made_again add b text"
 RETYPED = """
 do $$ begin
-    execute (select format('drop view frostline_relation.%I cascade', viewname) from pg_views
-              where schemaname = 'frostline_relation' and viewname like 'retyped%');
+    execute (select string_agg(format('drop view %s cascade', v), ';') from (
+        select distinct d.ev_class::regclass as v from pg_rewrite d join pg_depend p on p.objid = d.oid
+         where p.refobjid = 'public._retyped'::regclass and d.ev_class::regclass::text like 'frostline_%') as views);
 end $$;
 alter table public._retyped alter a type text
 """

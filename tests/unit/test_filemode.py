@@ -1,6 +1,7 @@
 """The umask of our processes, and of others' for a while; what it does to a folder that is shared on purpose."""
 
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -20,8 +21,10 @@ _PRINT = "import os; from frostline import filemode; {}; os.close(os.open('made'
 
 @pytest.fixture(autouse=True)
 def usual() -> Iterator[None]:
-    before = os.umask(0o022)
+    """With the mask of most shells. The tests after these get back what they had, SIGPIPE included, which psql wants."""
+    before, pipe = os.umask(0o022), signal.getsignal(signal.SIGPIPE)
     yield
+    signal.signal(signal.SIGPIPE, pipe)
     os.umask(before)
 
 

@@ -42,3 +42,11 @@ def test_no_java_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(UnavailableError) as refusal:
         java.find_java()
     assert "frostline[java]" in str(refusal.value.hint)
+
+
+def test_after_a_session_the_program_behind_ours_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours starts what SPARK_JAVA names: named there itself, it would start itself for ever."""
+    program = fake_java(tmp_path, "21.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(java.WRAPPER))
+    monkeypatch.setenv("SPARK_JAVA", str(program))
+    assert java.find_java() == program

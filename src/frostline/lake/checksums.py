@@ -10,13 +10,17 @@ _CHUNK_BYTES = 1 << 20
 
 
 def of(location: str, give_up: Callable[[], None] = lambda: None) -> bytes:
-    """Read a whole file. `give_up` is called all the time, and may raise."""
+    """Read a whole file. `give_up` is called all the time, and may raise. UnavailableError when the store is away."""
     local = paths.local_path(location)
     digest = hashlib.sha256()
-    with paths.open_input(location) if local is None else local.open("rb", buffering=0) as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            give_up()
-            digest.update(chunk)
+    try:
+        with paths.open_input(location) if local is None else local.open("rb", buffering=0) as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                give_up()
+                digest.update(chunk)
+    except OSError as error:
+        store.refuse_if_away(f"read {location}", error)
+        raise
     return digest.digest()
 
 

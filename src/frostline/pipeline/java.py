@@ -15,6 +15,8 @@ from pathlib import Path
 from frostline.errors import UnavailableError
 
 OLDEST = 17
+WRAPPER = Path(__file__).with_name("java_home")
+"""What Spark is given as JAVA_HOME; starts the program that SPARK_JAVA names."""
 _VERSION = re.compile(r'version "(\d+)')
 
 
@@ -40,6 +42,9 @@ def major(java: Path) -> int:
 
 def _of_java_home() -> Path | None:
     home = os.environ.get("JAVA_HOME")
+    if home == str(WRAPPER):  # a session of this process has set it; as the program behind it, it would start itself
+        program = os.environ.get("SPARK_JAVA")
+        return Path(program) if program else None
     return Path(home) / "bin" / "java" if home else None
 
 

@@ -19,10 +19,9 @@ from pyspark.sql import SparkSession
 from frostline import filemode, logs
 from frostline.errors import UnavailableError
 from frostline.pipeline.apart import apart
-from frostline.pipeline.java import find_java
+from frostline.pipeline.java import WRAPPER, find_java
 
 _HERE = Path(str(resources.files("frostline.pipeline")))
-_JAVA_HOME = _HERE / "java_home"
 _KEY = re.compile(r"\s*([^#!\s=:][^\s=:]*)")
 
 _NO_MASTER = "no master answers, or it does not take our secret"
@@ -39,18 +38,18 @@ def session(master: str, *, memory: str = "1g", options: Mapping[str, str] | Non
     builder = SparkSession.Builder().master(master).appName("frostline")
     for key, value in {**_options(master, memory), **(options or {})}.items():
         builder = builder.config(key, value)
-    started = _started(builder, master)
-    _warn_if_open(started)
-    return started
+    return _started(builder, master)
 
 
 def _started(builder: SparkSession.Builder, master: str) -> SparkSession:
     try:
         with filemode.applied(filemode.in_use()):  # the Java process inherits it
-            return apart(builder.getOrCreate)
+            started = apart(builder.getOrCreate)
+        _warn_if_open(started)  # Java may end itself in this moment, if no master answers
     except (Py4JError, PySparkException, OSError) as error:
         _end_half_started()
         raise _did_not_start(master, error) from error
+    return started
 
 
 def _end_half_started() -> None:
@@ -166,8 +165,8 @@ def _warn_if_open(spark: SparkSession) -> None:
 
 def _prepare_environment(master: str) -> None:
     """Set what the Java launcher reads from the environment; it is inherited and cannot be an option."""
-    if os.environ.get("JAVA_HOME") != str(_JAVA_HOME):
+    if os.environ.get("JAVA_HOME") != str(WRAPPER):
         os.environ["SPARK_JAVA"] = str(find_java())
-        os.environ["JAVA_HOME"] = str(_JAVA_HOME)
+        os.environ["JAVA_HOME"] = str(WRAPPER)
     if is_local(master):
         os.environ["PYSPARK_PYTHON"] = sys.executable

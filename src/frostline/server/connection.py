@@ -133,7 +133,7 @@ class Connection:
             self._hear_out()
 
     def _hear_out(self) -> None:
-        """Take what the client is still sending: a socket closed with bytes unread is reset, and the last words are lost."""
+        """Take what the client is still sending: closed with bytes unread, a socket is reset, last words lost."""
         if not isinstance(self._client, ssl.SSLSocket):
             self._client.shutdown(socket.SHUT_WR)
         ends = time.monotonic() + _LAST_WORDS_S
