@@ -8,7 +8,7 @@ from tests.fixtures.tables import make_events
 
 from frostline.failpoints import Failpoint
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture

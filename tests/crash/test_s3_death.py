@@ -19,7 +19,7 @@ from frostline.pipeline import archive, expire, fold, refill, sweep, verify
 from frostline.pipeline.sweep import Wish
 from frostline.pipeline.tasks import Progress
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 AWAY = "the object store does not answer"
 COLD = "update public.{t} set status = 'cold ' || status where id % 7 = 0"
