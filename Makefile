@@ -47,11 +47,12 @@ test-all: install
 
 test-pg15: install
 	@test -n "$(PG15_BIN)" || { echo "error: no initdb of PostgreSQL 15 found; say make test-pg15 PG15_BIN=DIR" >&2; exit 1; }
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --pg-bin $(PG15_BIN) tests/integration $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --pg-bin $(PG15_BIN) tests/integration tests/crash tests/clients $(PYTEST_ARGS)
 
-# The lake as the official Iceberg runtime for Spark reads it, and commits to another REST catalog. Not part of `make check`.
+# The lake as the official Iceberg runtime for Spark reads it, commits to another REST catalog, and tables through JDBC. Not part of `make check`.
 interop: install jars
 	FROSTLINE_TEST_JARS=$(CURDIR)/$(JARS) $(BIN)/pytest tests/interop $(PYTEST_ARGS)
+	FROSTLINE_TEST_JARS=$(CURDIR)/$(JARS) $(BIN)/pytest tests/clients/test_jdbc.py $(PYTEST_ARGS)
 
 jars: $(JARS)/.complete
 

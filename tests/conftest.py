@@ -23,6 +23,7 @@ pytest_plugins = [
     "tests.fixtures.tables",
     "tests.fixtures.lake",
     "tests.fixtures.own_server",
+    "tests.fixtures.pair",
     "tests.fixtures.seaweed",
     "tests.fixtures.s3",
     "tests.fixtures.twins",

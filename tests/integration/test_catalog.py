@@ -120,7 +120,7 @@ def test_a_migration_that_waits_for_somebody_lets_the_others_pass(
 
     def read() -> None:
         with psycopg.connect(database, autocommit=True) as reader:
-            reader.execute("set statement_timeout = '2s'")
+            reader.execute("set lock_timeout = '2s'")
             for number in range(20):
                 reader.execute("select count(*) from frostline.seam")
                 passed.append(number)

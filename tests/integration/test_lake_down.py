@@ -151,6 +151,7 @@ def test_a_silent_server_is_waited_for_no_longer_than_the_session_says(archived:
         run(connection, "set statement_timeout = '1s'")
         with pytest.raises((errors.QueryCanceled, errors.SqlclientUnableToEstablishSqlconnection)):
             rows(connection, EVERYTHING)
+        run(connection, NOT_FOR_EVER)
         assert rows(connection, "select count(*) from events where ts >= '2030-01-01'") == [(0,)]
         moved_to(archived, archived.server.port)
         assert rows(connection, EVERYTHING) == before
@@ -195,9 +196,9 @@ def test_a_server_that_hangs_is_ended_and_its_queries_with_it(archived: Lake, tm
 def test_a_server_that_works_is_left_alone_and_stops_when_told(archived: Lake, tmp_path: Path) -> None:
     port = free_port()
     moved_to(archived, port)
-    with archived.connect() as connection, serving(archived, tmp_path / "home", port, watchdog_s=1) as process:
+    with archived.connect() as connection, serving(archived, tmp_path / "home", port, watchdog_s=3) as process:
         before = rows(connection, EVERYTHING)
-        time.sleep(3)  # three limits
+        time.sleep(6)  # two limits; a busy machine may well need one second for an answer
         assert rows(connection, EVERYTHING) == before
         process.terminate()
         assert process.wait(timeout=30) == 0
@@ -256,8 +257,8 @@ def test_a_store_that_does_not_answer_is_waited_for_no_longer_than_the_session_s
                 rows(connection, EVERYTHING)
             # Or Postgres would have waited for the end of the cancelled query, for half a minute.
             assert "cancelled query does not end: hanging up" in caplog.text
+            run(connection, NOT_FOR_EVER)
             assert rows(connection, "select count(*) from events where ts >= '2030-01-01'") == [(0,)]
-        run(connection, NOT_FOR_EVER)
         assert rows(connection, EVERYTHING) == before
 
 
@@ -277,8 +278,8 @@ def test_neither_is_one_whose_files_are_being_compared(archived: Lake, monkeypat
             run(connection, "set statement_timeout = '1s'")
             with pytest.raises(errors.QueryCanceled):
                 rows(connection, EVERYTHING)
+            run(connection, NOT_FOR_EVER)
             assert rows(connection, "select count(*) from events where ts >= '2030-01-01'") == [(0,)]
-        run(connection, NOT_FOR_EVER)
         assert rows(connection, EVERYTHING) == before
 
 

@@ -26,9 +26,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeServer]:
     stored = StoredTables(tmp_path_factory.mktemp("lake"))
     stored.add(lakeserver.table(7, [column(1, "id", "int8"), column(2, "key", "int8")], "key", TierKind.BIGINT))
     stored.publish(7, 1, {"id": [1, 2, 3], "key": [1, 2, 3]})
-    running = LakeServer(
-        "127.0.0.1", 0, stored, lakeserver.USER, lakeserver.PASSWORD, None, startup_timeout_s=1, max_sessions=50
-    )
+    running = LakeServer("127.0.0.1", 0, stored, lakeserver.USER, lakeserver.PASSWORD, None, max_sessions=50)
     running.start()
     yield running
     running.stop()
@@ -58,9 +56,12 @@ def test_it_still_works_after_that(server: LakeServer) -> None:
     assert works(server)
 
 
-def test_a_client_that_says_nothing_is_hung_up_on(server: LakeServer) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
+def test_a_client_that_says_nothing_is_hung_up_on(stored: StoredTables) -> None:
+    impatient = LakeServer("127.0.0.1", 0, stored, lakeserver.USER, lakeserver.PASSWORD, None, startup_timeout_s=1)
+    impatient.start()
+    with socket.create_connection(("127.0.0.1", impatient.port), timeout=60) as raw:
         assert raw.recv(1) == b""
+    impatient.stop()
 
 
 def test_malformed_startups_get_a_clean_error(server: LakeServer) -> None:

@@ -19,6 +19,9 @@ from frostline.errors import ConflictError
 from frostline.failpoints import PAUSE, Failpoint
 
 EVERYTHING = "select md5(string_agg(e::text, '|' order by id)) from public.events e"
+UNTIL_RUN_OUT = (
+    "select pg_sleep(greatest(0, extract(epoch from expires_at - clock_timestamp())) + 0.1) from frostline.lease"
+)
 
 
 @pytest.fixture
@@ -55,8 +58,9 @@ def test_a_lease_ends_with_its_session(events: Lake) -> None:
 
 
 def test_a_lease_is_renewed_while_it_is_held(events: Lake) -> None:
-    with leases.held(events.catalog, events.table(), 0.9):
-        run(events.catalog, "select pg_sleep(2)")
+    with leases.held(events.catalog, events.table(), 6):
+        first = value(events.catalog, "select expires_at from frostline.lease")
+        until_true(events.catalog, "select expires_at > %s from frostline.lease", [first])
         with events.catalog.transaction():
             leases.require(events.catalog, events.table())
 
@@ -71,11 +75,11 @@ def test_a_lease_that_ran_out_is_not_renewed(events: Lake) -> None:
 
 def test_a_transaction_may_be_longer_than_the_lease(events: Lake) -> None:
     """The renewal waits for the row that the holder has locked, and must count from when it gets it."""
-    with leases.held(events.catalog, events.table(), 0.9):
+    with leases.held(events.catalog, events.table(), 3):
         with events.catalog.transaction():
             leases.require(events.catalog, events.table())
-            run(events.catalog, "select pg_sleep(2)")
-        time.sleep(0.2)
+            run(events.catalog, UNTIL_RUN_OUT)
+        until_true(events.catalog, "select expires_at > clock_timestamp() from frostline.lease")
         with events.catalog.transaction():
             leases.require(events.catalog, events.table())
 
@@ -84,9 +88,9 @@ def test_nobody_takes_a_lease_over_while_its_holder_publishes(events: Lake, monk
     monkeypatch.setattr(heartbeat, "_beat", lambda *_: None)
     table = events.table()
     other = connect(events.dsn, purpose="other")
-    with other, leases.held(events.catalog, table, 0.9), events.catalog.transaction():
+    with other, leases.held(events.catalog, table, 3), events.catalog.transaction():
         leases.require(events.catalog, table)
-        run(events.catalog, "select pg_sleep(1.2)")  # it has run out
+        run(events.catalog, UNTIL_RUN_OUT)
         refused = pytest.raises(ConflictError, match="another job is running")
         with refused, leases.held(other, table):
             pytest.fail("two hold it")
@@ -95,10 +99,10 @@ def test_nobody_takes_a_lease_over_while_its_holder_publishes(events: Lake, monk
 @pytest.mark.spark
 def test_a_worker_that_was_paused_cannot_publish(events: Lake) -> None:
     before = events.value(EVERYTHING)
-    worker = killed.start(events, "archive", failpoint=Failpoint.ARCHIVE_RAISED_BOUND + PAUSE, lease_seconds=2)
+    worker = killed.start(events, "archive", failpoint=Failpoint.ARCHIVE_RAISED_BOUND + PAUSE)
     try:
         os.waitpid(worker.pid, os.WUNTRACED)  # it stands still just before it publishes
-        until_true(events.catalog, "select count(*) from frostline.lease where expires_at < clock_timestamp()")
+        run(events.catalog, "update frostline.lease set expires_at = clock_timestamp()")  # and for very long
         (result,) = events.archive()
         assert result.error is None
         published = seams.get(events.catalog, events.table()), jobs.recorded_files(events.catalog, events.table())

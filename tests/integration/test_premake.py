@@ -427,7 +427,7 @@ def test_whoever_holds_default_is_waited_for_and_nobody_queues_behind(
 
     def read() -> int:
         with psycopg.connect(database, autocommit=True) as reader:
-            run(reader, "set statement_timeout = 500")  # a lock is tried for 50 ms
+            run(reader, "set lock_timeout = 500")  # one is tried for 50 ms
             done = 0
             while not stop.is_set():
                 run(reader, "select count(*) from public.events")

@@ -9,7 +9,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.fixtures import killed
 from tests.fixtures.batches import STAGES, Row, World, by_sql, frame, new, old
 from tests.fixtures.lake import Lake
 from tests.fixtures.statements import rows, run, value
@@ -20,7 +19,7 @@ from frostline.catalog import seams
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.model.tiers import from_text
-from frostline.pipeline import sweep, verify
+from frostline.pipeline import verify
 from frostline.pipeline.load import Declined
 from frostline.relation import loading
 from frostline.spark import write_load
@@ -251,39 +250,6 @@ def test_lost_in_commit_the_label_tells(world: World, monkeypatch: pytest.Monkey
         with pytest.raises(UnavailableError, match=r"nothing was written to public\.events"):
             world.write(given, lake_rows=3, label="lost load")
     assert world.both(given, lake_rows=3, label="lost load").as_files == 3
-
-
-QUERY = """
-select id, ts, 'killed' as status, cast(1 as decimal(12,2)) as amount, '{{}}' as data
-  from values ({0}L, timestamp '2024-02-03 00:00:00'), ({1}L, timestamp '2024-03-03 00:00:00'),
-              ({2}L, timestamp '2090-02-03 00:00:00') as t (id, ts)
-"""
-LOAD = [one for one in Failpoint if one.value.startswith("load_")]
-"""In the order in which a load gets there."""
-
-
-def test_killed_at_every_step_and_started_again_it_is_written_once(world: World) -> None:
-    """Each run finds what the ones before it have left, and dies one step later."""
-    before = set(world.lake.data_files())
-    numbers = world.ids(3)
-    times = [datetime(year, month, 3, tzinfo=UTC) for year, month in ((2024, 2), (2024, 3), (2090, 2))]
-    given = [Row(number, when, "killed", Decimal(1), "{}") for number, when in zip(numbers, times, strict=True)]
-    there = "select count(*) from public.events where id = any (%s)"
-    for failpoint in LOAD:
-        process = killed.start(
-            world.lake, "write", "append", "killed", QUERY.format(*numbers), "2", failpoint=failpoint
-        )
-        said, _ = process.communicate(timeout=240)
-        assert process.returncode == killed.KILLED, said
-        assert value(world.lake.catalog, there, [numbers]) == 3 * (failpoint is Failpoint.LOAD_PUBLISHED), failpoint
-    assert world.write(given, lake_rows=2, label="killed") == Written(3, applied=False)
-    by_sql(world.lake.catalog, "append", given)
-    (swept,) = sweep.run(world.lake.catalog, world.lake.settings, [world.lake.table()], sweep.Wish())
-    assert swept.error is None
-    world.compare()
-    assert world.both(_cold(world), lake_rows=3).as_files == 3  # its turn begins with what the others left
-    recorded = {path for (path,) in rows(world.lake.catalog, "select path from frostline.lake_file")}
-    assert {f"file://{file}" for file in set(world.lake.data_files()) - before} <= recorded
 
 
 # When it is not done

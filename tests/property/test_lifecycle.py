@@ -223,7 +223,7 @@ class Life(RuleBasedStateMachine):
         action, failpoint = death
         arguments = [beginning(max(1, self.world.month - back))] if action == "thaw" else []
         process = killed.start(self.lake, action, *arguments, failpoint=failpoint)
-        said, _ = process.communicate(timeout=240)
+        said = killed.finish(self.lake, process)
         assert process.returncode in (0, 1, killed.KILLED), said
 
     @invariant()

@@ -8,7 +8,7 @@ from tests.fixtures.tables import make_events
 
 from frostline.failpoints import Failpoint
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def died(lake: Lake) -> Lake:
     fill_events(lake.catalog)
     lake.add()
     process = killed.start(lake, "archive", failpoint=Failpoint.ARCHIVE_STAGED)
-    said, _ = process.communicate(timeout=120)
+    said = killed.finish(lake, process)
     assert process.returncode == killed.KILLED, said
     assert len(lake.data_files()) == 6
     return lake

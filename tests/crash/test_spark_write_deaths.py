@@ -1,6 +1,5 @@
 """Writing from Spark: whoever dies in the middle, and whatever others do meanwhile, it is written once or not at all."""
 
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -14,6 +13,7 @@ from tests.fixtures.batches import STAGES, Row, World, by_sql, new, old, when_st
 from tests.fixtures.lake import Lake
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.twins import make_twins
+from tests.fixtures.waiting import until_true
 
 from frostline import failpoints
 from frostline.catalog import batches
@@ -60,7 +60,7 @@ def test_killed_and_started_again_it_is_written_once(world: World) -> None:
     assert DRIVER[-1] is Failpoint.WRITE_APPLIED
     for failpoint in (*TASK, *DRIVER):
         process = killed.start(world.lake, "write", "upsert", "killed", QUERY.format(*numbers), failpoint=failpoint)
-        said, _ = process.communicate(timeout=240)
+        said = killed.finish(world.lake, process)
         assert process.returncode == (killed.KILLED if failpoint in DRIVER else 1), said
         is_applied = failpoint is Failpoint.WRITE_APPLIED
         assert value(world.lake.catalog, there, [numbers[0]]) == is_applied, failpoint
@@ -76,13 +76,45 @@ def _swept(world: World) -> None:
     assert result.error is None
 
 
+LOADED = """
+select id, ts, 'killed' as status, cast(1 as decimal(12,2)) as amount, '{{}}' as data
+  from values ({0}L, timestamp '2024-02-03 00:00:00'), ({1}L, timestamp '2024-03-03 00:00:00'),
+              ({2}L, timestamp '2090-02-03 00:00:00') as t (id, ts)
+"""
+LOAD = [one for one in Failpoint if one.value.startswith("load_")]
+"""In the order in which a load gets there."""
+
+
+def test_a_load_killed_at_every_step_and_started_again_is_written_once(world: World) -> None:
+    """Each run finds what the ones before it have left, and dies one step later."""
+    before = set(world.lake.data_files())
+    numbers = world.ids(3)
+    times = [datetime(year, month, 3, tzinfo=UTC) for year, month in ((2024, 2), (2024, 3), (2090, 2))]
+    given = [Row(number, when, "killed", Decimal(1), "{}") for number, when in zip(numbers, times, strict=True)]
+    there = "select count(*) from public.events where id = any (%s)"
+    for failpoint in LOAD:
+        process = killed.start(
+            world.lake, "write", "append", "loaded", LOADED.format(*numbers), "2", failpoint=failpoint
+        )
+        said = killed.finish(world.lake, process)
+        assert process.returncode == killed.KILLED, said
+        assert value(world.lake.catalog, there, [numbers]) == 3 * (failpoint is Failpoint.LOAD_PUBLISHED), failpoint
+    assert world.write(given, lake_rows=2, label="loaded") == Written(3, applied=False)
+    by_sql(world.lake.catalog, "append", given)
+    _swept(world)
+    world.compare()
+    cold = [new(number, hot=False) for number in world.ids(3)]
+    assert world.both(cold, lake_rows=3).as_files == 3  # it begins with what the others left
+    recorded = {path for (path,) in rows(world.lake.catalog, "select path from frostline.lake_file")}
+    assert {f"file://{file}" for file in set(world.lake.data_files()) - before} <= recorded
+
+
 def _abandoned(lake: Lake) -> None:
     """Leave a staging table, as a driver that dies."""
     with open_connection(lake.dsn, purpose="tests") as connection:
         relation = batches.relation(connection, Name.parse("events"))
         staging.make(connection, relation, relation.columns)
-    while lake.value("select count(*) from pg_locks where locktype = 'advisory' and classid = 1179538516"):
-        time.sleep(0.02)
+    until_true(lake.catalog, "select count(*) = 0 from pg_locks where locktype = 'advisory' and classid = 1179538516")
 
 
 @pytest.mark.parametrize("how", ["write", "sweep"])

@@ -21,7 +21,7 @@ from frostline.pipeline.proof import files
 from frostline.pipeline.sweep import Wish
 from frostline.pipeline.tasks import Progress
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 AWAY = "the object store does not answer"
 COLD = "update public.{t} set status = 'cold ' || status where id % 7 = 0"

@@ -37,7 +37,7 @@ def world(shared_lake: Lake) -> Iterator[World]:
 
 def _kill(world: World, action: str, failpoint: Failpoint, *arguments: str) -> None:
     process = killed.start(world.lake, action, *arguments, failpoint=failpoint)
-    said, _ = process.communicate(timeout=240)
+    said = killed.finish(world.lake, process)
     if failpoint in killed.IN_TASKS:
         assert process.returncode == 1, said
         assert "Spark gave up" in said
@@ -56,23 +56,21 @@ VERIFY = _of("verify")
 UNDO = _of("undo", "trim")
 THAW = _of("thaw")
 CONVERT = _of("convert")
-"""Tried in test_conversion.py: they need no lake."""
+"""Tried in tests/integration/test_conversion.py: they need no lake."""
 PARTITIONS = _of("premake", "partition")
-"""Tried in test_partition_mode.py, for the same reason."""
+"""Tried in tests/integration/test_partition_mode.py, for the same reason."""
 COMPACT = _of("compact")
 RETAIN = [*_of("retain"), *_of("trim")]
 EXPIRE = _of("expire")
 SWEEP = _of("sweep")
 WORKER = _of("worker")
-"""Tried in test_worker.py."""
+"""Tried in tests/integration/test_worker.py."""
 SNAPSHOT = _of("snapshot")
 """Tried in test_snapshot_killed.py."""
 REST = _of("rest")
-"""Tried in test_snapshot_rest.py."""
-WRITE = _of("write")
+"""Tried in tests/integration/test_snapshot_rest.py."""
+WRITE, LOAD = _of("write"), _of("load")
 """Tried in test_spark_write_deaths.py."""
-LOAD = _of("load")
-"""Tried in test_spark_load.py."""
 
 
 def test_every_failpoint_is_tried() -> None:

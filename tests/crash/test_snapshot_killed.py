@@ -1,6 +1,5 @@
 """A run is killed at every step: the last version stays visible, whole, and the next run leaves nothing of it."""
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -8,7 +7,7 @@ from tests.fixtures import copies, killed
 from tests.fixtures.command import Command
 from tests.fixtures.lake import Lake
 from tests.fixtures.months import World
-from tests.fixtures.statements import rows, value
+from tests.fixtures.statements import rows
 
 from frostline.catalog import snapshot_versions
 from frostline.failpoints import Failpoint
@@ -25,7 +24,6 @@ _CUT = "select namespace, lake_table, metadata_location from frostline.snapshot_
 _POINTERS = """
 select table_namespace, table_name, metadata_location from frostline.iceberg_tables
  where table_namespace = 'nightly.public' order by 2"""
-_LOCKED = "select count(*) from pg_locks where locktype = 'advisory'"
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +40,11 @@ def world(shared_lake: Lake) -> Iterator[World]:
 
 def kill(world: World, action: str, failpoint: Failpoint, *arguments: str) -> None:
     process = killed.start(world.lake, action, *arguments, failpoint=failpoint)
-    said, _ = process.communicate(timeout=240)
+    said = killed.finish(world.lake, process)
     if failpoint in killed.IN_TASKS:
         assert "Spark gave up" in said
     else:
         assert process.returncode == killed.KILLED, said
-    while value(world.lake.catalog, _LOCKED):  # until Postgres has noticed
-        time.sleep(0.02)
 
 
 def create(world: World) -> None:
