@@ -17,7 +17,6 @@ from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.model import grid
 from frostline.model.names import Name
 from frostline.model.partitions import Partition, bounds
-from frostline.model.policy import Mode
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind, from_text, to_text
 from frostline.relation import clock, names, newpartition
@@ -60,7 +59,7 @@ def partitions(connection: Connection, table: Table, *, sizes: bool = True) -> l
 
 def frost_line(connection: Connection, table: Table) -> int:
     """T, or the lowest value that there is of a table without a lake."""
-    return seams.get(connection, table).frost_line if table.mode is Mode.TIERED else table.tier_kind.lowest
+    return seams.get(connection, table).frost_line if table.has_line else table.tier_kind.lowest
 
 
 def layout(connection: Connection, table: Table) -> Layout:
