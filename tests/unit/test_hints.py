@@ -96,7 +96,7 @@ def test_whatever_can_fail_is_a_command() -> None:
 def test_what_a_job_calls_itself_is_a_command() -> None:
     """A job whose Postgres went away names it in its hint, with the table."""
     names = re.findall(
-        r'turn\.(?:taken|leased)\([^"]*"([^"]+)"', "".join(path.read_text() for path in SOURCE.rglob("*.py"))
+        r'job\.(?:on_table|leased)\([^"]*"([^"]+)"', "".join(path.read_text() for path in SOURCE.rglob("*.py"))
     )
     assert len(names) > 8
     for name in names:
