@@ -144,7 +144,7 @@ def test_a_partition_truncated_while_it_is_archived_stays_empty(
                 run(connection, "truncate public.events_1")
 
     run(archived.catalog, f"delete from public.plain where ts < '{FEBRUARY}'")
-    monkeypatch.setattr(archive.failpoints, "reached", reached)
+    monkeypatch.setattr(archive, "reached", reached)
     archive_again(archived)
 
 

@@ -8,6 +8,7 @@ from tests.fixtures.lake import Lake
 from tests.fixtures.statements import run, value
 from tests.fixtures.twins import PARTITIONS, ROWS, TABLE
 
+from frostline import failpoints
 from frostline.errors import ConflictError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.pipeline import archive, verify
@@ -35,7 +36,8 @@ def once_at(monkeypatch: pytest.MonkeyPatch, place: Failpoint, act: Callable[[],
         if here is place and left:
             left.pop()()
 
-    monkeypatch.setattr(archive.failpoints, "reached", reached)
+    for module in (archive, failpoints):
+        monkeypatch.setattr(module, "reached", reached)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from frostline import failpoints, logs
+from frostline import logs
 from frostline.catalog import jobs, merging, seams, snapshots
 from frostline.catalog.connect import Dsn
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
-from frostline.failpoints import Failpoint
+from frostline.failpoints import Failpoint, reached
 from frostline.lake import commit, foreign, paths
 from frostline.lake.commit import StagedCommit
 from frostline.lake.datafiles import WrittenFile
@@ -87,7 +87,7 @@ class Job:
         """Move the rows, then learn about them: readers have them from the lake before there are statistics."""
         files = self.move()
         bound.analyze(self.connection, self.table)
-        failpoints.reached(Failpoint.ARCHIVE_ANALYZED)
+        reached(Failpoint.ARCHIVE_ANALYZED)
         return files
 
     def move(self) -> list[WrittenFile]:
@@ -97,7 +97,7 @@ class Job:
             self._capture()
             files = self._export()
             staged = self._stage(files)
-            failpoints.reached(Failpoint.ARCHIVE_STAGED)
+            reached(Failpoint.ARCHIVE_STAGED)
             self._publish(files, staged)
         return files
 
@@ -105,9 +105,9 @@ class Job:
         with self._stage_line("capture", partitions=len(self.batch.partitions)):
             for partition in self.batch.partitions:
                 heap.capture(self.connection, self.table, partition.name)
-                failpoints.reached(Failpoint.ARCHIVE_CAPTURED_ONE)
+                reached(Failpoint.ARCHIVE_CAPTURED_ONE)
             jobs.advance(self.connection, self.job_id, State.CAPTURED)
-        failpoints.reached(Failpoint.ARCHIVE_CAPTURED)
+        reached(Failpoint.ARCHIVE_CAPTURED)
 
     def _export(self) -> list[WrittenFile]:
         """Every task reads the one snapshot that this process holds, and verifies its own file against it."""
@@ -118,7 +118,7 @@ class Job:
             rows, size = sum(file.rows for file in files), sum(file.size_bytes for file in files)
             line.update(files=len(files), rows=rows, size_bytes=size)
             jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=rows, size_bytes=size)
-            failpoints.reached(Failpoint.ARCHIVE_EXPORTED)
+            reached(Failpoint.ARCHIVE_EXPORTED)
             return files
 
     def shards(self, snapshot: str) -> Iterator[Shard]:
@@ -160,12 +160,12 @@ class Job:
 
     def _publish(self, files: Sequence[WrittenFile], staged: StagedCommit | None) -> None:
         bound.raise_to(self.connection, self.table, self.batch.to_line, self._say)
-        failpoints.reached(Failpoint.ARCHIVE_RAISED_BOUND)
+        reached(Failpoint.ARCHIVE_RAISED_BOUND)
         hint = "frostline status shows whether the frost line moved; then run frostline archive again"
         published = job.publishing(self.connection, f"publishing {self.table.name}", hint=hint)
         with self._stage_line("publish"), published:
             self._swap(files, staged)
-        failpoints.reached(Failpoint.ARCHIVE_PUBLISHED)
+        reached(Failpoint.ARCHIVE_PUBLISHED)
 
     def _swap(self, files: Sequence[WrittenFile], staged: StagedCommit | None) -> None:
         """The commit of the lake and of the seam, in one transaction and with no lock that anybody waits for."""
@@ -180,7 +180,7 @@ class Job:
             assert one.upper is not None
             jobs.record_partition(self.connection, self.table, self.job_id, one.name, one.lower, one.upper)
         jobs.advance(self.connection, self.job_id, State.PUBLISHED)
-        failpoints.reached(Failpoint.ARCHIVE_BEFORE_COMMIT)
+        reached(Failpoint.ARCHIVE_BEFORE_COMMIT)
 
     @contextmanager
     def _stage_line(self, name: str, **values: logs.Value) -> Generator[dict[str, logs.Value]]:
