@@ -19,7 +19,7 @@ INTEROP := org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0 \
            org.postgresql:postgresql:42.7.14 \
            org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner
 
-.PHONY: install demo test test-lowest test-pg15 interop jars soak bench bench-smoke check format lint types contracts lock clean
+.PHONY: install demo test test-all test-lowest test-pg15 interop jars soak bench bench-smoke check format lint types contracts lock clean
 
 install: $(STAMP)
 
@@ -38,7 +38,11 @@ $(STAMP): pyproject.toml $(LOCKS)
 demo: install
 	$(BIN)/frostline demo
 
+# What to run while working: all but the tests marked slow, which kill processes, start servers of their own or go on for long.
 test: install
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not slow" $(PYTEST_ARGS)
+
+test-all: install
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 test-pg15: install
@@ -71,7 +75,7 @@ bench: install jars
 bench-smoke: install
 	$(BIN)/python -m benchmarks.run --smoke benchmarks/smoke.json $(STORE)
 
-check: lint types contracts test
+check: lint types contracts test-all
 
 format: install
 	$(BIN)/ruff format

@@ -112,5 +112,6 @@ def test_a_stranger_without_the_secret_gets_nothing_done(cluster: Cluster, lake:
     done = user.run("archive", archive=whole, SPARK_CONF_DIR=str(tmp_path / "conf"))
     assert done.returncode == 4
     refusal = f"Spark did not start: no master answers, or it does not take our secret ({cluster.master})"
-    assert last_lines(done) == [f"error: {refusal}", "hint: see what Java wrote above, and docs/guides/cluster.md"]
+    told = [f"error: {refusal}", "hint: see what Java wrote above, and docs/guides/cluster.md"]
+    assert last_lines(done) == told, done.stderr
     assert lake.data_files() == []

@@ -10,6 +10,8 @@ import pytest
 
 from frostline.embedded.postgres import free_port, running_pid
 
+pytestmark = pytest.mark.slow
+
 FROSTLINE = str(Path(sys.executable).with_name("frostline"))
 
 
@@ -21,7 +23,6 @@ def start(home: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 def test_it_tells_the_story_to_its_end_also_after_one_that_was_interrupted(tmp_path: Path) -> None:
     home = tmp_path / "demo"
     with start(home) as first:

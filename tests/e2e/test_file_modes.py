@@ -13,6 +13,8 @@ import pytest
 from frostline.embedded.postgres import free_port
 from frostline.embedded.programs import server_owner
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = str(Path(sys.executable).with_name("frostline"))
 TABLE = """
 create table events (id int, ts timestamptz, note text, primary key (id, ts)) partition by range (ts);
@@ -111,7 +113,6 @@ class World:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 def test_nobody_else_can_read_what_up_archive_fold_and_spark_make(tmp_path: Path) -> None:
     world = World(tmp_path)
     ports = ("--pg-port", str(free_port()), "--lake-port", str(free_port()))

@@ -13,6 +13,8 @@ import pytest
 
 from frostline.embedded.postgres import Postgres
 
+pytestmark = pytest.mark.slow
+
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial" / "first-table.md"
 _BLOCK = re.compile(r"^```(bash|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\dT\S+ (debug|info) ")
@@ -85,7 +87,6 @@ def without_trailing_spaces(text: str) -> str:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 def test_the_tutorial_does_what_it_says(shell: Shell) -> None:
     for step in steps(TUTORIAL.read_text()):
         printed, exit_code = shell.run(step.commands)

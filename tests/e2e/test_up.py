@@ -19,6 +19,8 @@ from frostline.embedded.home import prepare
 from frostline.embedded.postgres import free_port, running_pid
 from frostline.settings import load
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., "subprocess.Popen[str]"]
 
 

@@ -23,6 +23,8 @@ from tests.fixtures.waiting import until_true
 from frostline.embedded.postgres import Postgres
 from frostline.pipeline import clean, verify
 
+pytestmark = pytest.mark.slow
+
 EVERYTHING = "select id, e::text from public.events e order by id, k"
 CHANGES = (
     "update {} set v = 'changed', n = n + 1 where id between 10 and 40",

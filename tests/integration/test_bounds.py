@@ -16,6 +16,8 @@ from tests.fixtures.lakeserver import StoredTables, column
 from frostline.model.tiers import TierKind
 from frostline.server.listen import LakeServer
 
+pytestmark = pytest.mark.slow
+
 ROWS = 100_000
 SESSIONS = 100
 RESULT_BYTES = 120 * ROWS

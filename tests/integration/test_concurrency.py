@@ -15,6 +15,8 @@ from tests.fixtures.statements import rows, run
 
 from frostline.errors import UsageError
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 20.0
 IDS = 600
 DIFFERENCE = """
@@ -121,7 +123,6 @@ def compare(crowd: Crowd, connection: psycopg.Connection, chance: random.Random)
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 @pytest.mark.parametrize("grace", ["0", "1 day"])
 def test_the_relation_equals_the_reference_at_every_moment(tables: Lake, grace: str) -> None:
     tables.catalog.execute("update frostline.managed_table set grace_period = %s::interval", (grace,))

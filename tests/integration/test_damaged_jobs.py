@@ -21,6 +21,8 @@ from frostline.model.names import Name
 from frostline.pipeline import expire, load, verify
 from frostline.pipeline.source import Shard
 
+pytestmark = pytest.mark.slow
+
 EVERYTHING = "select * from public.events order by id"
 KEYS = ["has a checksum", "is from before checksums"]
 

@@ -17,6 +17,8 @@ from frostline.embedded.doctor.patient import Patient
 from frostline.errors import CorruptionError, FrostlineError
 from frostline.pipeline import compact, expire, sweep, verify
 
+pytestmark = pytest.mark.slow
+
 KINDS = ("metadata", "manifest list", "manifest")
 UNSEEN = ("cut short", "emptied", "zeroed")
 """What a parser stumbles over, without a checksum."""

@@ -153,6 +153,7 @@ BROKEN = {
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 @pytest.mark.parametrize("what", BROKEN)
 def test_what_somebody_did_to_the_database_is_no_bug(managed: Lake, command: Command, what: str) -> None:
     run(managed.catalog, BROKEN[what])

@@ -24,7 +24,7 @@ from frostline.pipeline.worker import Tools, Worker
 from frostline.relation import policy
 from frostline.server.provider import CatalogTables
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 EVERYTHING = "select md5(string_agg(e::text, '|' order by id)) from public.events e"
 STATE = """

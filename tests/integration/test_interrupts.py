@@ -23,6 +23,8 @@ from tests.fixtures.waiting import until, until_true
 
 from frostline.catalog import leases
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = "from frostline.cli.start import main; main()"
 TRACES = ("Traceback", "Exception", "\tat ", "this is a bug", "ERROR")
 WAITS = "select count(*) from pg_stat_activity where application_name like 'frostline %' and wait_event_type = 'Lock'"

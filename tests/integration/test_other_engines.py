@@ -14,6 +14,8 @@ from frostline.model import snapshot as rules
 from frostline.pipeline import snapshot
 from frostline.pipeline.snapshot_plan import Wish
 
+pytestmark = pytest.mark.slow
+
 
 def load(engine: duckdb.DuckDBPyConnection) -> None:
     """Nothing is downloaded in a test: the extension is the installed package's."""

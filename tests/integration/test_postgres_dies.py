@@ -30,6 +30,8 @@ from frostline.pipeline import archive, fold, verify
 from frostline.relation import bound, marks
 from frostline.settings import write_file
 
+pytestmark = pytest.mark.slow
+
 IDS = 400
 
 
@@ -137,7 +139,6 @@ MOMENTS: list[tuple[Job, str, Any, str, type[FrostlineError]]] = [
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 def test_a_killed_server_loses_nothing_whatever_the_job_was_at(lake: Lake, server: Postgres) -> None:
     archive_it(lake, lambda: None)
     writers = Writers(server)

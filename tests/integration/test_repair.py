@@ -24,7 +24,7 @@ from frostline.model.names import Name
 from frostline.pipeline import adoption, repair, verify
 from frostline.relation import policy
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 EVERYTHING = "select md5(string_agg(e::text, '|' order by id)) from public.events e"
 COUNT = "select count(*) from public.events"

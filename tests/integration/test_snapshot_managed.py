@@ -12,7 +12,7 @@ from frostline.errors import CorruptionError, UsageError
 from frostline.model.names import Name
 from frostline.pipeline.tasks import Progress
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 EVENTS, PLAIN = Name("public", "events"), Name("public", "plain")
 CHANGES = (

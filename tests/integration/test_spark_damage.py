@@ -17,7 +17,7 @@ from frostline import spark as connector
 from frostline.errors import FrostlineError
 from frostline.spark import filesums
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("released")]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("released"), pytest.mark.slow]
 
 Read = Callable[[Lake], list[tuple[int, str | None]]]
 

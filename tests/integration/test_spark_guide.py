@@ -11,7 +11,7 @@ from tests.fixtures.statements import run, value
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "spark.md"
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("released")]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("released"), pytest.mark.slow]
 
 
 def test_every_example_of_the_guide_runs(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

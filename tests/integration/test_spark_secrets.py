@@ -20,7 +20,7 @@ from tests.fixtures.seaweed import SECRET_KEY
 from frostline import spark as connector
 from frostline.pipeline.spark import configured
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture

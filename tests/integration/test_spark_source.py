@@ -38,7 +38,7 @@ from frostline.spark.pieces import HeapPiece, LakePiece, Part
 from frostline.spark.rows import Reading
 from frostline.spark.source import FrostlineReader
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("released")]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("released"), pytest.mark.slow]
 
 Result = TypeVar("Result")
 

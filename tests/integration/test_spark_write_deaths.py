@@ -26,7 +26,7 @@ from frostline.relation import applying, removal, staging
 from frostline.spark import write_apply, writes
 from frostline.spark.writes import Written
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 LABELS = "select label, mode, rows from frostline.applied_batch order by label"
 

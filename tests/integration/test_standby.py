@@ -32,6 +32,8 @@ from frostline.embedded.postgres import Postgres
 from frostline.relation import bound
 from frostline.server import provider
 
+pytestmark = pytest.mark.slow
+
 QUESTIONS = (
     "select count(*), sum(n), min(k), max(k) from {}",
     "select * from {} where id = 5",

@@ -18,6 +18,8 @@ from frostline.errors import CorruptionError, UnavailableError
 from frostline.lake import claim
 from frostline.pipeline import verify
 
+pytestmark = pytest.mark.slow
+
 JANUARY = "2024-01-01 00:00:00+00"
 SILENCED = "alter table public.events_2 disable trigger all; {}; alter table public.events_2 enable trigger all"
 

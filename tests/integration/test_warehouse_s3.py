@@ -24,6 +24,8 @@ from frostline.lake import objectstore, warehouse
 from frostline.pipeline import worker
 from frostline.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 WRONG: dict[str, dict[str, Any]] = {
     "the object store does not know the access key": {"access_key": "nobody"},
     "the secret key is not the one of the access key": {"secret_key": "wrong"},

@@ -12,6 +12,7 @@ from concurrent.futures import Future, wait
 from typing import TypeVar
 
 import psutil
+from py4j.protocol import Py4JError
 
 _ENDING_S = 5.0
 """How long Java may take to remove its temporary files."""
@@ -32,6 +33,14 @@ def apart(function: Callable[[], Made]) -> Made:
             say_no_more()
             _end_children(before, running)
         raise
+
+
+def told_by_java(error: Exception) -> str:
+    """The text of an error of Java's, which Java itself is asked for; empty if it is gone meanwhile."""
+    try:
+        return str(getattr(error, "java_exception", error))
+    except (Py4JError, OSError):
+        return ""
 
 
 def say_no_more() -> None:

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from frostline import filemode, logs
 from frostline.errors import UnavailableError
-from frostline.pipeline.apart import apart
+from frostline.pipeline.apart import apart, told_by_java
 from frostline.pipeline.java import WRAPPER, find_java
 
 _HERE = Path(str(resources.files("frostline.pipeline")))
@@ -47,8 +47,9 @@ def _started(builder: SparkSession.Builder, master: str) -> SparkSession:
             started = apart(builder.getOrCreate)
         _warn_if_open(started)  # Java may end itself in this moment, if no master answers
     except (Py4JError, PySparkException, OSError) as error:
+        told = _did_not_start(master, error)
         _end_half_started()
-        raise _did_not_start(master, error) from error
+        raise told from error
     return started
 
 
@@ -65,9 +66,10 @@ def _end_half_started() -> None:
 def _did_not_start(master: str, error: Exception) -> UnavailableError:
     """What Java itself has written is on stderr already."""
     gone = isinstance(error, PySparkRuntimeError) and error.getCondition() == "JAVA_GATEWAY_EXITED"
-    cause: object = getattr(error, "java_exception", error)
-    reason = "Java ended at once" if gone else (str(cause).strip().splitlines() or [type(error).__name__])[0]
-    if master.startswith("spark://") and (isinstance(error, OSError) or "stopped SparkContext" in reason):
+    told = told_by_java(error).strip()
+    reason = "Java ended at once" if gone else (told.splitlines() or [type(error).__name__])[0]
+    has_stopped = isinstance(error, OSError) or not told or "stopped SparkContext" in reason
+    if master.startswith("spark://") and has_stopped:
         hint = "see what Java wrote above, and docs/guides/cluster.md"
         return UnavailableError(f"Spark did not start: {_NO_MASTER} ({master})", hint=hint)
     hint = "see what Java wrote above; check spark_memory, spark_master and JAVA_HOME: frostline doctor --spark"

@@ -18,7 +18,7 @@ from frostline import errors, filemode
 from frostline.catalog import faults
 from frostline.lake import objectstore, store, warehouse
 from frostline.model.tables import Table
-from frostline.pipeline.apart import apart, say_no_more
+from frostline.pipeline.apart import apart, say_no_more, told_by_java
 
 _POLL_S = 0.2
 _CAUSE = re.compile(
@@ -113,7 +113,7 @@ class SparkGaveUp(errors.UnavailableError):
 
 def gave_up(error: Exception) -> SparkGaveUp:
     """What is said when Spark itself fails: of a Python traceback in it the last line, which is the cause."""
-    text = str(getattr(error, "java_exception", error))  # without one, Java itself is gone
+    text = told_by_java(error) or "its Java process is gone"
     causes: list[str] = _CAUSE.findall(text)
     cause = causes[-1] if causes else text.partition("\n")[0]
     hint = next((hint for pattern, hint in _HINTS if pattern in text), "see its log, then run the command again")
