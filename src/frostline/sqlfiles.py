@@ -1,9 +1,12 @@
 """Named SQL statements kept in files of the package, one file a noun."""
 
 import re
+from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from typing import LiteralString, cast
+
+from psycopg import sql
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
@@ -15,6 +18,15 @@ def load(package: str, noun: str) -> dict[str, LiteralString]:
     parts = _NAME.split(text)
     # The files ship with the package, so their text is as literal as a string in the source.
     return {name: cast(LiteralString, body.strip()) for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def statements(module: str, noun: str) -> Callable[[str], sql.SQL]:
+    """What gives a statement of `sql/<noun>.sql` beside the module by its name.
+
+    The file is read when the module is imported, so a wrong noun fails then; a test looks up each name that is used.
+    """
+    found = load(module.rpartition(".")[0], noun)
+    return {name: sql.SQL(text) for name, text in found.items()}.__getitem__
 
 
 def every(package: str, folder: str) -> dict[str, LiteralString]:

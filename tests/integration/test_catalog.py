@@ -15,7 +15,7 @@ from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 
 from frostline import sqlfiles
-from frostline.catalog import migrations, patience, queries, tables
+from frostline.catalog import migrations, patience, tables
 from frostline.catalog.connect import Connection
 from frostline.catalog.connect import connect as open_connection
 from frostline.catalog.migrations import Migration
@@ -227,7 +227,7 @@ def plan_nodes(connection: Connection, query: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("noun_and_name", ["seam.get", "seam.move"])
 def test_the_seam_is_found_by_its_primary_key(many_tables: Connection, noun_and_name: str) -> None:
-    statement = numbered(without_comments(queries.get(*noun_and_name.split("."))))
+    statement = numbered(without_comments(STATEMENTS[noun_and_name]))
     arguments = ", ".join(["null"] * len(set(re.findall(r"\$\d+", statement))))
     run(many_tables, f"prepare looked_up as {statement}")
     run(many_tables, "set plan_cache_mode = force_generic_plan")

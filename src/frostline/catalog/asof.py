@@ -3,11 +3,13 @@
 from datetime import datetime
 from typing import NamedTuple
 
-from frostline.catalog import queries
+from frostline import sqlfiles
 from frostline.catalog.connect import Connection
 from frostline.errors import UsageError
 from frostline.model.names import Name
 from frostline.model.tables import Table
+
+_statement = sqlfiles.statements(__name__, "queries/as_of")
 
 
 class State(NamedTuple):
@@ -20,7 +22,7 @@ class State(NamedTuple):
 def of_snapshot(connection: Connection, table: Table, snapshot_id: int) -> State:
     """The state with that lake snapshot; UsageError when the lake never had it, or has it no more."""
     values = {"table_id": table.id, "snapshot_id": snapshot_id}
-    row = connection.execute(queries.get("as_of", "state_of_snapshot"), values).fetchone()
+    row = connection.execute(_statement("state_of_snapshot"), values).fetchone()
     if row is None:
         raise _gone(table, f"lake snapshot {snapshot_id}")
     return State(*row)
@@ -30,7 +32,7 @@ def at(connection: Connection, table: Table, time: datetime) -> State:
     """The state that was current at that time; UsageError when there was none, or it has expired."""
     if time.tzinfo is None:
         raise UsageError(f"as_of {time} has no time zone", hint="say which: datetime(..., tzinfo=UTC)")
-    row = connection.execute(queries.get("as_of", "state_at"), {"table_id": table.id, "at": time}).fetchone()
+    row = connection.execute(_statement("state_at"), {"table_id": table.id, "at": time}).fetchone()
     if row is None:
         raise _gone(table, f"state of {time.isoformat()}")
     return State(*row)
@@ -42,7 +44,7 @@ def of_name(connection: Connection, text: str, table: Name) -> State:
     if version and not version.isdecimal():
         raise UsageError(f"as_of {text!r} is not NAME or NAME@VERSION", hint="frostline snapshot list")
     values = {"name": name, "version": version or None, "schema": table.schema, "table": table.table}
-    row = connection.execute(queries.get("as_of", "snapshot_table"), values).fetchone()
+    row = connection.execute(_statement("snapshot_table"), values).fetchone()
     if row is None:
         raise UsageError(f"snapshot {text!r} has no table {table}", hint="frostline snapshot list")
     return State(*row)

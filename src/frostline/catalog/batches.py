@@ -5,10 +5,13 @@ Everything here works with the rights of a role that has only grants: docs/desig
 
 from dataclasses import dataclass
 
-from frostline.catalog import facts, queries
+from frostline import sqlfiles
+from frostline.catalog import facts
 from frostline.catalog.connect import Connection
 from frostline.errors import UsageError
 from frostline.model.names import Name
+
+_statement = sqlfiles.statements(__name__, "queries/batch")
 
 SCHEMA = "frostline_stage"
 
@@ -66,7 +69,7 @@ def relation(connection: Connection, name: Name) -> Relation:
     if not views or not heaps:
         raise not_managed(name)
     values = {"relation": views[0][0], "heap": heaps[0][0]}
-    columns = connection.execute(queries.get("batch", "columns"), values).fetchall()
+    columns = connection.execute(_statement("columns"), values).fetchall()
     ((key,),) = facts.rows(connection, "primary_key", oid=heaps[0][0])
     return Relation(name, tuple(Target(*row) for row in columns), tuple(key or ()))
 
@@ -74,7 +77,7 @@ def relation(connection: Connection, name: Name) -> Relation:
 def begin(connection: Connection, name: Name, label: str | None, mode: str, rows: int) -> Claim:
     """Inside the transaction that writes the batch: claim its label, and keep the table managed until the end."""
     values = {"schema": name.schema, "table": name.table, "label": label, "mode": mode, "rows": rows}
-    row = connection.execute(queries.get("batch", "begin"), values).fetchone()
+    row = connection.execute(_statement("begin"), values).fetchone()
     if row is None:
         raise not_managed(name)
     return Claim(*row)
@@ -82,17 +85,17 @@ def begin(connection: Connection, name: Name, label: str | None, mode: str, rows
 
 def keep_session(connection: Connection) -> None:
     """Do not let Postgres end this session because it waits for Spark."""
-    connection.execute(queries.get("batch", "keep_session"))
+    connection.execute(_statement("keep_session"))
 
 
 def hold(connection: Connection, stage: str) -> None:
     """Say, for as long as this session lives, that the stage is in use; in the transaction that makes it."""
-    connection.execute(queries.get("batch", "hold"), {"stage": stage})
+    connection.execute(_statement("hold"), {"stage": stage})
 
 
 def abandoned(connection: Connection) -> list[str]:
     """The stages that this role may drop and that no session holds."""
-    return [stage for (stage,) in connection.execute(queries.get("batch", "abandoned")).fetchall()]
+    return [stage for (stage,) in connection.execute(_statement("abandoned")).fetchall()]
 
 
 def not_managed(name: Name) -> UsageError:

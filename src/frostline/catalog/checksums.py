@@ -2,9 +2,11 @@
 
 from collections.abc import Collection, Mapping
 
-from frostline.catalog import queries
+from frostline import sqlfiles
 from frostline.catalog.connect import Connection
 from frostline.model.tables import Checksum, Table
+
+_statement = sqlfiles.statements(__name__, "queries/checksum")
 
 
 def record(connection: Connection, table: Table, found: Mapping[str, Checksum]) -> None:
@@ -17,20 +19,20 @@ def record(connection: Connection, table: Table, found: Mapping[str, Checksum]) 
         "sizes": [one.size_bytes for one in found.values()],
         "sums": [one.sha256 for one in found.values()],
     }
-    connection.execute(queries.get("checksum", "record"), values)
+    connection.execute(_statement("record"), values)
 
 
 def of_paths(connection: Connection, paths: Collection[str]) -> dict[str, bytes]:
     """The checksums of those of these files that have one."""
-    return dict(connection.execute(queries.get("checksum", "of_paths"), {"paths": list(paths)}).fetchall())
+    return dict(connection.execute(_statement("of_paths"), {"paths": list(paths)}).fetchall())
 
 
 def of_metadata(connection: Connection, table: Table) -> dict[str, bytes]:
     """The checksums of the table's metadata files, manifest lists and manifests."""
-    return dict(connection.execute(queries.get("checksum", "of_metadata"), {"table_id": table.id}).fetchall())
+    return dict(connection.execute(_statement("of_metadata"), {"table_id": table.id}).fetchall())
 
 
 def forget(connection: Connection, paths: Collection[str]) -> None:
     """The files are deleted, so nobody asks for them any more."""
     if paths:
-        connection.execute(queries.get("checksum", "forget"), {"paths": list(paths)})
+        connection.execute(_statement("forget"), {"paths": list(paths)})

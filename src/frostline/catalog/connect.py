@@ -5,7 +5,7 @@ import os
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import conninfo, sql
@@ -42,6 +42,7 @@ _SECRET = ("password", "sslpassword", "oauth_client_secret")
 """The options of libpq that are secrets themselves, and not only name them."""
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+Row = TypeVar("Row")
 
 
 class Dsn(str):  # noqa: SLOT000  (it has to be what libpq's callers take)
@@ -119,3 +120,15 @@ def gives_up(doing: str, *, hint: str) -> Generator[None]:
 def first_line(error: BaseException) -> str:
     """The first line of an error's text, without a hint: libpq writes several."""
     return (message_of(error).strip().splitlines() or ["no reason given"])[0]
+
+
+def only_row(cursor: psycopg.Cursor[Row]) -> Row:
+    """The row of a statement that always gives one."""
+    row = cursor.fetchone()
+    assert row is not None
+    return row
+
+
+def only_value(cursor: psycopg.Cursor[tuple[Any, ...]]) -> Any:
+    """What a statement that always gives one row has in its first column."""
+    return only_row(cursor)[0]

@@ -8,12 +8,14 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from frostline import sqlfiles
 from frostline.catalog import facts as catalog_facts
-from frostline.catalog import queries
 from frostline.catalog.connect import Connection
 from frostline.errors import ConflictError
 from frostline.model.conversion import Conversion, ConversionFacts, State
 from frostline.model.names import Name
+
+_statement = sqlfiles.statements(__name__, "queries/conversion")
 
 _TAKE_TIMEOUT_MS = 5_000
 """Postgres notices a dead client within moments, unless it is in a long statement."""
@@ -76,18 +78,18 @@ def start(connection: Connection, wish: Conversion, original: int) -> Running:
 
 def move(connection: Connection, running: Running, state: State) -> None:
     """Write down what was done."""
-    connection.execute(queries.get("conversion", "move"), {"id": running.id, "state": state.value})
+    connection.execute(_statement("move"), {"id": running.id, "state": state.value})
 
 
 def copied(connection: Connection, running: Running, position: Sequence[str], rows: int) -> None:
     """Write down, in the transaction that copied them, that rows up to this key are in the shadow."""
     values = {"id": running.id, "position": list(position), "rows": rows}
-    connection.execute(queries.get("conversion", "copied"), values)
+    connection.execute(_statement("copied"), values)
 
 
 def filled(connection: Connection, running: Running) -> None:
     """Write down that all rows are in the shadow."""
-    connection.execute(queries.get("conversion", "filled"), {"id": running.id})
+    connection.execute(_statement("filled"), {"id": running.id})
 
 
 def shape(connection: Connection, oid: int) -> str:
@@ -127,4 +129,4 @@ def _texts(connection: Connection, query: str, **values: Any) -> tuple[str, ...]
 
 
 def _rows(connection: Connection, query: str, **values: Any) -> list[tuple[Any, ...]]:
-    return connection.execute(queries.get("conversion", query), values).fetchall()
+    return connection.execute(_statement(query), values).fetchall()

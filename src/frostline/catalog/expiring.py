@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
-from frostline.catalog import queries
+from frostline import sqlfiles
 from frostline.catalog.connect import Connection
 from frostline.model.names import Name
 from frostline.model.tables import Table
+
+_statement = sqlfiles.statements(__name__, "queries/expiring")
 
 
 @dataclass(frozen=True)
@@ -28,22 +30,22 @@ class Expiring:
 def begin(connection: Connection, table: Table, oid: int, name: Name, upper: int, *, drops: bool) -> None:
     """Write down, before anything is done to it, that this partition is about to go."""
     values = {"table_id": table.id, "oid": oid, "name": str(name), "upper": upper, "drops": drops}
-    connection.execute(queries.get("expiring", "begin"), values)
+    connection.execute(_statement("begin"), values)
 
 
 def set_detached(connection: Connection, table: Table, oid: int) -> None:
     """Write down that it was detached by us."""
-    connection.execute(queries.get("expiring", "set_detached"), {"table_id": table.id, "oid": oid})
+    connection.execute(_statement("set_detached"), {"table_id": table.id, "oid": oid})
 
 
 def forget(connection: Connection, table: Table, oid: int) -> None:
     """It is dropped, or stays."""
-    connection.execute(queries.get("expiring", "forget"), {"table_id": table.id, "oid": oid})
+    connection.execute(_statement("forget"), {"table_id": table.id, "oid": oid})
 
 
 def every(connection: Connection, table: Table) -> list[Expiring]:
     """All that were begun with and not ended, oldest first."""
-    rows = connection.execute(queries.get("expiring", "every"), {"table_id": table.id}).fetchall()
+    rows = connection.execute(_statement("every"), {"table_id": table.id}).fetchall()
     return [_expiring(*row) for row in rows]
 
 

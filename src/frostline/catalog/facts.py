@@ -4,17 +4,20 @@ from typing import Any
 
 from psycopg import sql
 
-from frostline.catalog import queries, trust
+from frostline import sqlfiles
+from frostline.catalog import trust
 from frostline.catalog.connect import Connection
 from frostline.errors import UsageError
 from frostline.model.names import Name, quoted
 from frostline.model.registration import HeapColumn, HeapFacts, HeapPartition, KeyType
 from frostline.model.types import Collation, PgType
 
+_statement = sqlfiles.statements(__name__, "queries/inspect")
+
 
 def rows(connection: Connection, query: str, **values: Any) -> list[tuple[Any, ...]]:
     """Run one named query of `sql/queries/inspect.sql`."""
-    return connection.execute(queries.get("inspect", query), values).fetchall()
+    return connection.execute(_statement(query), values).fetchall()
 
 
 def read(connection: Connection, name: Name) -> HeapFacts:

@@ -9,15 +9,17 @@ from enum import StrEnum
 
 import psycopg
 
-from frostline import logs
-from frostline.catalog import checksums, leases, queries, trust
-from frostline.catalog.connect import Connection
+from frostline import logs, sqlfiles
+from frostline.catalog import checksums, leases, trust
+from frostline.catalog.connect import Connection, only_value
 from frostline.errors import ConflictError
 from frostline.logs import without_passwords
 from frostline.model.names import Name
 from frostline.model.range import Range
 from frostline.model.tables import Checksum, Fingerprint, RecordedFile, Table
 from frostline.model.work import Failures, Kind
+
+_statement = sqlfiles.statements(__name__, "queries/job")
 
 STOPPED = "somebody stopped it"
 """What is written down about an interrupted job."""
@@ -80,8 +82,8 @@ def exclusive(connection: Connection, table: Table, lease_s: float = leases.SECO
     with leases.held(connection, table, lease_s):
         with connection.transaction():
             leases.require(connection, table)  # a holder that was paused here must not touch the next one's job
-            connection.execute(queries.get("job", "abandon_unfinished"), {"table_id": table.id})
-            connection.execute(queries.get("job", "leave_other_histories"))
+            connection.execute(_statement("abandon_unfinished"), {"table_id": table.id})
+            connection.execute(_statement("leave_other_histories"))
             trust.require(connection, table)
         yield
 
@@ -91,9 +93,7 @@ def start(
 ) -> int:
     """Write down a planned job and give it its number."""
     values = {"table_id": table.id, "kind": kind, "from_line": from_line, "to_line": to_line}
-    row = connection.execute(queries.get("job", "insert"), values).fetchone()
-    assert row is not None
-    return row[0]
+    return only_value(connection.execute(_statement("insert"), values))
 
 
 def advance(
@@ -101,40 +101,40 @@ def advance(
 ) -> None:
     """Write down that a step is done; ConflictError when the job was called failed meanwhile."""
     values = {"job_id": job_id, "state": state.value, "rows": rows, "size_bytes": size_bytes}
-    if connection.execute(queries.get("job", "advance"), values).rowcount != 1:
+    if connection.execute(_statement("advance"), values).rowcount != 1:
         raise ConflictError(f"job {job_id} was abandoned by another worker", hint="frostline status")
 
 
 def describe(connection: Connection, job_id: int, detail: str) -> None:
     """Write down what the job did, in words."""
-    connection.execute(queries.get("job", "describe"), {"job_id": job_id, "detail": detail})
+    connection.execute(_statement("describe"), {"job_id": job_id, "detail": detail})
 
 
 def fail(connection: Connection, job_id: int, error: str, *, interrupted: bool = False) -> None:
     """Write down why the job stopped. A connection string in it loses its password: dumps have this table."""
     values = {"job_id": job_id, "error": without_passwords(error), "interrupted": interrupted}
-    connection.execute(queries.get("job", "fail"), values)
+    connection.execute(_statement("fail"), values)
 
 
 def untidied(connection: Connection, table: Table) -> list[int]:
     """Failed jobs of this server whose files were not deleted yet."""
-    return [one for (one,) in connection.execute(queries.get("job", "untidied"), {"table_id": table.id}).fetchall()]
+    return [one for (one,) in connection.execute(_statement("untidied"), {"table_id": table.id}).fetchall()]
 
 
 def set_tidied(connection: Connection, job_id: int) -> None:
     """Write down that a failed job has no files any more."""
-    connection.execute(queries.get("job", "set_tidied"), {"job_id": job_id})
+    connection.execute(_statement("set_tidied"), {"job_id": job_id})
 
 
 def last(connection: Connection, table: Table) -> Job | None:
     """The newest job of the table."""
-    row = connection.execute(queries.get("job", "last"), {"table_id": table.id}).fetchone()
+    row = connection.execute(_statement("last"), {"table_id": table.id}).fetchone()
     return None if row is None else Job(row[0], row[1], State(row[2]), *row[3:])
 
 
 def failures(connection: Connection, table: Table) -> dict[Kind, Failures]:
     """Each kind of job that failed when it was run last."""
-    rows = connection.execute(queries.get("job", "failures"), {"table_id": table.id}).fetchall()
+    rows = connection.execute(_statement("failures"), {"table_id": table.id}).fetchall()
     return {Kind(kind): Failures(*found) for kind, *found in rows if kind in list(Kind)}
 
 
@@ -153,7 +153,7 @@ class JobTotals:
 
 def totals(connection: Connection) -> list[JobTotals]:
     """What was done, by table and kind."""
-    rows = connection.execute(queries.get("job", "totals")).fetchall()
+    rows = connection.execute(_statement("totals")).fetchall()
     return [JobTotals(Name(schema, table), *numbers) for schema, table, *numbers in rows]
 
 
@@ -164,15 +164,15 @@ def prune(connection: Connection, table: Table, days: int, kept: Collection[int]
     `kept` are those of which files lie in the warehouse: `sweep` tells by them whose files they are.
     """
     values = {"table_id": table.id, "days": days, "kept": list(kept)}
-    connection.execute(queries.get("job", "prune_removed"), {"days": days})
-    row = connection.execute(queries.get("job", "prune"), values).fetchone()
+    connection.execute(_statement("prune_removed"), {"days": days})
+    row = connection.execute(_statement("prune"), values).fetchone()
     return 0 if row is None else row[0]
 
 
 def record_done(connection: Connection, table: Table, kind: str, detail: str) -> None:
     """Write down something that was done in one step."""
     values = {"table_id": table.id, "kind": kind, "detail": detail}
-    connection.execute(queries.get("job", "insert_done"), values)
+    connection.execute(_statement("insert_done"), values)
 
 
 def record_partition(
@@ -180,47 +180,47 @@ def record_partition(
 ) -> None:
     """Write down, in the publishing transaction, that the partition left the hot tier."""
     values = {"table_id": table.id, "job_id": job_id, "partition_name": str(name), "lower": lower, "upper": upper}
-    connection.execute(queries.get("job", "insert_partition"), values)
+    connection.execute(_statement("insert_partition"), values)
 
 
 def rename_partition(connection: Connection, table: Table, upper: int, name: Name) -> None:
     """Write down that the archived partition that ends there has another name."""
     values = {"table_id": table.id, "upper": upper, "partition_name": str(name)}
-    connection.execute(queries.get("job", "rename_partition"), values)
+    connection.execute(_statement("rename_partition"), values)
 
 
 def uncleaned(connection: Connection, table: Table) -> list[ArchivedPartition]:
     """Archived partitions that still hold their rows, oldest first."""
-    rows = connection.execute(queries.get("job", "uncleaned"), {"table_id": table.id}).fetchall()
+    rows = connection.execute(_statement("uncleaned"), {"table_id": table.id}).fetchall()
     return [ArchivedPartition(Name.parse(row[0]), *row[1:]) for row in rows]
 
 
 def archived(connection: Connection, table: Table) -> list[tuple[Name, int | None, int, bool]]:
     """Every archived partition, oldest first: name, bounds, and whether it was cleaned."""
-    rows = connection.execute(queries.get("job", "archived"), {"table_id": table.id}).fetchall()
+    rows = connection.execute(_statement("archived"), {"table_id": table.id}).fetchall()
     return [(Name.parse(row[0]), row[1], row[2], row[3]) for row in rows]
 
 
 def forget_archived(connection: Connection, table: Table, line: int) -> None:
     """Write down, in the transaction that lowers the frost line, that what lies above it is hot again."""
-    connection.execute(queries.get("job", "forget_archived"), {"table_id": table.id, "line": line})
+    connection.execute(_statement("forget_archived"), {"table_id": table.id, "line": line})
 
 
 def emptied(connection: Connection, table: Table) -> list[Name]:
     """Cleaned partitions that are still there."""
-    rows = connection.execute(queries.get("job", "emptied"), {"table_id": table.id}).fetchall()
+    rows = connection.execute(_statement("emptied"), {"table_id": table.id}).fetchall()
     return [Name.parse(name) for (name,) in rows]
 
 
 def set_cleaned(connection: Connection, table: Table, upper: int) -> None:
     """Write down, in the transaction that empties it, that the partition's rows are only in the lake now."""
-    connection.execute(queries.get("job", "set_cleaned"), {"table_id": table.id, "upper": upper})
-    connection.execute(queries.get("job", "finish_cleaned_jobs"), {"table_id": table.id})
+    connection.execute(_statement("set_cleaned"), {"table_id": table.id, "upper": upper})
+    connection.execute(_statement("finish_cleaned_jobs"), {"table_id": table.id})
 
 
 def adopt_xids(connection: Connection, table: Table) -> None:
     """Give partitions that came from another server by a dump a publishing transaction of this one."""
-    connection.execute(queries.get("job", "adopt_xids"), {"table_id": table.id})
+    connection.execute(_statement("adopt_xids"), {"table_id": table.id})
 
 
 def settle_standbys(connection: Connection) -> bool:
@@ -235,15 +235,15 @@ def settle_standbys(connection: Connection) -> bool:
     def hear(notice: psycopg.errors.Diagnostic) -> None:
         warnings.append(notice.message_primary)
 
-    connection.execute(queries.get("job", "limit_settling"), {"limit": f"{_SETTLING_S}s"})
+    connection.execute(_statement("limit_settling"), {"limit": f"{_SETTLING_S}s"})
     connection.add_notice_handler(hear)
     try:
-        connection.execute(queries.get("job", "settle_standbys"))
+        connection.execute(_statement("settle_standbys"))
     except psycopg.errors.QueryCanceled:
         return False
     finally:
         connection.remove_notice_handler(hear)
-        connection.execute(queries.get("job", "end_limit"))
+        connection.execute(_statement("end_limit"))
     for warning in warnings:
         _log.warning("%s", logs.fields(stage="settle", warning=warning))
     return not warnings
@@ -251,7 +251,7 @@ def settle_standbys(connection: Connection) -> bool:
 
 def older_snapshots(connection: Connection, xid: str) -> list[str]:
     """Who may still see the database as it was before that transaction: process ids, slots, prepared transactions."""
-    return [who for (who,) in connection.execute(queries.get("job", "older_snapshots"), {"xid": xid}).fetchall()]
+    return [who for (who,) in connection.execute(_statement("older_snapshots"), {"xid": xid}).fetchall()]
 
 
 def replace_range(
@@ -259,7 +259,7 @@ def replace_range(
 ) -> None:
     """Record the files that now hold [lower, upper), in the publishing transaction."""
     values = {"table_id": table.id, "lower": lower, "upper": upper}
-    connection.execute(queries.get("job", "delete_range"), values)
+    connection.execute(_statement("delete_range"), values)
     _insert_files(connection, table, job_id, files)
 
 
@@ -267,7 +267,7 @@ def replace_files(
     connection: Connection, table: Table, job_id: int, gone: Sequence[str], files: Sequence[RecordedFile]
 ) -> None:
     """Record files in place of others, in the publishing transaction."""
-    connection.execute(queries.get("job", "delete_files"), {"table_id": table.id, "paths": list(gone)})
+    connection.execute(_statement("delete_files"), {"table_id": table.id, "paths": list(gone)})
     _insert_files(connection, table, job_id, files)
 
 
@@ -282,7 +282,7 @@ def _insert_files(connection: Connection, table: Table, job_id: int, files: Sequ
         "uppers": [file.upper for file in files],
         "hash_sums": [file.fingerprint.hash_sum for file in files],
     }
-    connection.execute(queries.get("job", "insert_files"), values)
+    connection.execute(_statement("insert_files"), values)
     known = {file.path: Checksum(file.size_bytes, file.sha256) for file in files if file.sha256 is not None}
     checksums.record(connection, table, known)
 
@@ -300,15 +300,13 @@ def recorded_within(connection: Connection, table: Table, wanted: Range) -> list
 def _files(connection: Connection, query: str, values: dict[str, int | None]) -> list[RecordedFile]:
     return [
         RecordedFile(path, size_bytes, lower, upper, Fingerprint(count, int(hash_sum)), sha256)
-        for path, count, size_bytes, lower, upper, hash_sum, sha256 in connection.execute(
-            queries.get("job", query), values
-        )
+        for path, count, size_bytes, lower, upper, hash_sum, sha256 in connection.execute(_statement(query), values)
     ]
 
 
 def lake_totals(connection: Connection, table: Table) -> tuple[int, int, int]:
     """Files, rows and bytes of the table in the lake."""
-    row = connection.execute(queries.get("job", "lake_totals"), {"table_id": table.id}).fetchone()
+    row = connection.execute(_statement("lake_totals"), {"table_id": table.id}).fetchone()
     files, rows, size_bytes = row or (0, 0, 0)
     return files, rows, size_bytes
 
@@ -333,7 +331,7 @@ class PastJob:
 def is_remembered(connection: Connection, name: Name) -> bool:
     """Whether a table of that name was managed once, and had jobs."""
     values = {"schema": name.schema, "table": name.table}
-    row = connection.execute(queries.get("job", "is_remembered"), values).fetchone()
+    row = connection.execute(_statement("is_remembered"), values).fetchone()
     return row is not None and row[0]
 
 
@@ -341,5 +339,5 @@ def history(connection: Connection, name: Name | None, *, limit: int, failed: bo
     """The newest jobs, newest first: of one name or of all, also of tables that were removed; if asked, only failed."""
     where = {"schema": name.schema if name else None, "table": name.table if name else None}
     values = where | {"limit": limit, "failed": failed}
-    rows = connection.execute(queries.get("job", "history"), values).fetchall()
+    rows = connection.execute(_statement("history"), values).fetchall()
     return [PastJob(row[0], Name(row[1], row[2]), row[3], State(row[4]), *row[5:]) for row in rows]

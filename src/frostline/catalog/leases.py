@@ -12,11 +12,13 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from frostline.catalog import queries
-from frostline.catalog.connect import Connection, dsn_of, this_process
+from frostline import sqlfiles
+from frostline.catalog.connect import Connection, dsn_of, only_value, this_process
 from frostline.catalog.heartbeat import beating
 from frostline.errors import ConflictError
 from frostline.model.tables import Table
+
+_statement = sqlfiles.statements(__name__, "queries/lease")
 
 SECONDS = 60
 """How long a lease lasts after it was taken or renewed."""
@@ -49,7 +51,7 @@ def leading(connection: Connection, seconds: float = SECONDS) -> Generator[dict[
 
 def still_leads(connection: Connection, leadership: dict[str, Any]) -> bool:
     """Whether nobody else has taken over; renews the lease."""
-    return connection.execute(queries.get("lease", "renew_lead"), leadership).rowcount == 1
+    return connection.execute(_statement("renew_lead"), leadership).rowcount == 1
 
 
 def leader(connection: Connection) -> str | None:
@@ -63,7 +65,7 @@ def current_holder(connection: Connection, table: Table) -> str | None:
 
 
 def _holder(connection: Connection, query: str, values: dict[str, Any]) -> str | None:
-    row = connection.execute(queries.get("lease", query), values).fetchone()
+    row = connection.execute(_statement(query), values).fetchone()
     return None if row is None else row[0]
 
 
@@ -71,11 +73,11 @@ def _holder(connection: Connection, query: str, values: dict[str, Any]) -> str |
 def _kept(connection: Connection, renew: str, release: str, values: dict[str, Any]) -> Generator[None]:
     """Renew a lease that was taken until the block ends, then give it back."""
     try:
-        with beating(dsn_of(connection), "lease", renew, values):
+        with beating(dsn_of(connection), "lease", _statement(renew), values):
             yield
     finally:
         with suppress(psycopg.OperationalError):  # whose session is gone has lost the lease with it
-            connection.execute(queries.get("lease", release), values)
+            connection.execute(_statement(release), values)
 
 
 def _take(connection: Connection, query: str, values: dict[str, Any]) -> int | None:
@@ -87,16 +89,14 @@ def _take(connection: Connection, query: str, values: dict[str, Any]) -> int | N
     try:
         with connection.transaction():
             connection.execute(sql.SQL("set local lock_timeout = {}").format(_TAKE_TIMEOUT_MS))
-            row = connection.execute(queries.get("lease", query), values).fetchone()
+            row = connection.execute(_statement(query), values).fetchone()
     except psycopg.errors.LockNotAvailable:
         return None
     return None if row is None else row[0]
 
 
 def _backend_start(connection: Connection) -> datetime:
-    row = connection.execute(queries.get("lease", "me")).fetchone()
-    assert row is not None
-    return row[0]
+    return only_value(connection.execute(_statement("me")))
 
 
 def require(connection: Connection, table: Table) -> None:
@@ -105,7 +105,7 @@ def require(connection: Connection, table: Table) -> None:
     From here to the end of the transaction nobody else can take it.
     """
     values = {"table_id": table.id, "backend_start": _backend_start(connection)}
-    if connection.execute(queries.get("lease", "check"), values).fetchone() is None:
+    if connection.execute(_statement("check"), values).fetchone() is None:
         raise ConflictError(
             f"this job lost its lease of {table.name}: it was paused for too long, and another may have taken over",
             hint="frostline status shows what was done; then run the command again",

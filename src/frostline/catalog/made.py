@@ -2,10 +2,12 @@
 
 from enum import StrEnum
 
-from frostline.catalog import queries
+from frostline import sqlfiles
 from frostline.catalog.connect import Connection
 from frostline.model.names import Name
 from frostline.model.tables import Table
+
+_statement = sqlfiles.statements(__name__, "queries/made")
 
 
 class Purpose(StrEnum):
@@ -22,29 +24,29 @@ class Purpose(StrEnum):
 def record(connection: Connection, table: Table, name: Name, purpose: Purpose) -> None:
     """Write down, in the transaction that makes it, that this table is ours."""
     values = {**_named(table, name), "purpose": purpose.value}
-    connection.execute(queries.get("made", "record"), values)
+    connection.execute(_statement("record"), values)
 
 
 def forget(connection: Connection, table: Table, name: Name) -> None:
     """Write down, in the transaction that attaches or drops it, that it is not ours any more."""
-    connection.execute(queries.get("made", "forget"), _named(table, name))
+    connection.execute(_statement("forget"), _named(table, name))
 
 
 def leftovers(connection: Connection, table: Table, purpose: Purpose) -> list[tuple[int, Name]]:
     """Those that never became partitions: oid and name."""
     values = {"table_id": table.id, "purpose": purpose.value}
-    found = connection.execute(queries.get("made", "leftovers"), values).fetchall()
+    found = connection.execute(_statement("leftovers"), values).fetchall()
     return [(oid, Name(schema, name)) for oid, schema, name in found]
 
 
 def forget_gone(connection: Connection, table: Table, purpose: Purpose) -> None:
     """Forget those that are gone, or were renamed or attached by somebody: they are not ours to drop."""
-    connection.execute(queries.get("made", "forget_gone"), {"table_id": table.id, "purpose": purpose.value})
+    connection.execute(_statement("forget_gone"), {"table_id": table.id, "purpose": purpose.value})
 
 
 def is_default(connection: Connection, table: Table, name: Name) -> bool:
     """Whether we made the DEFAULT partition that has this name."""
-    row = connection.execute(queries.get("made", "is_default"), _named(table, name)).fetchone()
+    row = connection.execute(_statement("is_default"), _named(table, name)).fetchone()
     return row is not None and row[0]
 
 

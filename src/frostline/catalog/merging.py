@@ -7,12 +7,15 @@ otherwise now.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from frostline.catalog import jobs, queries
+from frostline import sqlfiles
+from frostline.catalog import jobs
 from frostline.catalog.connect import Connection
 from frostline.model import compaction, grid
 from frostline.model.compaction import Bin
 from frostline.model.range import Range
 from frostline.model.tables import RecordedFile, Table
+
+_statement = sqlfiles.statements(__name__, "queries/job")
 
 
 @dataclass(frozen=True)
@@ -35,11 +38,11 @@ def settle(connection: Connection, table: Table) -> None:
     if compaction.due(table, _unsettled(connection, table, seen)):
         return
     values = {"changed_from": seen.lower, "changed_to": seen.upper, "target": table.policy.target_file_size}
-    connection.execute(queries.get("job", "settle"), {"table_id": table.id, **values})
+    connection.execute(_statement("settle"), {"table_id": table.id, **values})
 
 
 def _changed(connection: Connection, table: Table) -> _Changed:
-    row = connection.execute(queries.get("job", "changed_files"), {"table_id": table.id}).fetchone()
+    row = connection.execute(_statement("changed_files"), {"table_id": table.id}).fetchone()
     return _Changed(*row) if row else _Changed(None, None, None)
 
 

@@ -8,11 +8,13 @@ from typing import LiteralString, cast
 
 import psycopg
 
-from frostline.catalog import queries
+from frostline import sqlfiles
 from frostline.catalog.connect import Connection
 from frostline.catalog.patience import patiently
 from frostline.errors import UnavailableError, UsageError
 from frostline.model.names import Name, quoted
+
+_statement = sqlfiles.statements(__name__, "queries/migration")
 
 _OLDEST_SERVER = 150_000
 _FILE = re.compile(r"(\d{3})_(\w+)\.sql")
@@ -65,17 +67,17 @@ def _in_use() -> UnavailableError:
 def _apply(connection: Connection) -> list[str]:
     refuse_old_server(connection.info.server_version)
     _refuse_wrong_encoding(connection)
-    connection.execute(queries.get("migration", "lock_out_other_installers"))
+    connection.execute(_statement("lock_out_other_installers"))
     _refuse_strange_schemas(connection)
-    connection.execute(queries.get("migration", "make_room"))
-    done = {number for (number,) in connection.execute(queries.get("migration", "applied"))}
+    connection.execute(_statement("make_room"))
+    done = {number for (number,) in connection.execute(_statement("applied"))}
     _refuse_newer(done)
     return [_run(connection, step) for step in known() if step.number not in done]
 
 
 def _run(connection: Connection, step: Migration) -> str:
     connection.execute(step.text)
-    connection.execute(queries.get("migration", "record"), {"number": step.number, "name": step.name})
+    connection.execute(_statement("record"), {"number": step.number, "name": step.name})
     return f"{step.number:03}_{step.name}"
 
 
@@ -89,7 +91,7 @@ def _refuse_newer(done: set[int]) -> None:
 
 
 def _refuse_strange_schemas(connection: Connection) -> None:
-    for schema, owner in connection.execute(queries.get("migration", "strange_schemas")):
+    for schema, owner in connection.execute(_statement("strange_schemas")):
         raise UsageError(
             f"schema {schema} belongs to role {quoted(owner)}",
             hint=f"run it as {quoted(owner)} if that role installed Frostline; else drop the schema",
@@ -104,7 +106,7 @@ def refuse_old_server(version: int) -> None:
 
 
 def _refuse_wrong_encoding(connection: Connection) -> None:
-    row = connection.execute(queries.get("migration", "encoding")).fetchone()
+    row = connection.execute(_statement("encoding")).fetchone()
     if row and row[0] != "UTF8":
         raise UsageError(
             f"the database's encoding is {row[0]}, not UTF8",
@@ -114,10 +116,10 @@ def _refuse_wrong_encoding(connection: Connection) -> None:
 
 def version(connection: Connection) -> int | None:
     """The newest migration in the database, or None when Frostline is not installed there."""
-    (installed,) = connection.execute(queries.get("migration", "is_installed")).fetchone() or (False,)
+    (installed,) = connection.execute(_statement("is_installed")).fetchone() or (False,)
     if not installed:
         return None
-    row = connection.execute(queries.get("migration", "newest")).fetchone()
+    row = connection.execute(_statement("newest")).fetchone()
     return None if row is None else row[0]
 
 

@@ -12,12 +12,14 @@ from datetime import datetime
 import psycopg
 from psycopg import sql
 
-from frostline.catalog import queries
-from frostline.catalog.connect import Connection, connect, this_process
+from frostline import sqlfiles
+from frostline.catalog.connect import Connection, connect, only_value, this_process
 from frostline.catalog.heartbeat import beating
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.model.names import Name
 from frostline.model.tables import Table
+
+_statement = sqlfiles.statements(__name__, "queries/pin")
 
 SECONDS = 60
 """How long a pin lasts after it was made or renewed."""
@@ -62,7 +64,7 @@ def held_together(
         with connect(dsn, purpose="pin") as connection:
             for table, state in wanted:
                 made[make(connection, table, state, seconds)] = table
-        with beating(dsn, "pin", "renew", {"pin_ids": list(made), "seconds": seconds}):
+        with beating(dsn, "pin", _statement("renew"), {"pin_ids": list(made), "seconds": seconds}):
             yield tuple(made)
     finally:
         lost = _released(dsn, made)
@@ -88,40 +90,38 @@ def make(connection: Connection, table: Table, state: str, seconds: float) -> in
     try:
         with connection.transaction():
             connection.execute(sql.SQL("set local lock_timeout = {}").format(_MAKE_TIMEOUT_MS))
-            row = connection.execute(queries.get("pin", "insert"), values).fetchone()
+            return only_value(connection.execute(_statement("insert"), values))
     except psycopg.errors.LockNotAvailable:
         raise ConflictError(
             f"old states of the lake of {table.name} are being expired just now", hint="try again"
         ) from None
     except psycopg.errors.ForeignKeyViolation:
         raise ConflictError(f"the lake of {table.name} has no state {state} any more", hint=_READ_AGAIN) from None
-    assert row is not None
-    return row[0]
 
 
 def release(connection: Connection, pin_id: int) -> None:
     """Take a pin away; UsageError when there is none of that number."""
-    if not connection.execute(queries.get("pin", "release"), {"pin_id": pin_id}).rowcount:
+    if not connection.execute(_statement("release"), {"pin_id": pin_id}).rowcount:
         raise UsageError(f"there is no pin {pin_id}", hint="frostline pin list")
 
 
 def _release(connection: Connection, pin_id: int) -> bool:
     """Take a pin away; says whether it held until now."""
-    row = connection.execute(queries.get("pin", "release"), {"pin_id": pin_id}).fetchone()
+    row = connection.execute(_statement("release"), {"pin_id": pin_id}).fetchone()
     return row is not None and row[0]
 
 
 def remove_dead(connection: Connection, table: Table) -> None:
     """Delete the pins of the table that have run out."""
-    connection.execute(queries.get("pin", "remove_dead"), {"table_id": table.id})
+    connection.execute(_statement("remove_dead"), {"table_id": table.id})
 
 
 def on(connection: Connection, table: Table, *, dead: bool = False) -> dict[str, str]:
     """The pinned states of the table, with one of those who hold each; with `dead`, also by a pin that has run out."""
-    return dict(connection.execute(queries.get("pin", "held"), {"table_id": table.id, "dead": dead}).fetchall())
+    return dict(connection.execute(_statement("held"), {"table_id": table.id, "dead": dead}).fetchall())
 
 
 def every(connection: Connection) -> list[Pin]:
     """All pins, the oldest first."""
-    rows = connection.execute(queries.get("pin", "every")).fetchall()
+    rows = connection.execute(_statement("every")).fetchall()
     return [Pin(row[0], Name(row[1], row[2]), *row[3:]) for row in rows]

@@ -9,11 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from frostline.catalog import queries
+from frostline import sqlfiles
 from frostline.catalog.connect import Connection
 from frostline.errors import ConflictError
 from frostline.model.names import Name
 from frostline.model.tables import Standing, Table
+
+_statement = sqlfiles.statements(__name__, "queries/pointer")
 
 
 class Pointer(NamedTuple):
@@ -42,20 +44,20 @@ class Move:
 def standing(connection: Connection, table: Table) -> Standing:
     """Where the seam is and where the Iceberg catalog points to, as of one moment."""
     values = {"table_id": table.id, **_named(Pointer.of(table))}
-    row = connection.execute(queries.get("pointer", "standing"), values).fetchone()
+    row = connection.execute(_statement("standing"), values).fetchone()
     return Standing(*row) if row else Standing(None, None, None)
 
 
 def find(connection: Connection, pointer: Pointer) -> str | None:
     """Where it points to. For a managed table that is the seam's location, unless somebody else has moved it."""
-    row = connection.execute(queries.get("pointer", "find"), _named(pointer)).fetchone()
+    row = connection.execute(_statement("find"), _named(pointer)).fetchone()
     return None if row is None else row[0]
 
 
 def other_names(connection: Connection, table: Table, folder: str) -> list[Name]:
     """Other tables of the Iceberg catalog whose metadata is in this folder of the table."""
     values = {"folder": folder, **_named(Pointer.of(table))}
-    return [Name(*row) for row in connection.execute(queries.get("pointer", "other_names"), values).fetchall()]
+    return [Name(*row) for row in connection.execute(_statement("other_names"), values).fetchall()]
 
 
 def swap(connection: Connection, table: Table, previous: str | None, location: str) -> None:
@@ -85,7 +87,7 @@ def _swapped(connection: Connection, moves: Sequence[Move]) -> Pointer | None:
     swung = [one for one in moves if one.previous is not None]
     with connection.cursor() as cursor:
         for statement, chosen in (("insert", made), ("swap", swung)):
-            cursor.executemany(queries.get("pointer", statement), [_values(one) for one in chosen])
+            cursor.executemany(_statement(statement), [_values(one) for one in chosen])
             if chosen and cursor.rowcount != len(chosen):
                 return _lost(connection, chosen)
     return None
@@ -94,7 +96,7 @@ def _swapped(connection: Connection, moves: Sequence[Move]) -> Pointer | None:
 def _lost(connection: Connection, moves: Sequence[Move]) -> Pointer:
     """The first that does not point to what we have just set."""
     namespaces = sorted({one.pointer.namespace for one in moves})
-    rows = connection.execute(queries.get("pointer", "within"), {"namespaces": namespaces}).fetchall()
+    rows = connection.execute(_statement("within"), {"namespaces": namespaces}).fetchall()
     now = {Pointer(namespace, table): location for namespace, table, location in rows}
     return next((one.pointer for one in moves if now.get(one.pointer) != one.location), moves[0].pointer)
 
@@ -107,7 +109,7 @@ def put(
     ConflictError when it does not point any more to where it was found.
     """
     pointer = Pointer.of(table)
-    row = connection.execute(queries.get("pointer", "lock"), _named(pointer)).fetchone()
+    row = connection.execute(_statement("lock"), _named(pointer)).fetchone()
     if (None if row is None else row[0]) != found:
         raise ConflictError(
             f"the lake of {table.name} was committed to by somebody else just now",
@@ -117,14 +119,14 @@ def put(
         drop(connection, pointer)
     else:
         _add_namespaces(connection, [pointer.namespace])
-        connection.execute(queries.get("pointer", "put"), {**_named(pointer), "metadata_location": location})
+        connection.execute(_statement("put"), {**_named(pointer), "metadata_location": location})
     for one in others:
         drop(connection, Pointer(one.schema, one.table))
 
 
 def drop(connection: Connection, pointer: Pointer) -> None:
     """Take a table out of the Iceberg catalog; its files stay."""
-    connection.execute(queries.get("pointer", "drop"), _named(pointer))
+    connection.execute(_statement("drop"), _named(pointer))
 
 
 def drop_copies(connection: Connection, pointers: Iterable[Pointer]) -> None:
@@ -133,17 +135,17 @@ def drop_copies(connection: Connection, pointers: Iterable[Pointer]) -> None:
     if not gone:
         return
     with connection.cursor() as cursor:
-        cursor.executemany(queries.get("pointer", "drop"), [_named(one) for one in gone])
+        cursor.executemany(_statement("drop"), [_named(one) for one in gone])
     namespaces = {one.namespace for one in gone}
     for level in (namespaces, {one.partition(".")[0] for one in namespaces}):
-        connection.execute(queries.get("pointer", "drop_empty_namespaces"), {"namespaces": sorted(level)})
+        connection.execute(_statement("drop_empty_namespaces"), {"namespaces": sorted(level)})
 
 
 def _add_namespaces(connection: Connection, namespaces: Iterable[str]) -> None:
     """In one order, so that two commits do not wait for each other."""
     with connection.cursor() as cursor:
         values = [{"namespace": one} for one in sorted(set(namespaces))]
-        cursor.executemany(queries.get("pointer", "add_namespace"), values)
+        cursor.executemany(_statement("add_namespace"), values)
 
 
 def _named(pointer: Pointer) -> dict[str, Any]:

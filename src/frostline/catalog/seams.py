@@ -2,11 +2,13 @@
 
 from typing import LiteralString
 
-from frostline.catalog import queries
+from frostline import sqlfiles
 from frostline.catalog.connect import Connection
 from frostline.errors import ConflictError, CorruptionError
 from frostline.model.tables import Seam, Table
 from frostline.model.tiers import TierKind, from_text, to_text
+
+_statement = sqlfiles.statements(__name__, "queries/seam")
 
 LINE_COLUMNS: dict[TierKind, LiteralString] = {
     TierKind.TIMESTAMPTZ: "line_timestamptz",
@@ -31,7 +33,7 @@ RETAINED_COLUMNS: dict[TierKind, LiteralString] = {
 def insert(connection: Connection, table: Table) -> None:
     """The seam of a table with nothing in the lake: every row is hot."""
     values = {"table_id": table.id, **_line(table, table.tier_kind.lowest)}
-    connection.execute(queries.get("seam", "insert"), values)
+    connection.execute(_statement("insert"), values)
 
 
 def _line(table: Table, value: int) -> dict[str, str | None]:
@@ -42,7 +44,7 @@ def _line(table: Table, value: int) -> dict[str, str | None]:
 
 def get(connection: Connection, table: Table) -> Seam:
     """T, S and the metadata location as of the connection's snapshot."""
-    row = connection.execute(queries.get("seam", "get"), {"table_id": table.id}).fetchone()
+    row = connection.execute(_statement("get"), {"table_id": table.id}).fetchone()
     if row is None:
         raise CorruptionError(f"{table.name} has no seam", hint="restore frostline.seam from a backup")
     table_id, line, snapshot_id, metadata_location = row
@@ -63,20 +65,20 @@ def move(connection: Connection, table: Table, old: Seam, new: Seam, manifests: 
         "old_snapshot_id": old.snapshot_id,
         "old_metadata_location": old.metadata_location,
     }
-    if connection.execute(queries.get("seam", "move"), values).rowcount != 1:
+    if connection.execute(_statement("move"), values).rowcount != 1:
         raise ConflictError(f"the seam of {table.name} moved meanwhile", hint=f"frostline archive {table.name}")
     if new.metadata_location != old.metadata_location:
         state = {"table_id": table.id, "metadata_location": new.metadata_location, "snapshot_id": new.snapshot_id}
-        connection.execute(queries.get("seam", "replace_state"), state)
-        connection.execute(queries.get("seam", "insert_state"), {**state, "manifests": manifests})
+        connection.execute(_statement("replace_state"), state)
+        connection.execute(_statement("insert_state"), {**state, "manifests": manifests})
 
 
 def retained(connection: Connection, table: Table) -> int | None:
     """R: rows below it were removed for good. None while none were."""
-    row = connection.execute(queries.get("seam", "retained"), {"table_id": table.id}).fetchone()
+    row = connection.execute(_statement("retained"), {"table_id": table.id}).fetchone()
     return None if row is None or row[0] is None else from_text(table.tier_kind, row[0])
 
 
 def retain(connection: Connection, table: Table, line: int) -> None:
     """Set R, in the transaction that removes the rows below it."""
-    connection.execute(queries.get("seam", "retain"), {"table_id": table.id, **_line(table, line)})
+    connection.execute(_statement("retain"), {"table_id": table.id, **_line(table, line)})

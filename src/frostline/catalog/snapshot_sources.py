@@ -4,10 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from frostline.catalog import queries
-from frostline.catalog.connect import Connection
+from frostline import sqlfiles
+from frostline.catalog.connect import Connection, only_value
 from frostline.model.names import Name
 from frostline.model.snapshot import Relation
+
+_statement = sqlfiles.statements(__name__, "queries/snapshot_source")
 
 
 @dataclass(frozen=True)
@@ -22,14 +24,14 @@ class Member:
 
 def relations(connection: Connection) -> list[Relation]:
     """All that has the name of a table."""
-    rows = connection.execute(queries.get("snapshot_source", "relations")).fetchall()
+    rows = connection.execute(_statement("relations")).fetchall()
     return [Relation(Name(schema, table), *rest) for schema, table, *rest in rows]
 
 
 def members(connection: Connection, oids: Iterable[int]) -> dict[int, tuple[Member, ...]]:
     """By table: the relations that its rows are in, itself among them."""
     found: defaultdict[int, list[Member]] = defaultdict(list)
-    rows = connection.execute(queries.get("snapshot_source", "members"), {"oids": list(oids)}).fetchall()
+    rows = connection.execute(_statement("members"), {"oids": list(oids)}).fetchall()
     for root, oid, schema, table, kind in rows:
         found[root].append(Member(oid, Name(schema, table), kind))
     return {root: tuple(those) for root, those in found.items()}
@@ -37,13 +39,9 @@ def members(connection: Connection, oids: Iterable[int]) -> dict[int, tuple[Memb
 
 def oid(connection: Connection, name: Name) -> int:
     """Of a relation of ours."""
-    row = connection.execute(
-        queries.get("snapshot_source", "oid"), {"schema": name.schema, "table": name.table}
-    ).fetchone()
-    assert row is not None
-    return row[0]
+    return only_value(connection.execute(_statement("oid"), {"schema": name.schema, "table": name.table}))
 
 
 def blocks(connection: Connection, oids: Iterable[int]) -> dict[int, int]:
     """How many blocks each relation has now."""
-    return dict(connection.execute(queries.get("snapshot_source", "blocks"), {"oids": list(oids)}).fetchall())
+    return dict(connection.execute(_statement("blocks"), {"oids": list(oids)}).fetchall())

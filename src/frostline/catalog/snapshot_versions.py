@@ -9,14 +9,16 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from frostline.catalog import queries
-from frostline.catalog.connect import Connection
+from frostline import sqlfiles
+from frostline.catalog.connect import Connection, only_row
 from frostline.catalog.pointers import Pointer
 from frostline.catalog.snapshots import Moment
 from frostline.errors import ConflictError
 from frostline.model.names import Name
 from frostline.model.snapshot import Carried
 from frostline.model.tables import Fingerprint
+
+_statement = sqlfiles.statements(__name__, "queries/snapshot_version")
 
 
 @dataclass(frozen=True)
@@ -123,33 +125,31 @@ class Shown:
 @contextmanager
 def exclusive(connection: Connection, name: str) -> Generator[None]:
     """Be the only one who works on the snapshot of this name; ConflictError when somebody else does."""
-    row = connection.execute(queries.get("snapshot_version", "lock"), {"name": name}).fetchone()
+    row = connection.execute(_statement("lock"), {"name": name}).fetchone()
     if row is None or not row[0]:
         raise ConflictError(f"another run on snapshot {name!r} is going on", hint="wait for it, then try again")
     try:
         yield
     finally:
         with suppress(psycopg.OperationalError):  # a lost session has lost the lock too
-            connection.execute(queries.get("snapshot_version", "unlock"), {"name": name})
+            connection.execute(_statement("unlock"), {"name": name})
 
 
 def start(connection: Connection, name: str, warehouse: str, place: Place) -> Run:
     """Write down that a version is being made. The caller holds the name's lock."""
     values = {"name": name, "warehouse": warehouse, "catalog_uri": place.uri, "catalog_warehouse": place.warehouse}
-    row = connection.execute(queries.get("snapshot_version", "start"), values).fetchone()
-    assert row is not None
-    return Run(*row)
+    return Run(*only_row(connection.execute(_statement("start"), values)))
 
 
 def fail(connection: Connection, snapshot_id: int, error: str) -> None:
     """Write down why a run ended. If a catalog outside was told, it stays unknown what came of it."""
-    connection.execute(queries.get("snapshot_version", "fail"), {"snapshot_id": snapshot_id, "error": error})
+    connection.execute(_statement("fail"), {"snapshot_id": snapshot_id, "error": error})
 
 
 def newest(connection: Connection, name: str, place: Place) -> dict[Name, Known]:
     """The newest published copy, in this catalog, of every table that any version of the snapshot has."""
     values = {"name": name, "catalog_uri": place.uri, "catalog_warehouse": place.warehouse}
-    rows = connection.execute(queries.get("snapshot_version", "newest"), values).fetchall()
+    rows = connection.execute(_statement("newest"), values).fetchall()
     return {Name(row[0], row[1]): _known(*row) for row in rows}
 
 
@@ -173,10 +173,10 @@ def _known(schema: str, table: str, namespace: str, lake_table: str, *rest: Any)
 def publish(connection: Connection, run: Run, moment: Moment, tables: Sequence[Copied], *, atomic: bool = True) -> None:
     """Inside the publishing transaction: the version is there, with these tables."""
     values = {"snapshot_id": run.id, "lsn": moment.lsn, "taken_at": moment.taken_at, "atomic": atomic}
-    if connection.execute(queries.get("snapshot_version", "publish"), values).rowcount != 1:
+    if connection.execute(_statement("publish"), values).rowcount != 1:
         raise ConflictError(f"version {run.version} is not being made any more", hint="run the command again")
     with connection.cursor() as cursor:
-        cursor.executemany(queries.get("snapshot_version", "insert_table"), [_row(run, one) for one in tables])
+        cursor.executemany(_statement("insert_table"), [_row(run, one) for one in tables])
 
 
 def prepare(connection: Connection, run: Run, moment: Moment, tables: Sequence[Copied]) -> None:
@@ -184,13 +184,13 @@ def prepare(connection: Connection, run: Run, moment: Moment, tables: Sequence[C
     locations = sorted({one.location for one in tables if one.location})
     values = {"snapshot_id": run.id, "lsn": moment.lsn, "taken_at": moment.taken_at, "locations": locations}
     with connection.transaction(), connection.cursor() as cursor:
-        cursor.execute(queries.get("snapshot_version", "prepare"), values)
-        cursor.executemany(queries.get("snapshot_version", "insert_table"), [_row(run, one) for one in tables])
+        cursor.execute(_statement("prepare"), values)
+        cursor.executemany(_statement("insert_table"), [_row(run, one) for one in tables])
 
 
 def refused(connection: Connection, snapshot_id: int) -> None:
     """A catalog outside has said that it took nothing of a version: it failed."""
-    connection.execute(queries.get("snapshot_version", "refused"), {"snapshot_id": snapshot_id})
+    connection.execute(_statement("refused"), {"snapshot_id": snapshot_id})
 
 
 def settle(connection: Connection, snapshot_id: int, locations: Mapping[Name, str], *, atomic: bool) -> None:
@@ -201,26 +201,26 @@ def settle(connection: Connection, snapshot_id: int, locations: Mapping[Name, st
     ]
     with connection.transaction(), connection.cursor() as cursor:
         if moved:
-            cursor.executemany(queries.get("snapshot_version", "settle_table"), moved)
+            cursor.executemany(_statement("settle_table"), moved)
         values = {"snapshot_id": snapshot_id, "atomic": atomic}
-        cursor.execute(queries.get("snapshot_version", "settle"), values)
+        cursor.execute(_statement("settle"), values)
 
 
 def give_up(connection: Connection, snapshot_id: int) -> None:
     """A catalog outside has no table of a version: it failed, unless the request may still be on its way."""
-    connection.execute(queries.get("snapshot_version", "give_up"), {"snapshot_id": snapshot_id})
+    connection.execute(_statement("give_up"), {"snapshot_id": snapshot_id})
 
 
 def set_locations(connection: Connection, run: Run, locations: Iterable[str]) -> None:
     """Write down, before anything is written there, which folders of others the run writes into."""
     values = {"snapshot_id": run.id, "locations": sorted(set(locations))}
-    connection.execute(queries.get("snapshot_version", "set_locations"), values)
+    connection.execute(_statement("set_locations"), values)
 
 
 def locations(connection: Connection, snapshot_ids: Sequence[int]) -> list[str]:
     """The folders of others that these runs wrote into, each once."""
     values = {"snapshot_ids": list(snapshot_ids)}
-    return [row[0] for row in connection.execute(queries.get("snapshot_version", "locations"), values).fetchall()]
+    return [row[0] for row in connection.execute(_statement("locations"), values).fetchall()]
 
 
 def _row(run: Run, one: Copied) -> dict[str, Any]:
@@ -245,12 +245,12 @@ def _row(run: Run, one: Copied) -> dict[str, Any]:
 def versions(connection: Connection, name: str | None = None, *, every: bool = False) -> list[Version]:
     """The published versions, of one name or of all; with `every` also those that are not to be seen."""
     values = {"name": name, "every": every}
-    return [Version(*row) for row in connection.execute(queries.get("snapshot_version", "versions"), values).fetchall()]
+    return [Version(*row) for row in connection.execute(_statement("versions"), values).fetchall()]
 
 
 def tables(connection: Connection, version: Version) -> list[Shown]:
     """The tables of a version, by name."""
-    rows = connection.execute(queries.get("snapshot_version", "tables"), {"snapshot_id": version.id}).fetchall()
+    rows = connection.execute(_statement("tables"), {"snapshot_id": version.id}).fetchall()
     return [_shown(*row) for row in rows]
 
 
@@ -262,36 +262,36 @@ def _shown(schema: str, table: str, *rest: Any) -> Shown:
 def drop(connection: Connection, snapshot_ids: Sequence[int]) -> None:
     """Inside a transaction: these versions are gone. Their files are untidied."""
     for statement in ("drop", "drop_tables"):
-        connection.execute(queries.get("snapshot_version", statement), {"snapshot_ids": list(snapshot_ids)})
+        connection.execute(_statement(statement), {"snapshot_ids": list(snapshot_ids)})
 
 
 def dead(connection: Connection, name: str) -> dict[int, bool]:
     """Runs of the name that died or were dropped, and whether they were tidied. The caller holds the name's lock."""
-    return dict(connection.execute(queries.get("snapshot_version", "dead"), {"name": name}).fetchall())
+    return dict(connection.execute(_statement("dead"), {"name": name}).fetchall())
 
 
 def owners(connection: Connection) -> frozenset[str]:
     """The histories of databases whose copies are this one's own."""
-    rows = connection.execute(queries.get("snapshot_version", "owners")).fetchall()
+    rows = connection.execute(_statement("owners")).fetchall()
     return frozenset(row[0] for row in rows)
 
 
 def folders(connection: Connection, name: str) -> list[tuple[str, str]]:
     """The tokens in the names of the folders that are ours, each with its warehouse."""
-    return connection.execute(queries.get("snapshot_version", "folders"), {"name": name}).fetchall()
+    return connection.execute(_statement("folders"), {"name": name}).fetchall()
 
 
 def needed(connection: Connection, name: str, folders: Iterable[str] | None = None) -> list[str]:
     """The metadata files of all copies that may still be read, or of those that may have files in these folders."""
     values = {"name": name, "folders": None if folders is None else sorted(folders)}
-    return [row[0] for row in connection.execute(queries.get("snapshot_version", "needed"), values).fetchall()]
+    return [row[0] for row in connection.execute(_statement("needed"), values).fetchall()]
 
 
 def set_tidied(connection: Connection, snapshot_ids: Sequence[int]) -> None:
     """Write down that nothing is left of these runs; one that was killed counts as failed from now on."""
-    connection.execute(queries.get("snapshot_version", "set_tidied"), {"snapshot_ids": list(snapshot_ids)})
+    connection.execute(_statement("set_tidied"), {"snapshot_ids": list(snapshot_ids)})
 
 
 def untidied_names(connection: Connection) -> list[str]:
     """The names of snapshots of which a run left something behind."""
-    return [row[0] for row in connection.execute(queries.get("snapshot_version", "names")).fetchall()]
+    return [row[0] for row in connection.execute(_statement("names")).fetchall()]

@@ -9,10 +9,13 @@ from datetime import datetime
 import psycopg
 from psycopg import sql
 
-from frostline.catalog import queries
-from frostline.catalog.connect import Connection, connect, first_line
+from frostline import sqlfiles
+from frostline.catalog.connect import Connection, connect, first_line, only_row, only_value
 from frostline.errors import UnavailableError, UsageError
 from frostline.model.names import Name
+
+_statement = sqlfiles.statements(__name__, "queries/snapshot")
+_snapshot_source_statement = sqlfiles.statements(__name__, "queries/snapshot_source")
 
 _LOCK_TIMEOUT_MS = 500
 """Less than Postgres' own patience with deadlocks: who waits for us and we for him is not ended because of us."""
@@ -29,24 +32,22 @@ def exported(dsn: str) -> Generator[str]:
     When that connection is lost, the tasks that join the snapshot fail; none of them reads another one.
     """
     with _holding(dsn) as connection:
-        connection.execute(queries.get("snapshot", "begin"))
-        row = connection.execute(queries.get("snapshot", "export")).fetchone()
-        assert row is not None
-        yield row[0]
-        connection.execute(queries.get("snapshot", "end"))
+        connection.execute(_statement("begin"))
+        yield only_value(connection.execute(_statement("export")))
+        connection.execute(_statement("end"))
 
 
 @contextmanager
 def _holding(dsn: str) -> Generator[Connection]:
     with connect(dsn, purpose="snapshot") as connection:
         # The holder is idle in its transaction by design, so no time limit may end it.
-        connection.execute(queries.get("snapshot", "no_time_limits"))
+        connection.execute(_statement("no_time_limits"))
         yield connection
 
 
 def let_idle(connection: Connection) -> None:
     """No time limit ends this session because it does nothing for a while."""
-    connection.execute(queries.get("snapshot", "no_idle_limits"))
+    connection.execute(_statement("no_idle_limits"))
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,8 @@ class Holder:
 
         `lock table` takes no snapshot, so what is seen afterwards is what the locks keep as it is.
         """
-        self.connection.execute(queries.get("snapshot", "end"))
-        self.connection.execute(queries.get("snapshot", "begin"))
+        self.connection.execute(_statement("end"))
+        self.connection.execute(_statement("begin"))
         self.connection.execute(sql.SQL("set local lock_timeout = {}").format(_LOCK_TIMEOUT_MS))
         try:
             self.connection.execute(_lock(relations))
@@ -97,9 +98,7 @@ class Holder:
 
     def export(self) -> Moment:
         """Let other sessions join."""
-        row = self.connection.execute(queries.get("snapshot_source", "moment")).fetchone()
-        assert row is not None
-        return Moment(*row)
+        return Moment(*only_row(self.connection.execute(_snapshot_source_statement("moment"))))
 
     def watch(self) -> None:
         """Look now and then whether the run can go on; call it as often as you like."""
@@ -110,7 +109,7 @@ class Holder:
         """UnavailableError when one of the connections is gone, or somebody has waited for long because of us."""
         self._looked_at = time.monotonic()
         with _lost("holds the snapshot"):
-            waiting = self.connection.execute(queries.get("snapshot", "waiting"), {"longer_s": WAITED_S}).fetchone()
+            waiting = self.connection.execute(_statement("waiting"), {"longer_s": WAITED_S}).fetchone()
         with _lost("is to publish the snapshot"):
             self.publisher.execute("select 1")
         if waiting:
@@ -141,6 +140,6 @@ def _lock(relations: Sequence[Name]) -> sql.Composed:
 def held(dsn: str, publisher: Connection) -> Generator[Holder]:
     """A connection for a snapshot that is held and watched. It ends with the block."""
     with _holding(dsn) as connection:
-        connection.execute(queries.get("snapshot", "begin"))
+        connection.execute(_statement("begin"))
         yield Holder(connection, publisher)
-        connection.execute(queries.get("snapshot", "end"))
+        connection.execute(_statement("end"))

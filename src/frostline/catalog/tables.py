@@ -1,12 +1,15 @@
 """Managed tables: reading, adding and removing their rows in the catalog."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import psycopg
+from psycopg.rows import class_row
 
-from frostline.catalog import facts, queries
-from frostline.catalog.connect import Connection
+from frostline import sqlfiles
+from frostline.catalog import facts
+from frostline.catalog.connect import Connection, only_value
 from frostline.errors import CorruptionError, UsageError
 from frostline.model import ladder
 from frostline.model.ladder import Step
@@ -17,15 +20,49 @@ from frostline.model.tables import Column, Table
 from frostline.model.tiers import TierKind
 from frostline.model.types import Carriage
 
+_statement = sqlfiles.statements(__name__, "queries/table")
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row of `managed_table`; periods as text, whatever they count in."""
+
+    table_id: int
+    schema_name: str
+    table_name: str
+    tier_key: str
+    tier_kind: str
+    lake_partition: str
+    mode: str
+    held_from: int | None
+    token: str
+    hot_period: str | None
+    grace_period: str
+    retention_period: str | None
+    partition_interval: str | None
+    premake: int
+    expire_by: str
+    fold_rows: int
+    fold_age: str
+    snapshot_retention: str
+    target_file_size: int
+
+
+def _rows(connection: Connection, *, name: Name | None = None, table_id: int | None = None) -> list[_Row]:
+    """All rows, by name, or the one of a name or of a number."""
+    values = {"table_id": table_id, "schema": name and name.schema, "table": name and name.table}
+    with connection.cursor(row_factory=class_row(_Row)) as cursor:
+        return cursor.execute(_statement("find"), values).fetchall()
+
 
 def every(connection: Connection) -> list[Table]:
     """All managed tables, by name."""
-    return [_table(connection, row) for row in connection.execute(queries.get("table", "all")).fetchall()]
+    return [_table(connection, row) for row in _rows(connection)]
 
 
 def names(connection: Connection) -> list[Name]:
     """The names of all managed tables, whatever state their heaps are in."""
-    return [Name(row[1], row[2]) for row in connection.execute(queries.get("table", "all")).fetchall()]
+    return [Name(*row) for row in connection.execute(_statement("names")).fetchall()]
 
 
 def tiered(connection: Connection) -> list[Table]:
@@ -35,10 +72,7 @@ def tiered(connection: Connection) -> list[Table]:
 
 def find(connection: Connection, name: Name) -> Table | None:
     """The managed table of that name, if there is one."""
-    for row in connection.execute(queries.get("table", "all")).fetchall():
-        if (row[1], row[2]) == (name.schema, name.table):
-            return _table(connection, row)
-    return None
+    return next((_table(connection, row) for row in _rows(connection, name=name)), None)
 
 
 def get(connection: Connection, name: Name) -> Table:
@@ -67,51 +101,58 @@ def require_mode(table: Table, mode: Mode) -> None:
 
 def by_id(connection: Connection, table_id: int) -> Table:
     """The managed table with that number; UsageError when there is none."""
-    for row in connection.execute(queries.get("table", "all")).fetchall():
-        if row[0] == table_id:
-            return _table(connection, row)
+    for row in _rows(connection, table_id=table_id):
+        return _table(connection, row)
     raise UsageError(f"there is no managed table {table_id}", hint="frostline table list")
 
 
-def _table(connection: Connection, row: tuple[Any, ...]) -> Table:
-    table_id, schema, table, tier_key, tier_kind, lake_partition, mode, held, token, *policy = row
-    name = Name(schema, table)
-    described = _described(connection, table_id, name) if Mode(mode).has_lake else ((), ())
+def _table(connection: Connection, row: _Row) -> Table:
+    name, mode = Name(row.schema_name, row.table_name), Mode(row.mode)
+    columns, key = _described(connection, row.table_id, name) if mode.has_lake else ((), ())
     return Table(
-        id=table_id,
+        id=row.table_id,
         name=name,
-        columns=described[0],
-        key=described[1],
-        tier_key=tier_key,
-        tier_kind=TierKind(tier_kind),
-        lake_partition=lake_partition,
-        policy=_policy(*policy),
-        mode=Mode(mode),
-        held_from=held,
-        token=token,
+        columns=columns,
+        key=key,
+        tier_key=row.tier_key,
+        tier_kind=TierKind(row.tier_kind),
+        lake_partition=row.lake_partition,
+        policy=_policy(row),
+        mode=mode,
+        held_from=row.held_from,
+        token=row.token,
+    )
+
+
+def _policy(row: _Row) -> Policy:
+    return Policy(
+        hot_period=row.hot_period,
+        grace_period=row.grace_period,
+        retention_period=row.retention_period,
+        every=row.partition_interval,
+        premake=row.premake,
+        expire_by=ExpireBy(row.expire_by),
+        fold_rows=row.fold_rows,
+        fold_age=row.fold_age,
+        snapshot_retention=row.snapshot_retention,
+        target_file_size=row.target_file_size,
     )
 
 
 def _described(connection: Connection, table_id: int, name: Name) -> tuple[tuple[Column, ...], tuple[str, ...]]:
     """The columns and the key of a table with a lake. Without one nobody asks, and the table may be gone."""
     oid = heap_oid(connection, name)
-    found = connection.execute(queries.get("table", "columns"), {"table_id": table_id, "oid": oid}).fetchall()
+    found = connection.execute(_statement("columns"), {"table_id": table_id, "oid": oid}).fetchall()
     carried = {attnum: (field_id, Carriage(*carriage)) for attnum, field_id, *carriage in found}
     ((key,),) = facts.rows(connection, "primary_key", oid=oid)
     present = (one for one in facts.read_columns(connection, oid) if one.attnum in carried)
     return tuple(column(one, *carried[one.attnum]) for one in present), tuple(key or ())
 
 
-def _policy(
-    hot: str | None, grace: str, retention: str | None, every: str | None, premake: int, expire_by: str, *rest: Any
-) -> Policy:
-    return Policy(hot, grace, retention, every, premake, ExpireBy(expire_by), *rest)
-
-
 def heap_oid(connection: Connection, name: Name, mode: Mode = Mode.TIERED) -> int:
     """The heap of the managed table of that name."""
     heap = name.heap if mode.has_lake else name
-    row = connection.execute(queries.get("table", "heap_oid"), {"schema": heap.schema, "table": heap.table}).fetchone()
+    row = connection.execute(_statement("heap_oid"), {"schema": heap.schema, "table": heap.table}).fetchone()
     if row is None:
         given_up = " --keep-lake" if mode.has_lake else ""
         raise CorruptionError(
@@ -138,22 +179,19 @@ def column(heap: HeapColumn, field_id: int, carriage: Carriage) -> Column:
 
 def insert(connection: Connection, table: Table) -> int:
     """Add the table's rows; its number is given by the catalog and returned."""
-    row = connection.execute(
-        queries.get("table", "insert"),
-        {
-            "schema": table.name.schema,
-            "table": table.name.table,
-            "tier_key": table.tier_key,
-            "tier_kind": table.tier_kind.value,
-            "lake_partition": table.lake_partition,
-            "mode": table.mode.value,
-            **_policy_values(table.tier_kind, table.policy),
-        },
-    ).fetchone()
-    assert row is not None
+    values = {
+        "schema": table.name.schema,
+        "table": table.name.table,
+        "tier_key": table.tier_key,
+        "tier_kind": table.tier_kind.value,
+        "lake_partition": table.lake_partition,
+        "mode": table.mode.value,
+        **_policy_values(table.tier_kind, table.policy),
+    }
+    table_id: int = only_value(connection.execute(_statement("insert"), values))
     for one in table.columns:
-        _insert_column(connection, row[0], one)
-    return row[0]
+        _insert_column(connection, table_id, one)
+    return table_id
 
 
 def _insert_column(connection: Connection, table_id: int, one: Column) -> None:
@@ -165,14 +203,14 @@ def _insert_column(connection: Connection, table_id: int, one: Column) -> None:
         "as_text": one.carriage.as_text,
         "pushable": one.carriage.pushable,
     }
-    connection.execute(queries.get("table", "insert_column"), values)
+    connection.execute(_statement("insert_column"), values)
 
 
 def delete(connection: Connection, table: Table) -> None:
     """Forget the table; its seam, jobs and records go with it."""
-    connection.execute(queries.get("table", "delete_pins"), {"table_id": table.id})
-    connection.execute(queries.get("table", "name_jobs"), {"table_id": table.id})
-    connection.execute(queries.get("table", "delete"), {"table_id": table.id})
+    connection.execute(_statement("delete_pins"), {"table_id": table.id})
+    connection.execute(_statement("name_jobs"), {"table_id": table.id})
+    connection.execute(_statement("delete"), {"table_id": table.id})
 
 
 def _policy_values(kind: TierKind, policy: Policy) -> dict[str, Any]:
@@ -194,66 +232,67 @@ def _policy_values(kind: TierKind, policy: Policy) -> dict[str, Any]:
 
 def set_policy(connection: Connection, table: Table, policy: Policy) -> None:
     """Change the table's policy; it is a valid one."""
-    connection.execute(
-        queries.get("table", "set_policy"), {"table_id": table.id, **_policy_values(table.tier_kind, policy)}
-    )
+    connection.execute(_statement("set_policy"), {"table_id": table.id, **_policy_values(table.tier_kind, policy)})
 
 
 def now(connection: Connection) -> datetime:
     """What time it is in Postgres."""
-    row = connection.execute(queries.get("table", "now")).fetchone()
-    assert row is not None
-    return row[0]
+    return only_value(connection.execute(_statement("now")))
 
 
 def swept_at(connection: Connection, table: Table) -> datetime:
     """When the table's folder was last swept, or the table added."""
-    row = connection.execute(queries.get("table", "swept_at"), {"table_id": table.id}).fetchone()
-    assert row is not None
-    return row[0]
+    return only_value(connection.execute(_statement("swept_at"), {"table_id": table.id}))
 
 
 def set_swept(connection: Connection, table: Table) -> None:
     """Write down that the table's folder was swept now."""
-    connection.execute(queries.get("table", "set_swept"), {"table_id": table.id})
+    connection.execute(_statement("set_swept"), {"table_id": table.id})
 
 
 def objects_digest(connection: Connection, table: Table) -> str | None:
     """Of which version the table's objects in Postgres are; None for one from before such were kept."""
-    row = connection.execute(queries.get("table", "objects_digest"), {"table_id": table.id}).fetchone()
+    row = connection.execute(_statement("objects_digest"), {"table_id": table.id}).fetchone()
     return None if row is None else row[0]
 
 
 def functions_digest(connection: Connection, table: Table) -> str:
     """What stands for the table's functions as they are in Postgres now."""
-    row = connection.execute(queries.get("table", "functions_digest"), {"table_id": table.id}).fetchone()
+    row = connection.execute(_statement("functions_digest"), {"table_id": table.id}).fetchone()
     return "" if row is None else row[0]
 
 
 def set_objects_digest(connection: Connection, table: Table, digest: str) -> None:
     """Say so, in the transaction that makes them."""
-    connection.execute(queries.get("table", "set_objects_digest"), {"table_id": table.id, "digest": digest})
+    connection.execute(_statement("set_objects_digest"), {"table_id": table.id, "digest": digest})
 
 
 def has_row_security(connection: Connection, table: Table) -> bool:
     """Whether row security of the heap is switched on."""
-    row = connection.execute(queries.get("table", "has_row_security"), {"table_id": table.id}).fetchone()
+    row = connection.execute(_statement("has_row_security"), {"table_id": table.id}).fetchone()
     return bool(row and row[0])
+
+
+def strayed_row_security(connection: Connection, only: Table | None = None) -> dict[Name, str]:
+    """The tables whose row security is not what their relation applies, and how it differs; of all, or of one."""
+    values = {"table_id": None if only is None else only.id}
+    found = connection.execute(_statement("strayed_row_security"), values).fetchall()
+    return {Name(schema, table): problem for schema, table, problem in found}
 
 
 def hold(connection: Connection, table: Table, line: int) -> None:
     """Write down, in the transaction that lowers the frost line, that archive must not raise it again by itself."""
-    connection.execute(queries.get("table", "hold"), {"table_id": table.id, "line": line})
+    connection.execute(_statement("hold"), {"table_id": table.id, "line": line})
 
 
 def release(connection: Connection, table: Table) -> None:
     """Let archive go on."""
-    connection.execute(queries.get("table", "release"), {"table_id": table.id})
+    connection.execute(_statement("release"), {"table_id": table.id})
 
 
 def lowered_xid(connection: Connection, table: Table) -> str | None:
     """The transaction that lowered the frost line last, if one did on this server."""
-    row = connection.execute(queries.get("table", "lowered_xid"), {"table_id": table.id}).fetchone()
+    row = connection.execute(_statement("lowered_xid"), {"table_id": table.id}).fetchone()
     return None if row is None else row[0]
 
 
@@ -274,26 +313,24 @@ def step(connection: Connection, kind: TierKind, every: str) -> Step | None:
 def printed_width(connection: Connection, every: str) -> str:
     """An interval that `--every` says, as the catalog would give it back."""
     try:
-        row = connection.execute(queries.get("table", "printed"), {"text": ladder.spelled(every)}).fetchone()
+        return only_value(connection.execute(_statement("printed"), {"text": ladder.spelled(every)}))
     except psycopg.DataError:
         hint = "for example month, day, '3 months' or '12 hours'"
         raise UsageError(f"--every {every!r} is not an interval", hint=hint) from None
-    assert row is not None
-    return row[0]
 
 
 def is_longer(connection: Connection, kind: TierKind, one: str, other: str) -> bool:
     """Whether one period is longer than another; both are valid."""
     if not kind.is_time:
         return int(one) > int(other)
-    row = connection.execute(queries.get("table", "longer"), {"one": one, "other": other}).fetchone()
+    row = connection.execute(_statement("longer"), {"one": one, "other": other}).fetchone()
     return row is not None and row[0]
 
 
 def check_interval(connection: Connection, option: str, text: str, *, positive: bool = False) -> None:
     """Refuse what Postgres does not read as an interval, or one that runs backwards."""
     try:
-        row = connection.execute(queries.get("table", "valid_interval"), {"text": text}).fetchone()
+        row = connection.execute(_statement("valid_interval"), {"text": text}).fetchone()
     except psycopg.errors.DatetimeFieldOverflow:
         hint = "for example '1 month' or '90 days'"
         raise UsageError(f"--{option} {text!r} goes back beyond the calendar", hint=hint) from None
@@ -305,6 +342,4 @@ def check_interval(connection: Connection, option: str, text: str, *, positive: 
 
 def seconds(connection: Connection, interval: str) -> float:
     """How long a valid interval is; a month counts as 30 days."""
-    row = connection.execute(queries.get("table", "seconds"), {"text": interval}).fetchone()
-    assert row is not None
-    return row[0]
+    return only_value(connection.execute(_statement("seconds"), {"text": interval}))

@@ -7,19 +7,22 @@ table that has one is refused.
 
 from collections.abc import Collection
 
-from frostline.catalog import queries
+from frostline import sqlfiles
 from frostline.catalog.connect import Connection
 from frostline.errors import UsageError
 from frostline.model.names import Name, quoted
 from frostline.model.registration import Refusal
 from frostline.model.tables import Table
 
+_statement = sqlfiles.statements(__name__, "queries/trust")
+_table_statement = sqlfiles.statements(__name__, "queries/table")
+
 
 def refusals(connection: Connection, oid: int) -> list[Refusal]:
     """What the table has that must not run with our rights; nothing where its owner could have them anyway."""
     role = quoted(connection.info.user)
     by_code: dict[str, list[str]] = {}
-    for place, code in connection.execute(queries.get("trust", "untrusted"), {"oid": oid}):
+    for place, code in connection.execute(_statement("untrusted"), {"oid": oid}):
         by_code.setdefault(code, []).append(place)
     return [
         Refusal(f"{_named(places)} calls {code} of a role with fewer rights than {role}", _hint(code, role))
@@ -42,7 +45,7 @@ def untrusted_readers(connection: Connection, oids: Collection[int]) -> dict[int
     """Of tables that are only to be read, those with something that would run with our rights then: the first of it."""
     role = quoted(connection.info.user)
     found: dict[int, Refusal] = {}
-    for oid, place, code in connection.execute(queries.get("trust", "untrusted_readers"), {"oids": list(oids)}):
+    for oid, place, code in connection.execute(_statement("untrusted_readers"), {"oids": list(oids)}):
         reason = f"{place} calls {code} of a role with fewer rights than {role}"
         found.setdefault(oid, Refusal(reason, _hint(code, role)))
     return found
@@ -50,7 +53,7 @@ def untrusted_readers(connection: Connection, oids: Collection[int]) -> dict[int
 
 def loud(connection: Connection, oid: int) -> list[Refusal]:
     """The triggers and rules of the user that would fire when a fold deletes a row that is in the lake now."""
-    found = connection.execute(queries.get("trust", "loud"), {"oid": oid}).fetchall()
+    found = connection.execute(_statement("loud"), {"oid": oid}).fetchall()
     hint = f"as a superuser: grant set on parameter session_replication_role to {quoted(connection.info.user)}; "
     hint += "and let it be neither ENABLE ALWAYS nor ENABLE REPLICA"
     return [Refusal(f"{one} would fire for rows that only move into the lake", hint) for (one,) in found]
@@ -71,7 +74,7 @@ def require_silence(connection: Connection, table: Table) -> None:
 def _heap(connection: Connection, table: Table) -> list[int]:
     """None when it is gone, which is for others to say."""
     values = {"schema": table.heap.schema, "table": table.heap.table}
-    return [oid for (oid,) in connection.execute(queries.get("table", "heap_oid"), values)]
+    return [oid for (oid,) in connection.execute(_table_statement("heap_oid"), values)]
 
 
 def _refuse(name: Name, found: list[Refusal]) -> None:

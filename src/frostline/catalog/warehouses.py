@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass
 
-from frostline.catalog import queries
-from frostline.catalog.connect import Connection
+from frostline import sqlfiles
+from frostline.catalog.connect import Connection, only_value
+
+_statement = sqlfiles.statements(__name__, "queries/warehouse")
+_migration_statement = sqlfiles.statements(__name__, "queries/migration")
 
 
 @dataclass(frozen=True)
@@ -18,32 +21,30 @@ class Warehouse:
 
 def find(connection: Connection) -> Warehouse | None:
     """The warehouse; None when none was claimed yet."""
-    row = connection.execute(queries.get("warehouse", "find")).fetchone()
+    row = connection.execute(_statement("find")).fetchone()
     return None if row is None else Warehouse(*row)
 
 
 def lock(connection: Connection) -> None:
     """Until the transaction ends nobody else claims one: the lock of installers."""
-    connection.execute(queries.get("migration", "lock_out_other_installers"))
+    connection.execute(_migration_statement("lock_out_other_installers"))
 
 
 def claim(connection: Connection, location: str) -> Warehouse:
     """Write down where the warehouse is; its identity is made the first time."""
-    row = connection.execute(queries.get("warehouse", "claim"), {"location": location}).fetchone()
-    assert row is not None
-    return Warehouse(row[0], location)
+    return Warehouse(only_value(connection.execute(_statement("claim"), {"location": location})), location)
 
 
 def forget(connection: Connection) -> None:
     """The next one that is claimed gets an identity of its own."""
-    connection.execute(queries.get("warehouse", "forget"))
+    connection.execute(_statement("forget"))
 
 
 def needed(connection: Connection) -> list[str]:
     """The metadata files of all that this database has in the lake."""
-    return [location for (location,) in connection.execute(queries.get("warehouse", "needed")).fetchall()]
+    return [location for (location,) in connection.execute(_statement("needed")).fetchall()]
 
 
 def snapshots(connection: Connection) -> list[str]:
     """The names of the snapshots of many tables that are in the warehouse."""
-    return [name for (name,) in connection.execute(queries.get("warehouse", "snapshots")).fetchall()]
+    return [name for (name,) in connection.execute(_statement("snapshots")).fetchall()]

@@ -21,6 +21,8 @@ from frostline.pipeline.proof import fingerprint
 from frostline.pipeline.verify_metadata import Fault, Metadata, strangers
 from frostline.relation import heap, names
 
+_statement = sqlfiles.statements(__name__, "verify")
+
 MISSING = "is missing"
 """What is wrong with a file that is not there."""
 
@@ -274,10 +276,6 @@ def _different(
             in_lake += unmarked
     if in_heap != in_lake:
         yield Fault(str(partition.name), f"differs from the lake: {_difference(in_heap, in_lake)}")
-
-
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "verify")[name])
 
 
 def _marked_keys(connection: Connection, table: Table, partition: ArchivedPartition) -> frozenset[int]:

@@ -17,6 +17,8 @@ from frostline.model.conversion import ConversionFacts
 from frostline.relation import names, shadow
 from frostline.relation.names import identifier, trusted
 
+_statement = sqlfiles.statements(__name__, "conversion")
+
 FIRST_BATCH_ROWS = 500
 MAX_BATCH_ROWS = 10_000
 BATCH_S = 0.05
@@ -127,7 +129,3 @@ def _compared(facts: ConversionFacts, operator: sql.SQL, position: Sequence[str]
         for one, text in zip(key, position, strict=True)
     ]
     return sql.SQL("({}) {} ({})").format(names.columns("o", key), operator, sql.SQL(", ").join(values))
-
-
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "conversion")[name])

@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 
 from frostline import logs, sqlfiles
-from frostline.catalog import facts, jobs, leases, queries, seams, tables
+from frostline.catalog import facts, jobs, leases, seams, snapshot_sources, tables
 from frostline.catalog.connect import Connection, first_line
 from frostline.model.names import MAX_BYTES, Name, RemoteName, cut
 from frostline.model.partitions import bounds
@@ -22,6 +22,8 @@ from frostline.model.tables import Table
 from frostline.model.tiers import to_text
 from frostline.relation import heap, lakecolumns, names
 from frostline.relation.definition import template
+
+_statement = sqlfiles.statements(__name__, "bound")
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.05
@@ -50,10 +52,7 @@ def _foreign(connection: Connection, table: Table) -> list[HeapPartition]:
 
 
 def _oid(connection: Connection, table: Table) -> int:
-    values = {"schema": "frostline_lake", "table": table.internal}
-    row = connection.execute(queries.get("table", "heap_oid"), values).fetchone()
-    assert row is not None
-    return row[0]
+    return snapshot_sources.oid(connection, Name("frostline_lake", table.internal))
 
 
 def raise_to(connection: Connection, table: Table, upper: int, report: Callable[[str], None]) -> None:
@@ -251,7 +250,3 @@ def analyze(connection: Connection, table: Table) -> None:
     except psycopg.OperationalError as error:
         warning = f"cannot analyze the lake: {first_line(error)}"
         _log.warning("%s", logs.fields(stage="analyze", table=str(table.name), warning=warning))
-
-
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "bound")[name])

@@ -13,9 +13,7 @@ from frostline.model.tables import Table
 from frostline.model.tiers import TierKind, from_text
 from frostline.relation import names
 
-
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "clock")[name])
+_statement = sqlfiles.statements(__name__, "clock")
 
 
 def _text(connection: Connection, statement: sql.Composable) -> str | None:

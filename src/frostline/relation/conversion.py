@@ -15,7 +15,7 @@ from psycopg import sql
 
 from frostline import failpoints, logs, sqlfiles
 from frostline.catalog import conversions, jobs, patience, tables
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, only_row
 from frostline.catalog.conversions import Running
 from frostline.errors import CorruptionError, UnavailableError, UsageError
 from frostline.failpoints import Failpoint
@@ -28,6 +28,8 @@ from frostline.model.tiers import TierKind
 from frostline.relation import backfill, shadow, swap
 from frostline.relation.names import identifier
 from frostline.relation.refusal import refuse
+
+_statement = sqlfiles.statements(__name__, "conversion")
 
 _log = logging.getLogger(__name__)
 
@@ -223,9 +225,8 @@ def _verify(work: _Work) -> None:
     copy = identifier(shadow.name(running))
     connection.execute(sql.SQL("analyze {}").format(copy))
     failpoints.reached(Failpoint.CONVERT_ANALYZED)
-    row = connection.execute(_statement("compare").format(original=identifier(running.name), shadow=copy)).fetchone()
-    assert row is not None
-    same, rows, copied = row
+    compare = _statement("compare").format(original=identifier(running.name), shadow=copy)
+    same, rows, copied = only_row(connection.execute(compare))
     if not same:
         raise CorruptionError(
             f"the copy of {running.name} is not equal to it: {copied} rows, and {rows} rows in the table",
@@ -269,7 +270,3 @@ _STEPS: dict[State, Callable[[_Work], None]] = {
     State.FILLED: _verify,
     State.VERIFIED: _swap,
 }
-
-
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "conversion")[name])

@@ -15,9 +15,7 @@ from frostline.model.tables import Table
 from frostline.model.tiers import to_text
 from frostline.relation import names, newpartition
 
-
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "defaultguard")[name])
+_statement = sqlfiles.statements(__name__, "defaultguard")
 
 
 def stands(connection: Connection, table: Table) -> bool:

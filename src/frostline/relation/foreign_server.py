@@ -9,6 +9,8 @@ from frostline import sqlfiles
 from frostline.catalog.connect import Connection
 from frostline.errors import UsageError
 
+_statement = sqlfiles.statements(__name__, "foreign_server")
+
 NAME = "frostline_lake"
 DATABASE = "lake"
 """What it asks for, in `foreign_server.sql`; the lake server has no other."""
@@ -24,10 +26,6 @@ TIMEOUTS: dict[LiteralString, str] = {
 SAMPLING: dict[LiteralString, str] = {"analyze_sampling": "system"}
 """ANALYZE need not look at every file of a large lake. Before 16 Postgres takes no sample: it fetches all rows."""
 _SAMPLING_SINCE = 160_000
-
-
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "foreign_server")[name])
 
 
 def ensure(

@@ -15,6 +15,8 @@ from frostline.model.names import quoted
 from frostline.model.tables import Table
 from frostline.relation import names
 
+_statement = sqlfiles.statements(__name__, "grants")
+
 
 @dataclass(frozen=True)
 class Granted:
@@ -71,9 +73,5 @@ def _missing(connection: Connection, role: str, oid: int) -> list[tuple[Any, ...
     return _rows(connection, "missing_privileges", role=role, oid=oid)
 
 
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "grants")[name])
-
-
 def _rows(connection: Connection, name: str, **values: object) -> list[tuple[Any, ...]]:
-    return connection.execute(sqlfiles.load(__package__ or "", "grants")[name], values).fetchall()
+    return connection.execute(_statement(name), values).fetchall()

@@ -4,10 +4,11 @@ Those are refused. Row security is followed by the relation.
 """
 
 import psycopg
-from psycopg import sql
 
 from frostline import sqlfiles
 from frostline.catalog.connect import Connection
+
+_statement = sqlfiles.statements(__name__, "guard")
 
 TRIGGERS = {
     "frostline_partitions": "trigger",
@@ -16,10 +17,6 @@ TRIGGERS = {
     "frostline_drops": "drop_trigger",
     "frostline_code": "code_trigger",
 }
-
-
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "guard")[name])
 
 
 def ensure(connection: Connection) -> bool:

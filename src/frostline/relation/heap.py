@@ -11,7 +11,7 @@ from psycopg import sql
 
 from frostline import sqlfiles
 from frostline.catalog import facts, jobs, seams, tables
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, only_value
 from frostline.catalog.patience import be_brief, patiently
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.model import grid
@@ -22,6 +22,8 @@ from frostline.model.tiers import TierKind, from_text, to_text
 from frostline.relation import clock, names, newpartition
 from frostline.relation import marks as overlay_marks
 from frostline.relation.definition import line, mark_trigger, replace_image
+
+_statement = sqlfiles.statements(__name__, "heap")
 
 _MOST_SLICES = 1_000
 """A range of more of the lake's partitions is looked at for those that have rows: most of them have none."""
@@ -36,14 +38,8 @@ class Layout:
     """The lowest value that there is, of a table without a lake."""
 
 
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "heap")[name])
-
-
 def _one(connection: Connection, statement: sql.Composed) -> Any:
-    row = connection.execute(statement).fetchone()
-    assert row is not None
-    return row[0]
+    return only_value(connection.execute(statement))
 
 
 def partitions(connection: Connection, table: Table, *, sizes: bool = True) -> list[Partition]:

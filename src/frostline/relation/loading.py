@@ -9,22 +9,18 @@ from psycopg import sql
 
 from frostline import sqlfiles
 from frostline.catalog import batches
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, only_row, only_value
 from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
 from frostline.relation import names, renewal, staging
 from frostline.relation.staging import Stage
 
-
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "loading")[name])
+_statement = sqlfiles.statements(__name__, "loading")
 
 
 def _one(connection: Connection, statement: sql.Composed) -> Any:
-    row = connection.execute(statement).fetchone()
-    assert row is not None
-    return row[0]
+    return only_value(connection.execute(statement))
 
 
 def may_publish(connection: Connection, table: Table) -> bool:
@@ -163,9 +159,7 @@ class Loading:
         """The key that has the hash, as Postgres writes it."""
         texts = sql.SQL(", ").join(sql.SQL("{}::text").format(names.column("l", name)) for name in self._table.key)
         more = {"key_texts": texts, "key_hash": hash_expression, "hash": sql.Literal(key_hash)}
-        row = self._connection.execute(_statement("key_of").format(**self._parts, **more)).fetchone()
-        assert row is not None
-        return tuple(row)
+        return only_row(self._connection.execute(_statement("key_of").format(**self._parts, **more)))
 
     def is_known(self, key: Sequence[str]) -> bool:
         """Whether the relation has a row with that key."""

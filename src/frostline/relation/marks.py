@@ -12,12 +12,10 @@ from frostline.catalog.connect import Connection
 from frostline.model.tables import Table
 from frostline.relation import names
 
+_statement = sqlfiles.statements(__name__, "marks")
+
 LOCK_TRIES = 10
 """How often the rows of a fold are locked anew when one of them is moved to another partition meanwhile."""
-
-
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "marks")[name])
 
 
 def remember(connection: Connection, table: Table, snapshot: str, frost_line: int) -> int:

@@ -16,9 +16,7 @@ from frostline.model.tables import Table
 from frostline.model.tiers import to_text
 from frostline.relation import names
 
-
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "newpartition")[name])
+_statement = sqlfiles.statements(__name__, "newpartition")
 
 
 def create(connection: Connection, table: Table, name: Name, bounds: tuple[int | None, int], purpose: Purpose) -> None:

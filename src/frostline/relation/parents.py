@@ -13,9 +13,7 @@ from frostline.model.tables import Table
 from frostline.relation import names
 from frostline.relation.names import trusted
 
-
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "refill")[name])
+_statement = sqlfiles.statements(__name__, "refill")
 
 
 def missing(connection: Connection, table: Table, refill: Name, error: psycopg.Error) -> UsageError:

@@ -9,6 +9,8 @@ from frostline.catalog.connect import Connection
 from frostline.model.tables import Table
 from frostline.relation import names
 
+_statement = sqlfiles.statements(__name__, "plans")
+
 PRUNED_SINCE = 18_00_00
 """Before, the executor prepares every partition that a kept plan may write. With many that costs more than planning."""
 WRITING = ("update", "delete")
@@ -24,7 +26,3 @@ def statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
         literal = sql.Literal(function.as_string(connection) + "()")
         if connection.execute(_statement("plans_anew").format(function=literal)).fetchone() is not None:
             yield _statement("keep_plan").format(function=function)
-
-
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "plans")[name])

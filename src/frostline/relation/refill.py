@@ -20,11 +20,9 @@ from frostline.model.tables import Table
 from frostline.model.thaw import Stretch
 from frostline.relation import heap, marks, names, newpartition
 
+_statement = sqlfiles.statements(__name__, "refill")
+
 _JOB = re.compile(r"_thaw_\d+_\d+")
-
-
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "refill")[name])
 
 
 def create(connection: Connection, table: Table, stretch: Stretch, job: str) -> Name:

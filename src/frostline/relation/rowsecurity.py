@@ -6,7 +6,7 @@ import psycopg
 from psycopg import sql
 
 from frostline import logs
-from frostline.catalog import queries, tables
+from frostline.catalog import tables
 from frostline.catalog.connect import Connection, first_line
 from frostline.catalog.patience import patiently
 from frostline.errors import FrostlineError, UsageError
@@ -20,9 +20,7 @@ _log = logging.getLogger(__name__)
 
 def strayed(connection: Connection, only: Table | None = None) -> dict[Name, str]:
     """The tables whose row security is not what their relation applies, and how it differs; of all, or of one."""
-    asked = {"table_id": None if only is None else only.id}
-    found = connection.execute(queries.get("table", "strayed_row_security"), asked).fetchall()
-    return {Name(schema, table): problem for schema, table, problem in found}
+    return tables.strayed_row_security(connection, only)
 
 
 def follow(connection: Connection) -> list[Name]:

@@ -13,7 +13,7 @@ from psycopg import sql
 from frostline import failpoints, sqlfiles
 from frostline.catalog import conversions
 from frostline.catalog import facts as catalog_facts
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, only_row
 from frostline.catalog.conversions import Running
 from frostline.catalog.patience import patiently
 from frostline.errors import ConflictError, UsageError
@@ -24,13 +24,11 @@ from frostline.model.tiers import TierKind, from_text, to_text
 from frostline.relation import clock, names
 from frostline.relation.names import identifier, trusted
 
-
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "shadow")[name])
+_statement = sqlfiles.statements(__name__, "shadow")
 
 
 def _rows(connection: Connection, name: str, **values: Any) -> list[tuple[Any, ...]]:
-    return connection.execute(sqlfiles.load(__package__ or "", "shadow")[name], values).fetchall()
+    return connection.execute(_statement(name), values).fetchall()
 
 
 def schema(running: Running) -> str:
@@ -51,10 +49,9 @@ def function(running: Running) -> sql.Identifier:
 def extent(connection: Connection, facts: ConversionFacts, kind: TierKind) -> Extent:
     """What the tier key holds. Reads the whole table where it has no index by that column; no lock but a reader's."""
     parts = {"tier_key": sql.Identifier(facts.tier_key), "original": identifier(facts.heap.name)}
-    row = connection.execute(_statement("extent").format(**parts)).fetchone()
-    assert row is not None
-    lowest, highest = (None if text is None else from_text(kind, text) for text in row[:2])
-    return Extent(lowest, highest, clock.time(connection, kind) if kind.is_time else 0, has_null=row[2])
+    *ends, has_null = only_row(connection.execute(_statement("extent").format(**parts)))
+    lowest, highest = (None if text is None else from_text(kind, text) for text in ends)
+    return Extent(lowest, highest, clock.time(connection, kind) if kind.is_time else 0, has_null=has_null)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,9 @@ from frostline.errors import UsageError
 from frostline.model.names import quoted
 from frostline.relation import names
 
+statement = sqlfiles.statements(__name__, "staging")
+"""A template of `sql/staging.sql`."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -46,11 +49,6 @@ def identifier(table: str) -> sql.Identifier:
 def position_name(position: int) -> str:
     """What a staging table calls the batch's column at that position."""
     return f"c{position}"
-
-
-def statement(name: str) -> sql.SQL:
-    """A template of `sql/staging.sql`."""
-    return sql.SQL(sqlfiles.load(__package__ or "", "staging")[name])
 
 
 def make(connection: Connection, relation: Relation, columns: Sequence[Target]) -> Stage:

@@ -9,7 +9,7 @@ from psycopg import sql
 
 from frostline import failpoints, sqlfiles
 from frostline.catalog import conversions
-from frostline.catalog.connect import Connection, first_line
+from frostline.catalog.connect import Connection, first_line, only_row
 from frostline.catalog.conversions import Running
 from frostline.catalog.patience import patiently
 from frostline.errors import UsageError
@@ -20,13 +20,11 @@ from frostline.model.names import Name
 from frostline.relation import dependents, shadow
 from frostline.relation.names import identifier, trusted
 
-
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "swap")[name])
+_statement = sqlfiles.statements(__name__, "swap")
 
 
 def _rows(connection: Connection, name: str, **values: Any) -> list[tuple[Any, ...]]:
-    return connection.execute(sqlfiles.load(__package__ or "", "swap")[name], values).fetchall()
+    return connection.execute(_statement(name), values).fetchall()
 
 
 def old(running: Running) -> Name:
@@ -137,13 +135,12 @@ def _hand_over(connection: Connection, running: Running, one: _Sequence) -> Iter
         yield _statement("own").format(table=table, old=identifier(old(running)), **parts)
         return
     connection.execute(_statement("freeze_sequence").format(increment=sql.Literal(one.increment), **parts))
-    row = connection.execute(_statement("sequence_value").format(**parts)).fetchone()
-    assert row is not None
+    value, is_called = only_row(connection.execute(_statement("sequence_value").format(**parts)))
     connection.execute(_statement("drop_identity").format(original=table, **parts))
     how = sql.SQL("always" if one.identity == "a" else "by default")
     yield _statement("add_identity").format(table=table, how=how, options=one.options, **parts)
     name = sql.Literal(one.name.as_string(connection))
-    yield _statement("set_sequence").format(sequence=name, value=row[0], is_called=row[1])
+    yield _statement("set_sequence").format(sequence=name, value=value, is_called=is_called)
     yield from (sql.Composed([trusted(text)]) for text in one.grants)
 
 

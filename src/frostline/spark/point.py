@@ -15,12 +15,14 @@ from psycopg import sql
 
 from frostline import sqlfiles
 from frostline.catalog import asof, pins, seams, snapshots, tables
-from frostline.catalog.connect import Connection, Dsn, connect
+from frostline.catalog.connect import Connection, Dsn, connect, only_value
 from frostline.errors import ConflictError, UsageError
 from frostline.model.names import BadName, Name
 from frostline.model.tables import LakeTable, Table
 from frostline.relation import heap, names
 from frostline.spark import lakefiles
+
+_statement = sqlfiles.statements(__name__, "point")
 
 AsOf: TypeAlias = str | int | datetime | None
 """The name of a snapshot (`name` or `name@version`), a lake snapshot, a time, or now."""
@@ -216,11 +218,5 @@ def policies_apply(relation: str) -> UsageError:
     )
 
 
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "point")[name])
-
-
 def _one(connection: Connection, statement: sql.Composed) -> Any:
-    row = connection.execute(statement).fetchone()
-    assert row is not None
-    return row[0]
+    return only_value(connection.execute(statement))

@@ -26,6 +26,8 @@ from frostline.spark import filesums, lakefiles
 from frostline.spark.pieces import HeapPiece, LakePiece, Part
 from frostline.spark.point import Moment, TablePoint, Target, policies_apply
 
+_statement = sqlfiles.statements(__name__, "rows")
+
 _ASK = "from postgres_query('pg', {query})"
 _TYPED = "select {columns} from postgres_query('pg', {query})"
 _MARKS = "create temp table marks as {query}"
@@ -260,7 +262,3 @@ def _of_postgres(message: str) -> FrostlineError:
     if "Conversion Error" in message:  # which shows the value
         reason = "a value is not of its column's type"
     return UnavailableError(f"the rows cannot be read: {reason}", hint="frostline status")
-
-
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "rows")[name])

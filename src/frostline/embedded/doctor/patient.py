@@ -15,6 +15,9 @@ from frostline.embedded.doctor.finding import Unknowable
 from frostline.model.tables import Table
 from frostline.settings import Settings
 
+statement = sqlfiles.statements(__name__, "doctor")
+"""One of the doctor's own statements."""
+
 
 @dataclass
 class Patient:
@@ -94,8 +97,3 @@ class Patient:
         """Hang up."""
         if self._connection is not None:
             self._connection.close()
-
-
-def statement(name: str) -> sql.SQL:
-    """One of the doctor's own statements."""
-    return sql.SQL(sqlfiles.load(__package__ or "", "doctor")[name])

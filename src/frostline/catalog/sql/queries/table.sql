@@ -14,14 +14,20 @@ returning table_id
 insert into frostline.managed_column (table_id, attnum, field_id, lake_type, as_text, pushable)
 values (%(table_id)s, %(attnum)s, %(field_id)s, %(lake_type)s, %(as_text)s, %(pushable)s)
 
--- name: all
+-- name: find
+-- All, or the one of a number or of a name. Locks nothing.
 select t.table_id, t.schema_name, t.table_name, t.tier_key, t.tier_kind, t.lake_partition, t.mode, t.held_from, t.token,
-       coalesce(t.hot_interval::text, t.hot_span::text), t.grace_period::text,
-       coalesce(t.retention_interval::text, t.retention_span::text),
-       coalesce(t.every_interval::text, t.every_span::text), t.premake, t.expire_by,
+       coalesce(t.hot_interval::text, t.hot_span::text) as hot_period, t.grace_period::text,
+       coalesce(t.retention_interval::text, t.retention_span::text) as retention_period,
+       coalesce(t.every_interval::text, t.every_span::text) as partition_interval, t.premake, t.expire_by,
        t.fold_rows, t.fold_age::text, t.snapshot_retention::text, t.target_file_size
   from frostline.managed_table t
+ where (%(table_id)s::integer is null or t.table_id = %(table_id)s)
+   and (%(table)s::text is null or t.schema_name = %(schema)s and t.table_name = %(table)s)
  order by t.schema_name, t.table_name
+
+-- name: names
+select t.schema_name, t.table_name from frostline.managed_table t order by t.schema_name, t.table_name
 
 -- name: columns
 -- With the attribute numbers that the heap has today. A restored dump numbers columns anew: in the same order, but
