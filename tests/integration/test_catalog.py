@@ -69,7 +69,7 @@ def test_postgres_can_prepare_every_statement(catalog: Connection, name: str) ->
 def test_every_statement_is_used(name: str) -> None:
     noun, _, statement = name.partition(".")
     sources = [path.read_text() for path in _python_files()]
-    assert any(f'"{statement}"' in text and (f'"{noun}"' in text or noun == "inspect") for text in sources)
+    assert any(f'"{statement}"' in text and (f'"queries/{noun}"' in text or noun == "inspect") for text in sources)
 
 
 def _python_files() -> list[Any]:
