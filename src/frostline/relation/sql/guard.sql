@@ -121,7 +121,7 @@ create or replace function frostline.refuse_drop_of_policies_code() returns even
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
 declare
     taken text := (select min(d.object_identity) from pg_event_trigger_dropped_objects() d
-                    where not d.original and d.address_names[1] = 'frostline_write' and d.address_names[2] like 'may\_%');
+                    where not d.original and d.address_names[1] = 'frostline_write' and d.address_names[2] ~ '^may_(select|insert|update|become|delete)_\d+$');
 begin
     if taken is not null and not exists (select from pg_event_trigger_dropped_objects() d
                                           where d.original and coalesce(d.schema_name, d.object_name) like 'frostline%') then
