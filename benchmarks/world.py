@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 
 from frostline.catalog import jobs, migrations, tables
 from frostline.catalog.connect import Connection, connect
-from frostline.embedded.postgres import LAPTOP, Postgres, free_port, new_password
 from frostline.lake import claim
 from frostline.model.names import Name
 from frostline.model.policy import Policy
@@ -25,6 +24,7 @@ from frostline.pipeline import spark as pipeline_spark
 from frostline.pipeline.job import JobContext
 from frostline.relation import foreign_server, registration
 from frostline.relation.registration import Wish
+from frostline.runtime.postgres import LAPTOP, Postgres, free_port, new_password
 from frostline.settings import Settings
 
 JARS = Path(__file__).parent.parent / ".cache" / "jars"

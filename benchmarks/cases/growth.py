@@ -18,7 +18,8 @@ from benchmarks.world import Lab, World
 from frostline.catalog import jobs
 from frostline.lake.commit import StagedCommit
 from frostline.lake.datafiles import WrittenFile
-from frostline.pipeline import archive, plan, status
+from frostline.observe import status
+from frostline.pipeline import archive, plan
 
 ROUNDS, READS, PUBLISHES, ARCHIVED = 3, 20, 3, 1_000
 SMALL, MIDDLE, LARGE = "lake_1m", "lake_10m", "lake_100m"

@@ -11,7 +11,8 @@ from benchmarks.sample import Sample, watched
 from benchmarks.world import Lab, World
 from frostline.catalog import jobs
 from frostline.model.tables import Table
-from frostline.pipeline import archive, clean, plan, status, verify
+from frostline.observe import status
+from frostline.pipeline import archive, clean, plan, verify
 
 WIDTH = 100
 FEW, MANY = "few", "many"

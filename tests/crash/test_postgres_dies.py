@@ -23,11 +23,11 @@ from tests.fixtures.waiting import until_true
 
 from frostline.catalog import seams
 from frostline.catalog.connect import connect as open_connection
-from frostline.embedded.postgres import Postgres
 from frostline.errors import FrostlineError, OutcomeUnknown, UnavailableError
 from frostline.lake import commit
 from frostline.pipeline import archive, fold, verify
 from frostline.relation import bound, marks
+from frostline.runtime.postgres import Postgres
 from frostline.settings import write_file
 
 pytestmark = pytest.mark.slow

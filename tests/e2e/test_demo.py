@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from frostline.embedded.postgres import free_port, running_pid
+from frostline.runtime.postgres import free_port, running_pid
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from frostline.embedded.postgres import free_port
-from frostline.embedded.programs import server_owner
+from frostline.runtime.postgres import free_port
+from frostline.runtime.programs import server_owner
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from frostline.embedded.postgres import Postgres
+from frostline.runtime.postgres import Postgres
 
 pytestmark = pytest.mark.slow
 

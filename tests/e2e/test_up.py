@@ -15,8 +15,8 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.fixtures.signals import ignore_hangup, mind_signals
 from tests.fixtures.waiting import until
 
-from frostline.embedded.home import prepare
-from frostline.embedded.postgres import free_port, running_pid
+from frostline.runtime.home import prepare
+from frostline.runtime.postgres import free_port, running_pid
 from frostline.settings import load
 
 pytestmark = pytest.mark.slow

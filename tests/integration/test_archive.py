@@ -16,7 +16,8 @@ from tests.fixtures.waiting import until_true
 from frostline.catalog import jobs, patience, seams
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.lake import commit
-from frostline.pipeline import archive, plan, status
+from frostline.observe import status
+from frostline.pipeline import archive, plan
 from frostline.relation import bound, heap, policy
 
 EVERYTHING = "select count(*), sum(amount), md5(string_agg(e::text, '|' order by id)) from public.events e"

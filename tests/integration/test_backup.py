@@ -20,8 +20,8 @@ from tests.fixtures.own_server import (
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.waiting import until_true
 
-from frostline.embedded.postgres import Postgres
 from frostline.pipeline import clean, verify
+from frostline.runtime.postgres import Postgres
 
 pytestmark = pytest.mark.slow
 

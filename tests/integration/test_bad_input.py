@@ -104,7 +104,7 @@ def test_a_database_that_does_not_answer_is_unavailable(command: Command, tmp_pa
 
 
 def test_a_home_in_use_is_a_conflict(command: Command, tmp_path: Path) -> None:
-    from frostline.embedded.home import prepare
+    from frostline.runtime.home import prepare
 
     with prepare(tmp_path / "home", pg_port=None, lake_port=None):
         said = command("up", "--home", tmp_path / "home")

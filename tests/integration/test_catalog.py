@@ -19,12 +19,12 @@ from frostline.catalog import migrations, patience, tables
 from frostline.catalog.connect import Connection
 from frostline.catalog.connect import connect as open_connection
 from frostline.catalog.migrations import Migration
-from frostline.embedded.postgres import Postgres
 from frostline.errors import UnavailableError, UsageError
 from frostline.model.names import Name
 from frostline.model.policy import Policy
 from frostline.relation import registration
 from frostline.relation.registration import Wish
+from frostline.runtime.postgres import Postgres
 
 STATEMENTS = sqlfiles.every("frostline.catalog", "queries")
 _PREPARABLE = ("select", "insert", "update", "delete", "with")

@@ -27,7 +27,7 @@ from frostline.catalog.connect import connect as open_connection
 from frostline.errors import ConflictError, CorruptionError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.model.conversion import Conversion, State
-from frostline.relation import conversion, shadow
+from frostline.partitions.convert import conversion, shadow
 
 POINTS = [one for one in Failpoint if one.value.startswith("convert_")]
 

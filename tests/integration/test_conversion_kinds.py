@@ -15,7 +15,7 @@ from frostline.catalog.connect import connect as open_connection
 from frostline.errors import UsageError
 from frostline.model.conversion import Conversion, State
 from frostline.model.names import Name
-from frostline.relation import backfill, shadow
+from frostline.partitions.convert import backfill, shadow
 
 KEYS = {
     "text": ('k text collate "C"', "k", "md5(i::text)"),

@@ -23,7 +23,7 @@ from frostline.catalog import conversions, patience
 from frostline.catalog.connect import Connection
 from frostline.errors import UnavailableError
 from frostline.model.conversion import State
-from frostline.relation import backfill, conversion
+from frostline.partitions.convert import backfill, conversion
 
 CHANGES = (
     "insert into public.{t} (id, ts, ref, amount) values ({new}, timestamptz '2024-02-01 00:00+00' + interval '1 min' * {n}, 'new', {n})",

@@ -12,9 +12,9 @@ from tests.fixtures.statements import rows, run
 from tests.fixtures.tables import make_events
 
 from frostline import spark as connector
-from frostline.embedded.doctor import store
-from frostline.embedded.doctor.patient import Patient
 from frostline.errors import CorruptionError, FrostlineError
+from frostline.observe.doctor import store
+from frostline.observe.doctor.patient import Patient
 from frostline.pipeline import compact, expire, sweep, verify
 
 pytestmark = pytest.mark.slow

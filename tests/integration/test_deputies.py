@@ -13,8 +13,11 @@ from frostline.errors import FrostlineError, UsageError
 from frostline.model.conversion import Conversion
 from frostline.model.names import Name
 from frostline.model.policy import Policy
-from frostline.pipeline import plan, premake, retain, status, survey, verify
-from frostline.relation import conversion, guard, partitioning, removal
+from frostline.observe import status, survey
+from frostline.partitions import partition_mode
+from frostline.partitions.convert import conversion
+from frostline.pipeline import plan, premake, retain, verify
+from frostline.relation import guard, removal
 from frostline.relation.registration import Wish
 
 HEAP = "public._events"
@@ -54,7 +57,7 @@ def test_a_table_with_code_of_his_is_not_taken(owned: Lake, place: str) -> None:
     with pytest.raises(UsageError, match="of a role with fewer rights than postgres"):
         owned.add()
     with pytest.raises(UsageError, match="of a role with fewer rights"):
-        partitioning.add(owned.catalog, Wish(EVENTS, Policy(every="1 month")))
+        partition_mode.add(owned.catalog, Wish(EVENTS, Policy(every="1 month")))
     assert exploded(owned.catalog) == []
 
 

@@ -19,14 +19,14 @@ from tests.fixtures.tables import make_events
 
 from frostline.catalog import pointers
 from frostline.catalog.connect import Connection
-from frostline.embedded.doctor import database as doctor_database
-from frostline.embedded.doctor.examination import CHECKS, Check, examine
-from frostline.embedded.doctor.finding import State, Verdict, ok
-from frostline.embedded.doctor.patient import Patient
-from frostline.embedded.postgres import free_port
 from frostline.lake import warehouse
+from frostline.observe.doctor import database as doctor_database
+from frostline.observe.doctor.examination import CHECKS, Check, examine
+from frostline.observe.doctor.finding import State, Verdict, ok
+from frostline.observe.doctor.patient import Patient
 from frostline.pipeline import java
 from frostline.pipeline import spark as pipeline_spark
+from frostline.runtime.postgres import free_port
 from frostline.settings import FILE_NAME, write_file
 
 Findings = dict[str, dict[str, Any]]

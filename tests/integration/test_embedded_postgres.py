@@ -10,9 +10,9 @@ import psutil
 import psycopg
 import pytest
 
-from frostline.embedded.postgres import DISPOSABLE, Postgres, free_port, new_password, running_pid
-from frostline.embedded.programs import SYSTEM_USER, Programs
 from frostline.errors import ConflictError, UsageError
+from frostline.runtime.postgres import DISPOSABLE, Postgres, free_port, new_password, running_pid
+from frostline.runtime.programs import SYSTEM_USER, Programs
 
 
 @pytest.fixture

@@ -23,10 +23,10 @@ from tests.fixtures.statements import rows, run, value
 from tests.fixtures.states import age, count_with_pyiceberg, expired, files, location, snapshot_ids, swept
 from tests.fixtures.waiting import until_true
 
-from frostline.embedded.postgres import Postgres
 from frostline.pipeline import verify
 from frostline.pipeline.sweep import Wish
 from frostline.relation import bound
+from frostline.runtime.postgres import Postgres
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

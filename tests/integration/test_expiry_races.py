@@ -15,7 +15,8 @@ from frostline.failpoints import Failpoint
 from frostline.model.names import Name
 from frostline.model.policy import ExpireBy, Policy
 from frostline.model.tables import Table
-from frostline.relation import dropping, partitioning, policy
+from frostline.partitions import dropping, partition_mode
+from frostline.relation import policy
 from frostline.relation.registration import Wish
 from frostline.settings import Settings
 
@@ -56,7 +57,7 @@ def make_table(connection: Connection, *, default: bool = False, parts: int = 4,
         run(connection, "create table public.rest partition of public.events default")
     run(connection, f"insert into public.events select i * 100 + 50 from generate_series(0, {parts - 1}) i")
     wanted = Policy(premake=0, retention_period="150", **fields)
-    return partitioning.add(connection, Wish(Name.parse("events"), wanted)).table
+    return partition_mode.add(connection, Wish(Name.parse("events"), wanted)).table
 
 
 def parts(connection: Connection) -> list[str]:
@@ -71,9 +72,9 @@ def test_one_wrong_integer_in_an_open_partition_expires_nothing(catalog: Connect
     table = make_table(catalog)
     run(catalog, "create table public.open partition of public.events for values from (400) to (maxvalue)")
     run(catalog, "insert into public.events values (1000000000000000000)")
-    assert partitioning.expire(catalog, settings, table).dropped == ("public.p0", "public.p1")
+    assert partition_mode.expire(catalog, settings, table).dropped == ("public.p0", "public.p1")
     assert parts(catalog) == ["public.open", "public.p2", "public.p3"]
-    assert partitioning.expire(catalog, settings, table) == dropping.Result()
+    assert partition_mode.expire(catalog, settings, table) == dropping.Result()
 
 
 def test_what_could_not_be_detached_is_nothing_to_drop_later(
@@ -82,7 +83,7 @@ def test_what_could_not_be_detached_is_nothing_to_drop_later(
     table = make_table(catalog)
     run(catalog, "comment on table public.p0 is 'mine'")
     run(other, "lock table only public.events in share update exclusive mode")  # as VACUUM and ANALYZE do
-    result = partitioning.expire(catalog, settings, table)
+    result = partition_mode.expire(catalog, settings, table)
     assert result == dropping.Result(
         waiting=("public.p0: it is being read or written", "public.p1: it is being read or written")
     )
@@ -90,7 +91,7 @@ def test_what_could_not_be_detached_is_nothing_to_drop_later(
     other.rollback()
     table = keep_longer(catalog, table)
     run(catalog, "alter table public.events detach partition public.p0")
-    assert partitioning.expire(catalog, settings, table) == dropping.Result()
+    assert partition_mode.expire(catalog, settings, table) == dropping.Result()
     assert value(catalog, "select count(*) from public.p0") == 1
     assert value(catalog, RECORDS) == 0
 
@@ -100,16 +101,16 @@ def test_what_a_person_detached_after_a_crash_is_kept(
     catalog: Connection, settings: Settings, database: str, *, raised: bool
 ) -> None:
     table = make_table(catalog)
-    die("frostline.relation.partitioning:expire", database, Failpoint.PARTITION_MARKED)
+    die("frostline.partitions.partition_mode:expire", database, Failpoint.PARTITION_MARKED)
     assert value(catalog, RECORDS) == 1
     table = keep_longer(catalog, table) if raised else table
     run(catalog, "alter table public.events detach partition public.p0")
-    result = partitioning.expire(catalog, settings, table)
+    result = partition_mode.expire(catalog, settings, table)
     assert result.kept == ("public.p0: it is detached, perhaps by a person, so it is kept; drop it if nobody needs it",)
     assert result.dropped == (() if raised else ("public.p1",))
     assert value(catalog, "select count(*) from public.p0") == 1
     assert value(catalog, RECORDS) == 0
-    assert partitioning.expire(catalog, settings, table) == dropping.Result()
+    assert partition_mode.expire(catalog, settings, table) == dropping.Result()
 
 
 def test_what_nobody_can_tell_from_a_persons_doing_is_kept(
@@ -117,11 +118,11 @@ def test_what_nobody_can_tell_from_a_persons_doing_is_kept(
 ) -> None:
     """Killed after the detach, and before that was written down."""
     table = make_table(catalog)
-    die("frostline.relation.partitioning:expire", database, Failpoint.PARTITION_BEFORE_NOTE)
-    result = partitioning.expire(catalog, settings, table)
+    die("frostline.partitions.partition_mode:expire", database, Failpoint.PARTITION_BEFORE_NOTE)
+    result = partition_mode.expire(catalog, settings, table)
     assert (result.dropped, len(result.kept)) == (("public.p1",), 1)
     assert value(catalog, "select count(*) from public.p0") == 1
-    assert partitioning.expire(catalog, settings, table) == dropping.Result()
+    assert partition_mode.expire(catalog, settings, table) == dropping.Result()
 
 
 @pytest.mark.parametrize("renamed", [False, True])
@@ -130,7 +131,7 @@ def test_what_waits_to_be_dropped_stays_if_the_policy_or_its_name_changes(
 ) -> None:
     table = make_table(catalog)
     run(catalog, "create view public.looks as select * from public.p0")
-    result = partitioning.expire(catalog, settings, table)
+    result = partition_mode.expire(catalog, settings, table)
     assert (result.dropped, len(result.waiting)) == (("public.p1",), 1)
     assert value(catalog, RECORDS) == 1
     run(catalog, "drop view public.looks")
@@ -138,7 +139,7 @@ def test_what_waits_to_be_dropped_stays_if_the_policy_or_its_name_changes(
         run(catalog, "alter table public.p0 rename to mine")
     else:
         table = keep_longer(catalog, table)
-    result = partitioning.expire(catalog, settings, table)
+    result = partition_mode.expire(catalog, settings, table)
     assert result.dropped == ()
     assert len(result.kept) == (0 if renamed else 1)
     assert value(catalog, "select count(*) from public." + ("mine" if renamed else "p0")) == 1
@@ -150,7 +151,7 @@ def test_what_was_attached_again_in_the_last_moment_is_not_dropped(
 ) -> None:
     table = make_table(catalog, parts=3)
     run(catalog, "create view public.looks as select * from public.p0")
-    partitioning.expire(catalog, settings, table)
+    partition_mode.expire(catalog, settings, table)
     run(catalog, "drop view public.looks")
     real = dropping.patiently
 
@@ -161,7 +162,7 @@ def test_what_was_attached_again_in_the_last_moment_is_not_dropped(
 
     monkeypatch.setattr(dropping, "patiently", attach_first)
     with pytest.raises(Exception, match="was attached again"):
-        partitioning.expire(catalog, settings, table)
+        partition_mode.expire(catalog, settings, table)
     assert "public.p0" in parts(catalog)
     assert value(catalog, "select count(*) from public.events where k < 100") == 1
 
@@ -174,19 +175,19 @@ def test_what_is_half_detached_comes_back_if_it_should_stay(
     table = make_table(catalog, expire_by=expire_by)
     run(other, "set transaction isolation level repeatable read")
     assert value(other, COUNT) == 4
-    partitioning.expire(catalog, settings, table)
+    partition_mode.expire(catalog, settings, table)
     assert (value(catalog, PENDING), value(catalog, COUNT)) == (1, 3)
     table = policy.put(catalog, table, replace(table.policy, **change))
-    result = partitioning.expire(catalog, settings, table)
+    result = partition_mode.expire(catalog, settings, table)
     assert result.waiting == ("public.p0: it is being read or written",)
     other.rollback()
-    result = partitioning.expire(catalog, settings, table)
+    result = partition_mode.expire(catalog, settings, table)
     assert result == dropping.Result(
         kept=("public.p0: it is not past the retention period any more, and attached again",)
     )
     assert (value(catalog, PENDING), value(catalog, COUNT), value(catalog, RECORDS)) == (0, 4, 0)
     run(catalog, "insert into public.events values (60)")
-    assert partitioning.expire(catalog, settings, table) == dropping.Result()
+    assert partition_mode.expire(catalog, settings, table) == dropping.Result()
 
 
 def test_a_heap_in_use_is_asked_for_once_and_not_for_each_partition(
@@ -201,10 +202,10 @@ def test_a_heap_in_use_is_asked_for_once_and_not_for_each_partition(
 
     monkeypatch.setattr(dropping, "patiently", patiently)
     run(other, COUNT)
-    result = partitioning.expire(catalog, settings, table)
+    result = partition_mode.expire(catalog, settings, table)
     assert (len(asked), len(result.waiting), result.changed) == (1, 7, False)
     other.rollback()
-    assert len(partitioning.expire(catalog, settings, table).dropped) == 7
+    assert len(partition_mode.expire(catalog, settings, table).dropped) == 7
 
 
 def test_somebody_who_analyzes_a_partition_does_not_hold_the_expiry_up(
@@ -213,7 +214,7 @@ def test_somebody_who_analyzes_a_partition_does_not_hold_the_expiry_up(
     table = make_table(catalog)
     run(other, "lock table public.p0 in share update exclusive mode")
     run(catalog, "set statement_timeout = '20s'")
-    result = partitioning.expire(catalog, settings, table)
+    result = partition_mode.expire(catalog, settings, table)
     assert result.waiting[0] == "public.p0: it is being read or written"
     other.rollback()
-    assert set(partitioning.expire(catalog, settings, table).dropped) == {"public.p0", "public.p1"}
+    assert set(partition_mode.expire(catalog, settings, table).dropped) == {"public.p0", "public.p1"}

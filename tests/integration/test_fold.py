@@ -16,7 +16,8 @@ from frostline.errors import CorruptionError
 from frostline.lake import commit, paths
 from frostline.model.names import Name
 from frostline.model.tables import Table
-from frostline.pipeline import fold, status, verify
+from frostline.observe import status
+from frostline.pipeline import fold, verify
 from frostline.relation import marks
 
 EVERYTHING = "select count(*), sum(amount), md5(string_agg(e::text, '|' order by id)) from public.events e"

@@ -18,11 +18,12 @@ from frostline.catalog import pointers, seams
 from frostline.errors import ConflictError
 from frostline.failpoints import Failpoint
 from frostline.model.work import Kind
-from frostline.pipeline import archive, clean, compact, expire, fold, survey, sweep, verify
+from frostline.observe import survey
+from frostline.pipeline import archive, clean, compact, expire, fold, sweep, verify
 from frostline.pipeline import spark as pipeline_spark
 from frostline.pipeline.job import JobContext
-from frostline.pipeline.worker import Worker
 from frostline.relation import policy
+from frostline.runtime.worker import Worker
 from frostline.server.provider import CatalogTables
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

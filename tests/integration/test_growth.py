@@ -14,7 +14,7 @@ from frostline.errors import CorruptionError, UsageError
 from frostline.lake import snapshots
 from frostline.model.partitions import Partition
 from frostline.model.tables import Seam, Table
-from frostline.pipeline import status
+from frostline.observe import status
 from frostline.relation import bound, heap, removal
 
 LAKE = "frostline_lake.events_1"

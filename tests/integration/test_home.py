@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from frostline.embedded.home import prepare
-from frostline.embedded.postgres import free_port, running_pid
+from frostline.runtime.home import prepare
+from frostline.runtime.postgres import free_port, running_pid
 from frostline.settings import load, read_file
 
 

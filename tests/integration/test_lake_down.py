@@ -18,11 +18,11 @@ from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 from tests.fixtures.twins import Twins
 
-from frostline.embedded.postgres import free_port
 from frostline.errors import UnavailableError
 from frostline.lake import claim, paths, snapshots
 from frostline.lake.filecheck import Checks
 from frostline.pipeline import verify
+from frostline.runtime.postgres import free_port
 from frostline.settings import write_file
 
 EVERYTHING = "select count(*), sum(amount), md5(string_agg(e::text, '|' order by id)) from public.events e"

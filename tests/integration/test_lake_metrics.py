@@ -13,15 +13,15 @@ from tests.fixtures.lakeserver import StoredTables, column
 from tests.fixtures.scraped import Page, scrape
 from tests.fixtures.statements import rows, run
 
-from frostline.dashboard import lakeserver as lake_metrics
-from frostline.dashboard.http import Endpoint
-from frostline.embedded import lake
-from frostline.embedded.install import install
-from frostline.embedded.postgres import free_port
 from frostline.errors import UsageError
 from frostline.model.names import RemoteName
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind
+from frostline.observe.metrics import lake_server as lake_metrics
+from frostline.observe.metrics.http import Endpoint
+from frostline.runtime import lake_server as lake
+from frostline.runtime.install import install
+from frostline.runtime.postgres import free_port
 from frostline.server.listen import LakeServer
 from frostline.server.protocol.frontend import Describe, Parse
 from frostline.server.session import Session

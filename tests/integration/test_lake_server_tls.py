@@ -13,13 +13,13 @@ from tests.fixtures import lakeserver
 from tests.fixtures.lakeserver import StoredTables, column
 
 from frostline.catalog.connect import connect as open_connection
-from frostline.embedded import lake
-from frostline.embedded.postgres import free_port
 from frostline.errors import UsageError
 from frostline.lake import claim
 from frostline.model.names import RemoteName
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind
+from frostline.runtime import lake_server as lake
+from frostline.runtime.postgres import free_port
 from frostline.server import tls
 from frostline.server.listen import LakeServer
 from frostline.settings import Settings

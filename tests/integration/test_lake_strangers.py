@@ -219,7 +219,7 @@ def test_the_watchdog_sees_a_server_that_lets_nobody_in(stored: StoredTables) ->
 GUARDED = """
 import sys, time
 from pathlib import Path
-from frostline.embedded import watchdog
+from frostline.runtime import watchdog
 from frostline.server.listen import LakeServer
 server = LakeServer("127.0.0.1", 0, None, "lake", "sesame", None, startup_timeout_s=120)
 server.start()

@@ -17,8 +17,9 @@ from frostline.catalog.made import Purpose
 from frostline.model.names import Name
 from frostline.model.policy import Policy
 from frostline.model.tables import Table
+from frostline.partitions import partition_mode
 from frostline.pipeline import premake
-from frostline.relation import heap, partitioning, registration
+from frostline.relation import heap, registration
 from frostline.relation.registration import Wish
 from frostline.settings import Settings
 
@@ -47,7 +48,7 @@ def numbers(connection: Connection) -> Table:
         run(connection, f"create table public.p{number} partition of public.events for values {bounds}")
     run(connection, "create table public.rest partition of public.events default")
     run(connection, "insert into public.events values (350, 'there'), (-5, 'in DEFAULT')")
-    return partitioning.add(connection, Wish(Name.parse("events"), Policy(premake=1))).table
+    return partition_mode.add(connection, Wish(Name.parse("events"), Policy(premake=1))).table
 
 
 def test_a_reader_that_then_writes_is_no_deadlock_with_premake(

@@ -13,12 +13,12 @@ from tests.fixtures.statements import run
 from tests.fixtures.tables import make_events
 
 from frostline.catalog.connect import connect as open_connection
-from frostline.embedded.install import install
-from frostline.embedded.lake import start
-from frostline.embedded.postgres import Postgres
 from frostline.errors import UsageError
 from frostline.pipeline import verify
 from frostline.relation import grants
+from frostline.runtime.install import install
+from frostline.runtime.lake_server import start
+from frostline.runtime.postgres import Postgres
 from frostline.settings import Settings
 
 ADMIN, READER, PASSWORD = "cloud_admin", "cloud_reader", "a password"
@@ -68,7 +68,7 @@ def managed(
 
 @pytest.fixture
 def unused_port() -> Callable[[], int]:
-    from frostline.embedded.postgres import free_port
+    from frostline.runtime.postgres import free_port
 
     return free_port
 

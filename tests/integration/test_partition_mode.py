@@ -18,8 +18,8 @@ from frostline.failpoints import Failpoint
 from frostline.model.names import Name
 from frostline.model.policy import ExpireBy, Mode, Policy
 from frostline.model.tables import Table
+from frostline.partitions import dropping, partition_mode
 from frostline.pipeline import premake as job
-from frostline.relation import dropping, partitioning
 from frostline.relation.registration import Wish
 from frostline.settings import Settings
 
@@ -63,7 +63,7 @@ def numbers(connection: Connection, *, default: bool, parts: int = 4) -> None:
 
 
 def manage(connection: Connection, **fields: Any) -> Table:
-    return partitioning.add(connection, Wish(EVENTS, Policy(**fields))).table
+    return partition_mode.add(connection, Wish(EVENTS, Policy(**fields))).table
 
 
 def parts(connection: Connection) -> list[str]:
@@ -79,17 +79,17 @@ def test_adding_changes_nothing_but_the_catalog(catalog: Connection) -> None:
     table = manage(catalog, premake=1)
     assert rows(catalog, objects) == before
     assert (table.mode, table.heap, table.policy.hot_period) == (Mode.PARTITION, EVENTS, None)
-    again = partitioning.add(catalog, Wish(EVENTS, Policy()))
+    again = partition_mode.add(catalog, Wish(EVENTS, Policy()))
     assert (again.changed, again.table) == (False, table)
     assert value(catalog, "select count(*) from frostline.seam") == 0
-    partitioning.remove(catalog, table)
+    partition_mode.remove(catalog, table)
     assert tables.every(catalog) == []
     assert rows(catalog, objects) == before
 
 
 def test_a_dry_run_adds_nothing(catalog: Connection) -> None:
     numbers(catalog, default=False)
-    assert partitioning.add(catalog, Wish(EVENTS, Policy()), dry_run=True).changed
+    assert partition_mode.add(catalog, Wish(EVENTS, Policy()), dry_run=True).changed
     assert tables.every(catalog) == []
 
 
@@ -124,7 +124,7 @@ def test_a_dry_run_adds_nothing(catalog: Connection) -> None:
 def test_what_cannot_be_managed_is_refused(catalog: Connection, create: str, wish: Policy, complaint: str) -> None:
     run(catalog, create)
     with pytest.raises(UsageError, match=complaint) as refused:
-        partitioning.add(catalog, Wish(EVENTS, wish))
+        partition_mode.add(catalog, Wish(EVENTS, wish))
     assert refused.value.hint
     assert tables.every(catalog) == []
 
@@ -132,7 +132,7 @@ def test_what_cannot_be_managed_is_refused(catalog: Connection, create: str, wis
 def test_a_lake_partition_is_refused(catalog: Connection) -> None:
     numbers(catalog, default=False)
     with pytest.raises(UsageError, match="in partition mode it has no lake"):
-        partitioning.add(catalog, Wish(EVENTS, Policy(), "truncate[100]"))
+        partition_mode.add(catalog, Wish(EVENTS, Policy(), "truncate[100]"))
 
 
 def test_sub_partitions_foreign_partitions_and_open_ends_are_no_hindrance(
@@ -150,7 +150,7 @@ def test_sub_partitions_foreign_partitions_and_open_ends_are_no_hindrance(
     )
     table = manage(catalog, premake=1, retention_period="50")
     assert [one.name.table for one in job.run(catalog, settings, table).created] == ["p4"]
-    result = partitioning.expire(catalog, settings, table)
+    result = partition_mode.expire(catalog, settings, table)
     assert result == dropping.Result(dropped=("public.p0", "public.p1", "public.p2"))
     assert parts(catalog) == ["public.p3", "public.p4"]
     assert rows(catalog, CONTENTS) == [("350", "c")]
@@ -163,7 +163,7 @@ def test_partitions_past_the_retention_go(
 ) -> None:
     numbers(catalog, default=default)  # the highest row is 350
     table = manage(catalog, premake=0, retention_period="150", expire_by=expire_by)
-    result = partitioning.expire(catalog, settings, table)
+    result = partition_mode.expire(catalog, settings, table)
     gone = ("public.p0", "public.p1")
     assert result == (dropping.Result(dropped=gone) if expire_by is ExpireBy.DROP else dropping.Result(detached=gone))
     assert result.changed
@@ -173,19 +173,19 @@ def test_partitions_past_the_retention_go(
     assert value(catalog, kept) == (0 if expire_by is ExpireBy.DROP else 2)
     if expire_by is ExpireBy.DETACH:
         assert value(catalog, "select note from public.p0") == "row 0"
-    assert partitioning.expire(catalog, settings, table) == dropping.Result()
+    assert partition_mode.expire(catalog, settings, table) == dropping.Result()
     assert rows(catalog, "select kind, state from frostline.job") == [("retain", "published")]
 
 
 def test_without_a_retention_period_nothing_goes(catalog: Connection, settings: Settings) -> None:
     numbers(catalog, default=False)
-    assert partitioning.expire(catalog, settings, manage(catalog)) == dropping.Result()
+    assert partition_mode.expire(catalog, settings, manage(catalog)) == dropping.Result()
 
 
 def test_the_current_partition_stays_however_short_the_retention(catalog: Connection, settings: Settings) -> None:
     numbers(catalog, default=True)
     run(catalog, "insert into public.events values (99999, 'wrong'), (-1, 'old')")
-    partitioning.expire(catalog, settings, manage(catalog, premake=0, retention_period="1"))
+    partition_mode.expire(catalog, settings, manage(catalog, premake=0, retention_period="1"))
     assert parts(catalog) == ["public.p3", "public.rest"]
     assert value(catalog, "select count(*) from only public.rest") == 2
 
@@ -199,7 +199,7 @@ def test_time_expires_by_the_clock(catalog: Connection, settings: Settings) -> N
             execute format('create table public.p{3 - months} partition of public.events for values from (%L) to (%L)',
                            first, first + interval '1 month'); end $$""",
         )
-    result = partitioning.expire(catalog, settings, manage(catalog, retention_period="1 month"))
+    result = partition_mode.expire(catalog, settings, manage(catalog, retention_period="1 month"))
     assert result.dropped[0] == "public.p0"
     assert set(result.dropped) <= {"public.p0", "public.p1"}
 
@@ -223,7 +223,7 @@ def test_what_a_foreign_key_or_a_view_needs_is_reported_and_stays(
     if default:
         run(catalog, "create table public.rest partition of public.events default")
     table = manage(catalog, premake=0, retention_period="50")
-    result = partitioning.expire(catalog, settings, table)
+    result = partition_mode.expire(catalog, settings, table)
     assert result.dropped == ("public.p2",)
     by_key, by_view = result.waiting
     assert by_key == 'public.p0: Key (k)=(50) is still referenced from table "children".'
@@ -231,7 +231,7 @@ def test_what_a_foreign_key_or_a_view_needs_is_reported_and_stays(
     assert rows(catalog, "select * from public.children") == [(50,)]
     assert value(catalog, "select count(*) from public.looks") == 1
     run(catalog, "truncate public.children; drop view public.looks")
-    assert set(partitioning.expire(catalog, settings, table).dropped) == {"public.p0", "public.p1"}
+    assert set(partition_mode.expire(catalog, settings, table).dropped) == {"public.p0", "public.p1"}
     assert parts(catalog) == ["public.p3", *(["public.rest"] if default else [])]
 
 
@@ -259,14 +259,14 @@ def test_a_reader_is_waited_for_and_the_next_run_goes_on(
     monkeypatch.setattr(dropping, "_WAIT_MS", 200)
     run(reader, "set transaction isolation level repeatable read")
     assert value(reader, "select count(*) from public.events") == 3
-    result = partitioning.expire(catalog, settings, table)
+    result = partition_mode.expire(catalog, settings, table)
     assert (result.dropped, len(result.waiting)) == ((), 2)
     assert result.waiting[0] == "public.p0: it is being read or written"
     assert value(reader, "select count(*) from public.events") == 3
     with psycopg.connect(database, autocommit=True) as other:
         assert value(other, "select count(*) from public.events") == (3 if default else 2)
     reader.rollback()
-    assert set(partitioning.expire(catalog, settings, table).dropped) == {"public.p0", "public.p1"}
+    assert set(partition_mode.expire(catalog, settings, table).dropped) == {"public.p0", "public.p1"}
     assert [k for k, _ in rows(catalog, CONTENTS)] == ["250"]
     assert value(catalog, "select count(*) from pg_class where relname in ('p0', 'p1')") == 0
 
@@ -323,14 +323,14 @@ def test_killed_in_expiry(
 ) -> None:
     numbers(catalog, default=default)
     table = manage(catalog, premake=0, retention_period="150", expire_by=expire_by)
-    die("frostline.relation.partitioning:expire", database, failpoint)
+    die("frostline.partitions.partition_mode:expire", database, failpoint)
     assert {"250", "350"} <= {k for k, _ in rows(catalog, CONTENTS)}
-    partitioning.expire(catalog, settings, table)
+    partition_mode.expire(catalog, settings, table)
     assert rows(catalog, CONTENTS) == [("250", "row 2"), ("350", "row 3")]
     kept = "select count(*) from pg_class where relname in ('p0', 'p1') and not relispartition"
     assert value(catalog, kept) == (0 if expire_by is ExpireBy.DROP else 2)
     _nothing_is_left(catalog)
-    assert partitioning.expire(catalog, settings, table) == dropping.Result()
+    assert partition_mode.expire(catalog, settings, table) == dropping.Result()
 
 
 def _nothing_is_left(connection: Connection) -> None:

@@ -20,8 +20,9 @@ from frostline.model.names import Name
 from frostline.model.policy import Mode, Policy
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind, from_text
+from frostline.partitions import partition_mode, premake
 from frostline.pipeline import premake as job
-from frostline.relation import clock, partitioning, policy, premake, registration
+from frostline.relation import clock, policy, registration
 from frostline.relation.registration import Wish
 from frostline.settings import Settings
 
@@ -55,7 +56,7 @@ def settings(database: str) -> Settings:
 def manage(connection: Connection, name: str = "events", **fields: Any) -> Table:
     """Manage the partitions of a table."""
     wish = Wish(Name.parse(name), Policy(**fields))
-    return partitioning.add(connection, wish).table
+    return partition_mode.add(connection, wish).table
 
 
 def tier(connection: Connection, name: str = "events", **fields: Any) -> Table:

@@ -19,9 +19,10 @@ from frostline.failpoints import Failpoint
 from frostline.model.names import Name
 from frostline.model.policy import Policy
 from frostline.model.tables import Table
+from frostline.observe import survey
+from frostline.partitions import default_guard, new_partition, partition_mode, premake
 from frostline.pipeline import premake as job
-from frostline.pipeline import survey
-from frostline.relation import defaultguard, newpartition, partitioning, policy, premake
+from frostline.relation import policy
 from frostline.relation.registration import Wish
 from frostline.settings import Settings
 
@@ -71,7 +72,7 @@ def make_table(connection: Connection, strays: int = 100) -> Table:
     run(connection, "create table public.rest partition of public.events default")
     run(connection, "insert into public.events values (350, 'there')")
     run(connection, f"insert into public.events select 400 + i, 'stray' from generate_series(0, {strays - 1}) i")
-    return partitioning.add(connection, Wish(Name.parse("events"), Policy(premake=1))).table
+    return partition_mode.add(connection, Wish(Name.parse("events"), Policy(premake=1))).table
 
 
 def moved(result: job.Result) -> list[tuple[str, int]]:
@@ -243,7 +244,7 @@ def test_a_leftover_that_was_attached_meanwhile_is_none(
 
     with jobs.exclusive(catalog, table):
         monkeypatch.setattr(leases, "require", attach_it)
-        newpartition.drop_leftovers(catalog, table, Purpose.PREMAKE)
+        new_partition.drop_leftovers(catalog, table, Purpose.PREMAKE)
     assert value(catalog, IN_RANGE) == 1
 
 
@@ -286,13 +287,13 @@ def test_what_is_almost_there_is_not_guarded(
     table = policy.put(catalog, table, replace(table.policy, premake=2))
     monkeypatch.setattr(premake, "SMALL_BYTES", 0)
     guarded: list[tuple[int, int]] = []
-    real = defaultguard.put
+    real = default_guard.put
 
     def put(connection: Connection, chosen: Table, default: Name, bounds: tuple[int, int]) -> None:
         guarded.append(bounds)
         real(connection, chosen, default, bounds)
 
-    monkeypatch.setattr(defaultguard, "put", put)
+    monkeypatch.setattr(default_guard, "put", put)
     result = job.run(catalog, settings, table)
     assert guarded == [(500, 600)]
     assert [one.lower for one in result.created] == ["500"]
@@ -314,7 +315,7 @@ def test_without_the_time_zone_nobody_knows_where_days_begin(
             execute format('create table public.p{number} partition of public.events for values from (%L) to (%L)',
                            first, first + interval '1 day'); end $$""",
         )
-    table = partitioning.add(catalog, Wish(Name.parse("events"), Policy(premake=1))).table
+    table = partition_mode.add(catalog, Wish(Name.parse("events"), Policy(premake=1))).table
     with psycopg.connect(database, dbname="postgres", autocommit=True) as admin:
         run(admin, f"alter database {name} allow_connections false")
         try:

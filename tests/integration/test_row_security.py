@@ -12,7 +12,7 @@ from tests.fixtures.statements import rows, run, value
 
 from frostline.catalog import tables
 from frostline.errors import UsageError
-from frostline.pipeline import status
+from frostline.observe import status
 from frostline.relation import guard, renewal, rowsecurity
 
 pytestmark = pytest.mark.spark

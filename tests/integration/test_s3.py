@@ -21,13 +21,13 @@ from tests.fixtures.statements import rows, value
 from tests.fixtures.states import count_with_duckdb, expired, location, needed, swept
 
 from frostline.catalog import seams
-from frostline.embedded.home import prepare
 from frostline.errors import FrostlineError, UnavailableError, UsageError
 from frostline.lake import duck, objectstore, paths, snapshots, store
 from frostline.lake.objectstore import Access
 from frostline.model.tiers import to_text
 from frostline.pipeline import sweep, verify
 from frostline.pipeline.sweep import Wish
+from frostline.runtime.home import prepare
 from frostline.server.engine import Engine
 from frostline.settings import FILE_NAME, write_file
 

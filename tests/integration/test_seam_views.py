@@ -20,7 +20,8 @@ from frostline.model.names import Name
 from frostline.model.policy import Policy
 from frostline.model.tables import Seam, Table
 from frostline.model.tiers import TierKind, from_text, to_text
-from frostline.relation import names, partitioning
+from frostline.partitions import partition_mode
+from frostline.relation import names
 from frostline.relation.registration import Wish
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -168,7 +169,7 @@ def test_a_column_renamed_in_the_heap_has_two_names(
 
 
 def test_a_table_without_a_lake_has_no_seam(catalog: Connection, events: str) -> None:
-    partitioning.add(catalog, Wish(Name.parse(events), Policy()))
+    partition_mode.add(catalog, Wish(Name.parse(events), Policy()))
     assert value(catalog, "select count(*) from frostline.managed_table") == 1
     assert rows(catalog, "select * from frostline.seam_v1") == []
     assert rows(catalog, "select * from frostline.seam_column_v1") == []

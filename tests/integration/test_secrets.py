@@ -15,19 +15,19 @@ from tests.fixtures.tables import make_events
 
 from frostline.catalog import jobs, tables
 from frostline.catalog.connect import connect as open_connection
-from frostline.embedded import passfile
-from frostline.embedded.home import prepare
-from frostline.embedded.install import install
-from frostline.embedded.lake import start
-from frostline.embedded.postgres import Postgres, free_port
-from frostline.embedded.programs import give
-from frostline.embedded.up import started
 from frostline.errors import UsageError
 from frostline.model.names import Name
 from frostline.model.policy import Policy
 from frostline.model.tiers import from_text
 from frostline.relation import bound, registration
 from frostline.relation.registration import Wish
+from frostline.runtime import passfile
+from frostline.runtime.home import prepare
+from frostline.runtime.install import install
+from frostline.runtime.lake_server import start
+from frostline.runtime.postgres import Postgres, free_port
+from frostline.runtime.programs import give
+from frostline.runtime.up import started
 from frostline.settings import Settings, load
 
 LAKE_PASSWORD = "lake:pass\\word"

@@ -28,8 +28,8 @@ from tests.fixtures.own_server import (
 from tests.fixtures.statements import rows, run, value
 
 from frostline.catalog import jobs
-from frostline.embedded.postgres import Postgres
 from frostline.relation import bound
+from frostline.runtime.postgres import Postgres
 from frostline.server import provider
 
 pytestmark = pytest.mark.slow

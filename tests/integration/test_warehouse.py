@@ -22,14 +22,14 @@ from tests.fixtures.states import forget
 from frostline.catalog import jobs, pointers, seams, warehouses
 from frostline.catalog.pointers import Pointer
 from frostline.cli import main
-from frostline.embedded import lake as lake_server
-from frostline.embedded.install import install
-from frostline.embedded.postgres import Postgres
 from frostline.errors import UnavailableError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.lake import claim, warehouse
 from frostline.lake.warehouse import Marker
-from frostline.pipeline import archive, clean, worker
+from frostline.pipeline import archive, clean
+from frostline.runtime import lake_server, worker
+from frostline.runtime.install import install
+from frostline.runtime.postgres import Postgres
 from frostline.settings import Settings
 
 TOUCHING = (

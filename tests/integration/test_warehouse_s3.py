@@ -17,11 +17,10 @@ from tests.fixtures.s3 import access
 from tests.fixtures.seaweed import STRANGER_KEY, STRANGER_SECRET, Seaweed
 from tests.fixtures.statements import value
 
-from frostline.embedded import lake as lake_server
-from frostline.embedded.install import install, install_and_find_lake
 from frostline.errors import UnavailableError
 from frostline.lake import objectstore, warehouse
-from frostline.pipeline import worker
+from frostline.runtime import lake_server, worker
+from frostline.runtime.install import install, install_and_find_lake
 from frostline.settings import Settings
 
 pytestmark = pytest.mark.slow

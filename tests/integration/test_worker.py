@@ -21,15 +21,15 @@ from tests.fixtures.waiting import until, until_noticed
 
 from frostline.catalog import jobs, leases
 from frostline.catalog.connect import connect
-from frostline.dashboard.worker import families
-from frostline.embedded.postgres import free_port
 from frostline.errors import ConflictError
 from frostline.failpoints import Failpoint
 from frostline.model.names import Name
 from frostline.model.work import Action, Kind
-from frostline.pipeline import status, survey
+from frostline.observe import status, survey
+from frostline.observe.metrics.worker import families
 from frostline.pipeline.job import JobContext
-from frostline.pipeline.worker import ACTIONS, Worker
+from frostline.runtime.postgres import free_port
+from frostline.runtime.worker import ACTIONS, Worker
 
 EVERYTHING = "select md5(string_agg(e::text, '|' order by id)) from public.{} e"
 PATIENCE_S = 120.0

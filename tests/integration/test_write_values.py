@@ -16,7 +16,8 @@ from tests.fixtures.lake import Lake
 from tests.fixtures.statements import rows, run
 from tests.fixtures.twins import WHERE, Twins, answer, make_twins
 
-from frostline.pipeline import status, verify
+from frostline.observe import status
+from frostline.pipeline import verify
 from frostline.relation import policy
 from frostline.server.listen import LakeServer
 from frostline.server.provider import CatalogTables

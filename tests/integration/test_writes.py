@@ -11,7 +11,7 @@ from tests.fixtures.lake import Lake
 from tests.fixtures.statements import run
 from tests.fixtures.twins import WHERE, Twins, begun
 
-from frostline.embedded.programs import Programs
+from frostline.runtime.programs import Programs
 
 pytestmark = pytest.mark.spark
 

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.fixtures.seaweed import Seaweed
 
-from frostline.embedded.postgres import free_port
 from frostline.pipeline import spark as pipeline_spark
 from frostline.pipeline.java import major
+from frostline.runtime.postgres import free_port
 
 _NESSIE_JAVA = 21
 _PATIENCE_S = 90

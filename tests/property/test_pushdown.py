@@ -13,11 +13,11 @@ from tests.fixtures import lakeserver
 from tests.fixtures.lakeserver import StoredTables
 from tests.property.conditions import ATOMS, BY_KIND, CASTS, CONDITIONS, KEYS, POOLS, kind_of, lake_table, quoted
 
-from frostline.embedded.postgres import Postgres
 from frostline.model.names import RemoteName
 from frostline.model.tables import Column, Table
 from frostline.model.tiers import TierKind, from_text
 from frostline.model.types import Collation
+from frostline.runtime.postgres import Postgres
 from frostline.server.listen import LakeServer
 
 ROWS = 400

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from frostline.embedded.doctor import clocks, database, lakeside, machine, store
-from frostline.embedded.doctor.examination import CHECKS, Check, examine
-from frostline.embedded.doctor.finding import State, Unknowable, Verdict, ok
-from frostline.embedded.doctor.patient import Patient
 from frostline.errors import UsageError
+from frostline.observe.doctor import clocks, database, lakeside, machine, store
+from frostline.observe.doctor.examination import CHECKS, Check, examine
+from frostline.observe.doctor.finding import State, Unknowable, Verdict, ok
+from frostline.observe.doctor.patient import Patient
 from frostline.settings import Settings
 
 

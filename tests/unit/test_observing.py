@@ -15,7 +15,7 @@ print(*sys.modules)
 """
 METRICS = """
 import sys
-import frostline.dashboard.worker
+import frostline.observe.metrics.worker
 print(*sys.modules)
 """
 

@@ -19,8 +19,8 @@ from frostline.model.names import Name
 from frostline.model.policy import Mode
 
 if TYPE_CHECKING:
-    from frostline.relation.conversion import Converted, Report
-    from frostline.relation.conversion import Progress as Stage
+    from frostline.partitions.convert.conversion import Converted, Report
+    from frostline.partitions.convert.conversion import Progress as Stage
     from frostline.relation.registration import Wish
 
 
@@ -52,7 +52,7 @@ def wish(name: Name, partition_by: str | None, every: str | None, *, keep_old: b
 
 
 def _convert(invocation: Invocation, wanted: Conversion, *, dry_run: bool) -> None:
-    from frostline.relation import conversion  # noqa: PLC0415
+    from frostline.partitions.convert import conversion  # noqa: PLC0415
 
     with invocation.catalog() as connection, converting() as report:
         if dry_run:
@@ -66,7 +66,8 @@ def convert_first(
     invocation: Invocation, connection: Connection, wanted: "Wish", mode: Mode, column: str, *, dry_run: bool
 ) -> bool:
     """Convert a table that is about to be managed; a policy that cannot be is refused before. True after a dry run."""
-    from frostline.relation import conversion, policy  # noqa: PLC0415
+    from frostline.partitions.convert import conversion  # noqa: PLC0415
+    from frostline.relation import policy  # noqa: PLC0415
 
     if tables.find(connection, wanted.name):
         return False
@@ -82,7 +83,7 @@ def convert_first(
 
 
 def _abandon(invocation: Invocation, name: Name) -> None:
-    from frostline.relation import conversion  # noqa: PLC0415
+    from frostline.partitions.convert import conversion  # noqa: PLC0415
 
     with invocation.catalog() as connection:
         there_was = conversion.abandon(connection, name)

@@ -32,7 +32,7 @@ def demo(invocation: Invocation, pg_port: int | None, lake_port: int | None, row
     Everything happens in the home directory, ./demo unless --home names another. What an earlier demo left there is
     thrown away first. Both servers are stopped at the end; the data stays to be looked at.
     """
-    from frostline.embedded import demo as job  # noqa: PLC0415
+    from frostline.runtime import demo as job  # noqa: PLC0415
 
     directory = invocation.home or Path("demo").absolute()
     with job.fresh_home(directory, pg_port=pg_port, lake_port=lake_port) as home:

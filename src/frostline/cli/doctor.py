@@ -18,9 +18,9 @@ def doctor(invocation: Invocation, spark: bool) -> int:  # noqa: FBT001
     Prints one line a check, and under what is wrong a command that helps. Changes nothing. Exit code 1 when there is
     a fault; a warning is none.
     """
-    from frostline.embedded.doctor import examination  # noqa: PLC0415
-    from frostline.embedded.doctor.finding import State  # noqa: PLC0415
-    from frostline.embedded.doctor.patient import Patient  # noqa: PLC0415
+    from frostline.observe.doctor import examination  # noqa: PLC0415
+    from frostline.observe.doctor.finding import State  # noqa: PLC0415
+    from frostline.observe.doctor.patient import Patient  # noqa: PLC0415
 
     checks = (*examination.CHECKS, examination.SPARK_RUNS) if spark else examination.CHECKS
     findings = examination.examine(Patient(invocation.settings, invocation.home), checks)

@@ -16,7 +16,7 @@ def init(invocation: Invocation, dsn: str | None, warehouse: str | None, new_war
     With --home, also write frostline.toml there, so that the other commands need no more than --home. The warehouse
     gets a marker, without which nothing is ever written to it or deleted from it.
     """
-    from frostline.embedded.install import install_with_home, with_home_if_made  # noqa: PLC0415
+    from frostline.runtime.install import install_with_home, with_home_if_made  # noqa: PLC0415
 
     invocation.home, target = with_home_if_made(invocation.home), invocation.home
     settings = invocation.settings({key: value for key, value in (("dsn", dsn), ("warehouse", warehouse)) if value})

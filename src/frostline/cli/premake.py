@@ -13,9 +13,9 @@ from frostline.model.tables import Table
 from frostline.model.tiers import to_text
 
 if TYPE_CHECKING:
+    from frostline.partitions.premake import Plan
+    from frostline.partitions.strays import Stray
     from frostline.pipeline.premake import Result
-    from frostline.relation.premake import Plan
-    from frostline.relation.strays import Stray
 
 _ROWS = click.IntRange(0, 10**9)
 
@@ -33,8 +33,8 @@ def premake(invocation: Invocation, names: tuple[Name, ...], move_rows: int, dry
     Without a name: all managed tables. Rows that had no partition and lie in DEFAULT are moved to their own, and those
     that are left there are counted. More than N of one partition are left: others wait meanwhile.
     """
+    from frostline.partitions.premake import plan, stray  # noqa: PLC0415
     from frostline.pipeline import premake as job  # noqa: PLC0415
-    from frostline.relation.premake import plan, stray  # noqa: PLC0415
 
     with invocation.catalog() as connection:
         chosen = managed(connection, names)

@@ -15,11 +15,11 @@ def run(invocation: Invocation, master: str | None, with_parent: bool) -> None: 
 
     Several workers may run; one of them acts. SIGTERM lets the current step finish for 20 s, a second one does not.
     """
-    from frostline.dashboard import worker as dashboard  # noqa: PLC0415
-    from frostline.pipeline import worker  # noqa: PLC0415
+    from frostline.observe.metrics import worker as metrics  # noqa: PLC0415
+    from frostline.runtime import worker  # noqa: PLC0415
 
     settings = invocation.settings({"spark_master": master} if master else {})
-    with stopped_in_time() as stop, dashboard.served(settings):
+    with stopped_in_time() as stop, metrics.served(settings):
         if with_parent:
             stop_with_parent()
         worker.run(settings, stop, announce=invocation.output.line, without_lake=with_parent)

@@ -10,6 +10,6 @@ from frostline.cli.signals import stop_requested
 @click.pass_obj
 def serve(invocation: Invocation) -> None:
     """Run the lake server for a database that `frostline init` prepared, until SIGTERM."""
-    from frostline.embedded.lake import serve_until  # noqa: PLC0415
+    from frostline.runtime.lake_server import serve_until  # noqa: PLC0415
 
     serve_until(invocation.settings(), announce=invocation.output.line, stop=stop_requested())

@@ -11,15 +11,15 @@ from frostline.model.health import Problem
 
 if TYPE_CHECKING:
     from frostline.catalog.jobs import Job
-    from frostline.pipeline.status import Next, TableStatus
+    from frostline.observe.status import Next, TableStatus
 
 
 @click.command()
 @click.pass_obj
 def status(invocation: Invocation) -> None:
     """Show every managed table, what comes next, and what is wrong. Works while the lake is down."""
-    from frostline.embedded.watchdog import answers  # noqa: PLC0415
-    from frostline.pipeline.status import problems, read  # noqa: PLC0415
+    from frostline.observe.status import problems, read  # noqa: PLC0415
+    from frostline.runtime.watchdog import answers  # noqa: PLC0415
 
     settings = invocation.settings()
     with invocation.catalog() as connection:

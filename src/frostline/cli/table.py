@@ -48,13 +48,14 @@ def add(
     **said: Any,
 ) -> None:
     """Make a RANGE-partitioned table a tiered one, or manage its partitions only. Running it again changes nothing."""
-    from frostline.relation import partitioning, registration  # noqa: PLC0415
+    from frostline.partitions import partition_mode  # noqa: PLC0415
+    from frostline.relation import registration  # noqa: PLC0415
 
     wish = registration.Wish(name, Policy(**policy.given(said)), lake_partition)
     with invocation.catalog() as connection:
         if partition_by and convert_first(invocation, connection, wish, Mode(mode), partition_by, dry_run=dry_run):
             return
-        by_mode = registration.add if Mode(mode).has_lake else partitioning.add
+        by_mode = registration.add if Mode(mode).has_lake else partition_mode.add
         added = by_mode(connection, wish, dry_run=dry_run)
     for statement in added.statements if dry_run else ():
         invocation.output.line(statement)

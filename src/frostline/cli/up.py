@@ -26,8 +26,8 @@ def up(
     All state is kept in the home directory. Prints `ready dsn=...` when it can be used; the password is not in it, but
     in the file that it names.
     """
-    from frostline.embedded.home import prepare  # noqa: PLC0415
-    from frostline.embedded.up import run  # noqa: PLC0415
+    from frostline.runtime.home import prepare  # noqa: PLC0415
+    from frostline.runtime.up import run  # noqa: PLC0415
 
     with prepare(invocation.needed_home(), pg_port=pg_port, lake_port=lake_port, warehouse=warehouse) as home:
         settings = invocation.settings(home.given)

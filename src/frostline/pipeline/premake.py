@@ -13,10 +13,10 @@ from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint, reached
 from frostline.model.tables import Table
+from frostline.partitions import premake
+from frostline.partitions.premake import BlockedByDefaultRows, Made, Plan
+from frostline.partitions.strays import Stray
 from frostline.pipeline import job
-from frostline.relation import premake
-from frostline.relation.premake import BlockedByDefaultRows, Made, Plan
-from frostline.relation.strays import Stray
 from frostline.settings import Settings
 
 NO_STRAY = Stray()

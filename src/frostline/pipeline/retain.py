@@ -16,11 +16,12 @@ from frostline.lake.datafiles import WrittenFile
 from frostline.model.range import Range
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
+from frostline.partitions import dropping
 from frostline.pipeline import job, plan, settle
 from frostline.pipeline.copying import Trim, trim_file
 from frostline.pipeline.job import Exchange, JobContext
 from frostline.pipeline.plan import RetentionPlan
-from frostline.relation import dropping, marks
+from frostline.relation import marks
 
 _log = logging.getLogger(__name__)
 

@@ -19,7 +19,8 @@ from frostline.model.names import Name
 from frostline.model.partitions import Partition, bounds
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind, from_text, to_text
-from frostline.relation import clock, names, newpartition
+from frostline.partitions import new_partition
+from frostline.relation import clock, names
 from frostline.relation import marks as overlay_marks
 from frostline.relation.definition import line, mark_trigger, replace_image
 
@@ -342,7 +343,7 @@ def empty(connection: Connection, table: Table, partition: Name, lower: int | No
     connection.execute(sql.SQL("lock table only {} in access exclusive mode").format(target))
     if marks(connection, table, lower, upper):
         return False
-    with overlay_marks.silence(connection, table), newpartition.unnoticed(connection, partition):
+    with overlay_marks.silence(connection, table), new_partition.unnoticed(connection, partition):
         connection.execute(_statement("empty").format(partition=target))
     return True
 
@@ -356,7 +357,7 @@ def drop(connection: Connection, table: Table, partition: Name) -> bool:
     target = names.identifier(partition)
     try:
         with connection.transaction():
-            for one in (table.heap, newpartition.default_partition(connection, table), partition):
+            for one in (table.heap, new_partition.default_partition(connection, table), partition):
                 _lock_now(connection, one)
             if has_rows(connection, partition):
                 return False

@@ -12,7 +12,8 @@ from frostline.errors import UsageError
 from frostline.model.names import Name
 from frostline.model.policyfile import Entry
 from frostline.model.tables import Table
-from frostline.relation import names, partitioning, policy, registration
+from frostline.partitions import partition_mode
+from frostline.relation import names, policy, registration
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def _applied(connection: Connection, entries: Sequence[Entry]) -> Iterator[Impor
 def _bring(connection: Connection, entry: Entry, present: Table | None) -> str:
     if present is None:
         wish = registration.Wish(entry.name, entry.policy, entry.lake_partition)
-        (registration if entry.mode.has_lake else partitioning).add(connection, wish)
+        (registration if entry.mode.has_lake else partition_mode).add(connection, wish)
         return "added"
     if present.mode is not entry.mode:
         hint = f"frostline table remove {entry.name}, then import again"

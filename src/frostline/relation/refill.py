@@ -18,7 +18,8 @@ from frostline.errors import CorruptionError, UsageError
 from frostline.model.names import MAX_BYTES, Name, cut
 from frostline.model.tables import Table
 from frostline.model.thaw import Stretch
-from frostline.relation import heap, marks, names, newpartition
+from frostline.partitions import new_partition
+from frostline.relation import heap, marks, names
 
 _statement = sqlfiles.statements(__name__, "refill")
 
@@ -32,7 +33,7 @@ def create(connection: Connection, table: Table, stretch: Stretch, job: str) -> 
     """
     suffix = f"_thaw_{job}"
     name = Name(table.name.schema, cut(_wanted_name(table, stretch).table, MAX_BYTES - len(suffix)) + suffix)
-    newpartition.create(connection, table, name, (_lower(table, stretch), stretch.upper), Purpose.THAW)
+    new_partition.create(connection, table, name, (_lower(table, stretch), stretch.upper), Purpose.THAW)
     return name
 
 
@@ -42,7 +43,7 @@ def _wanted_name(table: Table, stretch: Stretch) -> Name:
 
 def drop_leftovers(connection: Connection, table: Table) -> None:
     """Drop the tables that a thaw which died has left; nobody ever read them."""
-    newpartition.drop_leftovers(connection, table, Purpose.THAW)
+    new_partition.drop_leftovers(connection, table, Purpose.THAW)
 
 
 def drop(connection: Connection, table: Table, name: Name) -> None:
@@ -84,19 +85,19 @@ def attach(connection: Connection, table: Table, stretch: Stretch, refill: Name)
     or an emptied partition of the range is still there; SHARE on the overlay. Each is tried for a moment:
     LockNotAvailable.
     """
-    default = newpartition.default_partition(connection, table)
+    default = new_partition.default_partition(connection, table)
     _lock(connection, table, stretch, default)
     catch_up(connection, table, stretch, refill)
     with marks.silence(connection, table):
         for partition in filter(None, (default, stretch.partition)):
-            with newpartition.unnoticed(connection, partition):
+            with new_partition.unnoticed(connection, partition):
                 _take_rows_from(connection, table, stretch, partition)
     if stretch.partition is not None:
         _drop_partition(connection, stretch.partition)
     made.forget(connection, table, refill)
     name = _rename(connection, refill, _wanted_name(table, stretch))
     heap.mark_changes(connection, table, names.identifier(name))
-    newpartition.attach(connection, table, name, _lower(table, stretch), stretch.upper)
+    new_partition.attach(connection, table, name, _lower(table, stretch), stretch.upper)
     return name
 
 
@@ -137,7 +138,7 @@ def _drop_partition(connection: Connection, partition: Name) -> None:
 
 def _rename(connection: Connection, refill: Name, wanted: Name) -> Name:
     """Give the refill table the name that its partition had, in the schema where that was, or one like it."""
-    name = newpartition.free_name(connection, wanted)
+    name = new_partition.free_name(connection, wanted)
     target = names.identifier(refill)
     if name.schema != refill.schema:
         connection.execute(sql.SQL("alter table {} set schema {}").format(target, sql.Identifier(name.schema)))
@@ -159,7 +160,7 @@ def _rename_indexes(connection: Connection, name: Name) -> None:
 
 def holders(connection: Connection, table: Table) -> list[int]:
     """Who holds what an attach needs: process ids."""
-    default = newpartition.default_partition(connection, table)
+    default = new_partition.default_partition(connection, table)
     relations = [Name("frostline_overlay", table.internal), default or table.heap]
     listed = sql.SQL(", ").join(sql.Literal(names.identifier(name).as_string(connection)) for name in relations)
     return [pid for (pid,) in connection.execute(_statement("holders").format(relations=listed)).fetchall()]

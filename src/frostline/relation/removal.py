@@ -11,7 +11,8 @@ from frostline.errors import UnavailableError, UsageError
 from frostline.lake import foreign
 from frostline.model.names import Name
 from frostline.model.tables import Table
-from frostline.relation import dependents, heap, names, partitioning, premake, refill
+from frostline.partitions import partition_mode, premake
+from frostline.relation import dependents, heap, names, refill
 from frostline.relation.definition import template
 from frostline.relation.registration import grants, limit_waiting
 from frostline.relation.writes import DOORS
@@ -26,7 +27,7 @@ def remove(connection: Connection, name: Name, *, keep_lake: bool = False, dry_r
     """
     table = tables.get(connection, name)
     if not table.has_lake:
-        return partitioning.remove(connection, table, dry_run=dry_run)
+        return partition_mode.remove(connection, table, dry_run=dry_run)
     with jobs.exclusive(connection, table):
         if keep_lake:
             foreign.refuse(connection, table)  # the pointer is all that will lead to the rows

@@ -16,7 +16,7 @@ PLACES = {
     "pipeline/expire.py": "inside `job.on_table`; `expiry.stage` and `job.publishing` look again",
     "pipeline/sweep.py": "inside `job.on_table`; a dry run calls `require`",
     "pipeline/snapshot_tidy.py": "inside `guarded`",
-    "embedded/doctor/store.py": "after `require`",
+    "observe/doctor/store.py": "after `require`",
 }
 """Module and why it is right. DuckDB's COPY needs a folder first, which `warehouse.prepare` makes."""
 

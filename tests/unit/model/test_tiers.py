@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.fixtures.statements import rows, value
 
 from frostline.catalog.connect import connect
-from frostline.embedded.postgres import Postgres
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, civil, days_of, from_text, to_text
+from frostline.runtime.postgres import Postgres
 
 FIRST_DAY, FIRST_YEAR = days_of(-4713, 11, 24), -4713
 """4714-11-24 BC: Postgres knows nothing earlier."""

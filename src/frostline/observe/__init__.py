@@ -1,0 +1,1 @@
+"""Observing: status, survey, metrics and the doctor. Reads, and changes nothing."""

@@ -1,0 +1,206 @@
+"""Checks of Postgres: can it be reached, may we do what we have to, and does anything in it stand in our way."""
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from psycopg.conninfo import conninfo_to_dict
+
+from frostline.catalog import migrations, pointers
+from frostline.errors import UnavailableError, UsageError
+from frostline.observe.doctor.finding import Verdict, fault, ok, warning
+from frostline.observe.doctor.patient import Patient
+from frostline.relation import rowsecurity
+
+OLDEST_POSTGRES = 15
+OLD = "1 hour"
+_OWN_CONNECTIONS = 4
+"""Of a job, next to its tasks: the command's, the snapshot's, the lease's and the lake server's."""
+_CONTROL = "execute on function pg_control_system()"
+_GUARD = "alter table frostline.iceberg_tables enable trigger user"
+_LOCAL = re.compile(r"local\[(\*|\d+)")
+
+Rows = Sequence[tuple[Any, ...]]
+Psql = Callable[[str], str]
+"""Writes the command line that runs a statement."""
+
+
+def postgres(patient: Patient) -> Verdict:
+    """Whether Postgres answers, and is new enough."""
+    try:
+        patient.connect()
+    except UnavailableError as error:
+        return fault(error.message, _wake(patient))
+    patient.time_limit = patient.row("time_limit")[0]
+    patient.row("limit_ourselves")
+    number, text = patient.row("version")
+    return judge_postgres(number // 10_000, text)
+
+
+def _wake(patient: Patient) -> str:
+    if patient.settings.embedded:
+        return patient.command("up")
+    known = conninfo_to_dict(patient.settings.dsn)
+    words = [f"--{key} {shlex.quote(str(known[key]))}" for key in ("host", "port") if known.get(key)]
+    return " ".join(["pg_isready", *words])
+
+
+def judge_postgres(major: int, text: str) -> Verdict:
+    """Whether a Postgres is new enough."""
+    if major < OLDEST_POSTGRES:
+        return fault(f"{text} is older than {OLDEST_POSTGRES}", "pg_upgrade --help")
+    return ok(text)
+
+
+def catalog(patient: Patient) -> Verdict:
+    """Whether Frostline's catalog is there, and of this program's version."""
+    try:
+        migrations.require(patient.postgres)
+    except UsageError as error:
+        is_ours = patient.home is not None and str(error.hint).startswith("frostline init")
+        return fault(error.message, patient.command("init") if is_ours else str(error.hint))
+    patient.has_catalog = True
+    return ok(f"at migration {migrations.version(patient.postgres)}")
+
+
+def role(patient: Patient) -> Verdict:
+    """Whether the connected role has the rights that the guide asks for."""
+    name, database, *has = patient.row("role")
+    grants = ("create on database " + patient.quoted(database), "pg_read_all_stats", _CONTROL)
+    missing = [grant for grant, is_there in zip(grants, has, strict=True) if not is_there]
+    if missing:
+        statements = "; ".join(f"grant {grant} to {patient.quoted(name)}" for grant in missing)
+        return fault(
+            f"{name} has no {' and no '.join(missing)}", f"as an administrator: psql -c {shlex.quote(statements)}"
+        )
+    return ok(f"{name} has what it needs")
+
+
+def owners(patient: Patient) -> Verdict:
+    """Whether the connected role may act for the owner of each managed table."""
+    names = [name for table in patient.tables for name in (table.name, table.name.heap)]
+    schemas, relations = [one.schema for one in names], [one.table for one in names]
+    found = patient.rows("strange_owners", schemas=schemas, names=relations)
+    if found:
+        me, owner = patient.quoted(patient.row("role")[0]), patient.quoted(found[0][1])
+        detail = f"{found[0][0]} belongs to {owner}, for whom {me} may not act"
+        return fault(detail, f"as an administrator: psql -c {shlex.quote(f'grant {owner} to {me}')}")
+    return ok(f"of {len(patient.tables)} managed tables")
+
+
+def row_security(patient: Patient) -> Verdict:
+    """Whether each relation applies the row security of its heap."""
+    managed = len(patient.tables)
+    found = rowsecurity.strayed(patient.postgres)
+    for name, problem in found.items():
+        return fault(_and_more(f"on {name.heap} {problem}", len(found)), patient.command("init"))
+    return ok(f"of {managed} managed tables")
+
+
+def foreign_commits(patient: Patient) -> Verdict:
+    """Whether the Iceberg catalog points to what Frostline has committed, for each table with a lake."""
+    tiered = [table for table in patient.tables if table.has_lake]
+    for table in tiered:
+        found = pointers.standing(patient.postgres, table)
+        if found.is_foreign:
+            return fault(f"{table.name}: {found.described}", patient.command(f"repair {table.name}"))
+    if not patient.row("pointer_guard")[0]:
+        detail = "a trigger on frostline.iceberg_tables is switched off, and other engines can commit to tables of ours"
+        return warning(detail, patient.psql(_GUARD))
+    return ok(f"none in {len(tiered)} tables")
+
+
+def time_limit(patient: Patient) -> Verdict:
+    """Whether our statements are given all the time they need."""
+    name = patient.quoted(patient.row("role")[0])
+    return judge_time_limit(patient.time_limit, patient.psql(f"alter role {name} set statement_timeout = 0"))
+
+
+def judge_time_limit(limit: str, hint: str) -> Verdict:
+    """Whether there is a limit that a long statement of a job would meet."""
+    return ok("none") if limit in {"0", ""} else warning(f"statement_timeout is {limit}: long jobs will fail", hint)
+
+
+def old_transactions(patient: Patient) -> Verdict:
+    """Whether a transaction has been open for so long that clean and expiry wait for it."""
+    return judge_transactions(patient.rows("old_transactions", old=OLD), patient.psql)
+
+
+def judge_transactions(found: Rows, psql: Psql) -> Verdict:
+    """What to say about old transactions: process, role, seconds."""
+    if not found:
+        return ok(f"none is older than {OLD}")
+    pid, who, seconds = found[0]
+    detail = f"process {pid} of {who} has been in a transaction for {hours(seconds)}: clean and expiry wait for it"
+    return warning(_and_more(detail, len(found)), psql(f"select pg_terminate_backend({pid})"))
+
+
+def prepared_transactions(patient: Patient) -> Verdict:
+    """The same of prepared transactions, which nobody may remember."""
+    return judge_prepared(patient.rows("prepared_transactions", old=OLD), patient.psql)
+
+
+def judge_prepared(found: Rows, psql: Psql) -> Verdict:
+    """What to say about old prepared transactions: name, seconds."""
+    if not found:
+        return ok(f"none is older than {OLD}")
+    name, seconds = found[0]
+    detail = f"{name!r} has been prepared for {hours(seconds)}: clean and expiry wait for it"
+    text = name.replace("'", "''")
+    return warning(_and_more(detail, len(found)), psql(f"rollback prepared '{text}'"))
+
+
+def slots(patient: Patient) -> Verdict:
+    """The same of replication slots."""
+    return judge_slots(patient.rows("old_slots"), patient.psql)
+
+
+def judge_slots(found: Rows, psql: Psql) -> Verdict:
+    """What to say about slots that hold old rows: name, transactions, whether somebody uses it."""
+    if not found:
+        return ok("none holds old rows")
+    name, age, is_active = found[0]
+    who = "is far behind" if is_active else "is used by nobody"
+    detail = f"slot {name} {who} and holds {age} transactions: clean and expiry wait for it"
+    look, drop = "select * from pg_replication_slots", f"select pg_drop_replication_slot('{name}')"
+    return warning(_and_more(detail, len(found)), psql(look if is_active else drop))
+
+
+def connections(patient: Patient) -> Verdict:
+    """Whether a job finds as many connections as it has tasks."""
+    most, open_now = patient.row("connections")
+    return judge_connections(most, open_now, tasks(patient.settings.spark_master), patient.psql)
+
+
+def judge_connections(most: int, open_now: int, wanted: int | None, psql: Psql) -> Verdict:
+    """Whether there is room for so many tasks; None when a cluster decides how many there are."""
+    room = most - open_now
+    detail = f"{room} of {most} are free"
+    if wanted is None:
+        return ok(f"{detail}; a cluster with more tasks at a time than that would be refused")
+    if room < wanted + _OWN_CONNECTIONS:
+        more = most + wanted + _OWN_CONNECTIONS
+        hint = psql(f"alter system set max_connections = {more}") + "; then restart Postgres"
+        return warning(f"{detail}, while a job may open {wanted + _OWN_CONNECTIONS}", hint)
+    return ok(f"{detail}, a job opens {wanted + _OWN_CONNECTIONS} at most")
+
+
+def tasks(master: str) -> int | None:
+    """How many tasks run at a time; None when it is not this machine that decides."""
+    if master == "local":
+        return 1
+    found = _LOCAL.match(master)
+    if not found:
+        return None
+    return (os.cpu_count() or 1) if found[1] == "*" else int(found[1])
+
+
+def hours(seconds: int) -> str:
+    """A long time in words."""
+    return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+
+
+def _and_more(detail: str, count: int) -> str:
+    return detail if count == 1 else f"{detail} (and {count - 1} more)"

@@ -1,0 +1,1 @@
+"""Metrics as text, and the HTTP listener that serves them."""

@@ -1,0 +1,189 @@
+"""Status: where every managed table stands, what comes next, and what is wrong. Asks Postgres only, never the lake."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from frostline.catalog import jobs, leases, seams
+from frostline.catalog.connect import Connection
+from frostline.catalog.jobs import Job
+from frostline.model import health, work
+from frostline.model.health import Problem, Signs
+from frostline.model.tables import Table
+from frostline.model.tiers import MICROS_PER_DAY, TierKind, to_text
+from frostline.model.work import Kind, TableState
+from frostline.observe import survey
+from frostline.observe.survey import Facts
+from frostline.partitions import premake
+from frostline.relation import heap, rowsecurity
+
+
+@dataclass(frozen=True)
+class Next:
+    """What will be done to a table, and when; `at` is None for now."""
+
+    kind: Kind
+    at: datetime | None
+    why: str
+
+
+@dataclass(frozen=True)
+class LakeStatus:
+    """The cold half of a table."""
+
+    frost_line: str | None
+    """T as Postgres prints it; None while everything is hot."""
+    held_from: str | None
+    """Where archive stops because of an undo or a thaw; None while it does not."""
+    retained_from: str | None
+    """R; None while nothing was removed."""
+    lag: int
+    """How far the end of the oldest partition that should be cold lies behind the hot period, on the axis."""
+    snapshot_id: int | None
+    rows: int
+    size_bytes: int
+    files: int
+    snapshots: int
+    """Those that can still be read, the current one included."""
+    overlay_rows: int
+    overlay_age_s: int | None
+    """How long the oldest mark has been waiting to be folded."""
+    uncleaned_partitions: int
+    uncleaned_bytes: int
+
+
+NO_LAKE = LakeStatus(None, None, None, 0, None, 0, 0, 0, 0, 0, None, 0, 0)
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """One table."""
+
+    table: Table
+    state: TableState
+    partitions: int
+    hot_rows_estimate: int
+    hot_bytes: int
+    lake: LakeStatus
+    last_job: Job | None
+    next_action: Next | None
+    problems: tuple[Problem, ...]
+
+    @property
+    def lag_s(self) -> float | None:
+        """The lag in seconds; None for an integer tier key."""
+        return lag_s(self.table.tier_kind, self.lake.lag)
+
+    @property
+    def fold_due(self) -> str | None:
+        """Why the table should be folded now; None while it need not be."""
+        return next((one.why for one in work.due(self.state) if one.kind is Kind.FOLD), None)
+
+
+@dataclass(frozen=True)
+class Status:
+    """Everything at one point in time."""
+
+    tables: tuple[TableStatus, ...]
+    leader: str | None
+    """The worker that leads."""
+    problems: tuple[Problem, ...]
+    """Those that concern no single table."""
+
+
+def read(connection: Connection) -> Status:
+    """The status of all managed tables at one point in time, and of the worker."""
+    found, unreadable = survey.each(connection, of_table)
+    leader = leases.leader(connection)
+    seen = [one.state for one in found]
+    due = sum(len(work.due(state)) for state in seen)
+    lost = [Problem(f"{one.name} cannot be read: {one.why}", "frostline doctor") for one in unreadable]
+    return Status(tuple(found), leader, (*lost, *health.of_all(seen, due, leader)))
+
+
+def of_table(connection: Connection, table: Table) -> TableStatus:
+    """The status of one table."""
+    seen = survey.facts(connection, table, sizes=True)
+    state = survey.of_facts(connection, table, seen)
+    lake = _lake(connection, table, state, seen)
+    partitions, line = seen.layout.partitions, seen.layout.frost_line
+    hot = [one for one in partitions if one.is_default or one.upper is None or one.upper > line]
+    return TableStatus(
+        table=table,
+        state=state,
+        partitions=len(partitions),
+        hot_rows_estimate=sum(max(one.rows_estimate, 0) for one in hot),
+        hot_bytes=sum(one.size_bytes for one in hot),
+        lake=lake,
+        last_job=jobs.last(connection, table),
+        next_action=_next(connection, table, state, seen),
+        problems=tuple(health.problems(state, _signs(connection, table, state, seen, lake))),
+    )
+
+
+def _lake(connection: Connection, table: Table, state: TableState, seen: Facts) -> LakeStatus:
+    if seen.seam is None:
+        return NO_LAKE
+    kind, line = table.tier_kind, seen.seam.frost_line
+    waiting = {one.name for one in seen.uncleaned}
+    files, rows, size_bytes = jobs.lake_totals(connection, table)
+    retained = seams.retained(connection, table)
+    return LakeStatus(
+        frost_line=None if line == kind.lowest else to_text(kind, line),
+        held_from=None if table.held_from is None else to_text(kind, table.held_from),
+        retained_from=None if retained is None else to_text(kind, retained),
+        lag=state.lag,
+        snapshot_id=seen.seam.snapshot_id,
+        rows=rows,
+        size_bytes=size_bytes,
+        files=files,
+        snapshots=len({one.snapshot_id for one in seen.states} - {None}),
+        overlay_rows=state.marks,
+        overlay_age_s=heap.oldest_mark_s(connection, table, line),
+        uncleaned_partitions=len(waiting),
+        uncleaned_bytes=sum(one.size_bytes for one in seen.layout.partitions if one.name in waiting),
+    )
+
+
+def _signs(connection: Connection, table: Table, state: TableState, seen: Facts, lake: LakeStatus) -> Signs:
+    over = [one for one in seen.uncleaned if one.grace_is_over]
+    return Signs(
+        held_from=lake.held_from,
+        stray_rows=premake.stray(connection, table, seen.layout.frost_line).rows,
+        grid_problem=state.grid_problem,
+        blockers=tuple(jobs.older_snapshots(connection, over[0].published_xid)) if over else (),
+        row_security=rowsecurity.strayed(connection, table).get(table.name),
+    )
+
+
+def _next(connection: Connection, table: Table, state: TableState, seen: Facts) -> Next | None:
+    """What is due now, or else what will be first."""
+    for action in sorted(work.due(state), key=lambda one: one.kind is Kind.SWEEP):
+        return Next(action.kind, work.delayed_until(action.kind, state, {}), action.why)
+    if not table.has_line:
+        return None
+    upcoming = {one.at: one for one in _upcoming(connection, table, seen) if one.at is not None}
+    return upcoming[min(upcoming)] if upcoming else None
+
+
+def _upcoming(connection: Connection, table: Table, seen: Facts) -> Iterator[Next]:
+    line = seen.layout.frost_line
+    uppers = [one.upper for one in seen.layout.partitions if one.upper is not None and one.upper > line]
+    if uppers and table.held_from is None:
+        yield Next(Kind.ARCHIVE, heap.ripe_at(connection, table, min(uppers)), "the next partition")
+    yield Next(Kind.FOLD, heap.fold_due_at(connection, table, line), "fold_age")
+    ends = [one.grace_ends_at for one in seen.uncleaned if not one.grace_is_over]
+    yield Next(Kind.CLEAN, min(ends, default=None), "the end of the grace period")
+
+
+def lag_s(kind: TierKind, lag: int) -> float | None:
+    """A distance on the axis in seconds; None for an integer tier key."""
+    if not kind.is_time:
+        return None
+    return lag * 86_400.0 if kind is TierKind.DATE else lag / (MICROS_PER_DAY / 86_400)
+
+
+def problems(status: Status) -> Sequence[Problem]:
+    """All of them, each with its table's name."""
+    named = [Problem(f"{one.table.name}: {it.what}", it.command) for one in status.tables for it in one.problems]
+    return [*status.problems, *named]

@@ -1,0 +1,160 @@
+"""Survey: the state of every table, as far as it matters for what to do next. Asks Postgres only, never the lake."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from psycopg import sql
+
+from frostline import logs
+from frostline.catalog import jobs, leases, merging, pins, pointers, seams, states, tables, trust
+from frostline.catalog.connect import Connection, first_line
+from frostline.catalog.jobs import ArchivedPartition
+from frostline.model import expiry
+from frostline.model.expiry import LakeState
+from frostline.model.names import Name
+from frostline.model.partitions import Partition
+from frostline.model.tables import Seam, Table
+from frostline.model.work import TableState
+from frostline.partitions import default_guard, dropping, premake
+from frostline.pipeline import plan
+from frostline.relation import heap
+from frostline.relation.heap import Layout
+
+_log = logging.getLogger(__name__)
+
+
+Read = TypeVar("Read")
+
+
+def every(connection: Connection) -> list[TableState]:
+    """The state of all managed tables at one point in time. The log says which cannot be read, and why."""
+    found, unreadable = each(connection, of_table)
+    for one in unreadable:
+        _log.error("%s", logs.fields(stage="survey", table=str(one.name), error=one.why))
+    return found
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A table whose state cannot be told now."""
+
+    name: Name
+    why: str
+
+
+def each(connection: Connection, question: Callable[[Connection, Table], Read]) -> tuple[list[Read], list[Unreadable]]:
+    """Ask something of every managed table, all at one point in time; one that fails does not keep the others back.
+
+    No lock is waited for longer than a second: somebody may rewrite a partition for hours.
+    """
+    answers: list[Read] = []
+    unreadable: list[Unreadable] = []
+    with connection.transaction():
+        connection.execute(sql.SQL("set transaction isolation level repeatable read, read only"))
+        connection.execute(sql.SQL("set local lock_timeout = '1s'"))
+        for name in tables.names(connection):
+            try:
+                with connection.transaction():
+                    table = tables.get(connection, name)
+                    trust.require(connection, table)
+                    answers.append(question(connection, table))
+            except Exception as error:
+                if connection.broken:
+                    raise
+                unreadable.append(Unreadable(name, first_line(error)))
+    return answers, unreadable
+
+
+def of_table(connection: Connection, table: Table) -> TableState:
+    """The state of one table."""
+    return of_facts(connection, table, facts(connection, table))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What several questions about a table rest on. Each is read once, and handed to whoever needs it."""
+
+    layout: Layout
+    seam: Seam | None = None
+    """None of a table without a lake, of which nothing more is known."""
+    uncleaned: Sequence[ArchivedPartition] = ()
+    states: Sequence[LakeState] = ()
+    """Those that the lake has had, the current one last."""
+
+
+def facts(connection: Connection, table: Table, *, sizes: bool = False) -> Facts:
+    """Read them now. With the partitions' sizes it waits for whoever rewrites one."""
+    partitions = heap.partitions(connection, table, sizes=sizes)
+    if not table.has_lake:
+        return Facts(Layout(partitions, table.tier_kind.lowest))
+    seam = seams.get(connection, table)
+    layout = Layout(partitions, seam.frost_line)
+    return Facts(layout, seam, jobs.uncleaned(connection, table), states.every(connection, table))
+
+
+def of_facts(connection: Connection, table: Table, seen: Facts) -> TableState:
+    """The state of one table of which somebody has read the facts."""
+    return _tiered(connection, table, seen) if table.has_lake else _partitioned(connection, table, seen)
+
+
+def _partitioned(connection: Connection, table: Table, seen: Facts) -> TableState:
+    missing, problem = _partitions_ahead(connection, table, seen.layout)
+    return TableState(
+        name=table.name,
+        now=tables.now(connection),
+        leased_by=leases.current_holder(connection, table),
+        missing_partitions=missing,
+        grid_problem=problem,
+        can_retain=bool(dropping.expirable(connection, table, seen.layout.partitions)),
+        failures=jobs.failures(connection, table),
+    )
+
+
+def _tiered(connection: Connection, table: Table, seen: Facts) -> TableState:
+    line, standing = seen.layout.frost_line, pointers.standing(connection, table)
+    cutoff = heap.cutoff(connection, table)
+    ripe = plan.ripe(table, seen.layout.partitions, line, cutoff).partitions
+    missing, problem = _partitions_ahead(connection, table, seen.layout)
+    over = [one for one in seen.uncleaned if one.grace_is_over]
+    blocked = [one for one in over if heap.marks(connection, table, one.lower, one.upper)]
+    snapshots = frozenset(one.snapshot_id for one in seen.states if one.snapshot_id is not None)
+    old = expiry.expiry(seen.states, pins.on(connection, table), snapshots, ())
+    return TableState(
+        name=table.name,
+        now=tables.now(connection),
+        leased_by=leases.current_holder(connection, table),
+        foreign=standing.described if standing.is_foreign else None,
+        missing_partitions=missing,
+        grid_problem=problem,
+        ripe_partitions=len(ripe),
+        lag=_lag(ripe, cutoff),
+        marks=heap.marks(connection, table, None, line),
+        fold_rows=table.policy.fold_rows,
+        has_old_mark=heap.has_older_mark(connection, table, line, table.policy.fold_age),
+        over_grace=len(over),
+        blocked_by_marks=len(blocked),
+        can_retain=not plan.retention(connection, table, seen.layout).is_empty,
+        can_compact=bool(merging.due(connection, table)),
+        manifests=states.manifests(connection, table),
+        expirable=len(old.snapshots),
+        has_lake=bool(seen.states),
+        swept_at=tables.swept_at(connection, table),
+        failures=jobs.failures(connection, table),
+    )
+
+
+def _lag(ripe: Sequence[Partition], cutoff: int) -> int:
+    oldest = ripe[0].upper if ripe else None
+    return 0 if oldest is None else cutoff - oldest
+
+
+def missing_partitions(connection: Connection, table: Table) -> int:
+    """How many of the partitions that premake wants are not there. A guard that was left is a reason to run it too."""
+    return _partitions_ahead(connection, table, heap.layout(connection, table))[0]
+
+
+def _partitions_ahead(connection: Connection, table: Table, layout: Layout) -> tuple[int, str | None]:
+    planned = premake.plan(connection, table, layout)
+    return len(planned.cells) or int(default_guard.stands(connection, table)), planned.problem

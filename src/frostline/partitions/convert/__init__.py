@@ -1,0 +1,1 @@
+"""Converting a plain table to a partitioned one while it is used."""

@@ -1,0 +1,135 @@
+"""Tables on their way to become partitions of a heap: made like it, named, and attached."""
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from typing import LiteralString
+
+import psycopg
+from psycopg import sql
+
+from frostline import sqlfiles
+from frostline.catalog import facts, leases, made, tables
+from frostline.catalog.connect import Connection
+from frostline.catalog.made import Purpose
+from frostline.model.names import MAX_BYTES, Name, cut
+from frostline.model.tables import Table
+from frostline.model.tiers import to_text
+from frostline.relation import names
+
+_statement = sqlfiles.statements(__name__, "new_partition")
+
+
+def create(connection: Connection, table: Table, name: Name, bounds: tuple[int | None, int], purpose: Purpose) -> None:
+    """Make an empty table like the heap. The catalog knows it until it is attached, and so it is found again.
+
+    The caller holds the table's lease: ConflictError if it was lost.
+    """
+    found = facts.rows(connection, "relation", schema=table.heap.schema, table=table.heap.table)
+    statement = _statement("create").format(
+        partition=names.identifier(name),
+        heap=names.identifier(table.heap),
+        tier_key=sql.Identifier(table.tier_key),
+        in_range=names.within(table, *bounds),
+        owner=sql.Identifier(found[0][3]),
+    )
+    with connection.transaction():
+        leases.require(connection, table)
+        connection.execute(statement)
+        made.record(connection, table, name, purpose)
+
+
+def copy_replica_identity(connection: Connection, table: Table, name: Name) -> None:
+    """As the heap has it: logical replication asks each partition."""
+    heap_name = sql.Literal(names.identifier(table.heap).as_string(connection))
+    row = connection.execute(_statement("replica_identity").format(partition=heap_name)).fetchone()
+    identity = _REPLICA_IDENTITIES.get(row[0]) if row is not None else None
+    if identity is not None:
+        parts = {"partition": names.identifier(name), "identity": sql.SQL(identity)}
+        connection.execute(_statement("set_replica_identity").format(**parts))
+
+
+_REPLICA_IDENTITIES: dict[str, LiteralString] = {"f": "full", "n": "nothing"}
+
+
+def attach(connection: Connection, table: Table, name: Name, lower: int | None, upper: int) -> None:
+    """Make it a partition. Inside the caller's transaction, which has the locks already, or waits for them."""
+    low, high = (
+        sql.SQL("minvalue") if value is None else sql.Literal(to_text(table.tier_kind, value))
+        for value in (lower, upper)
+    )
+    statement = _statement("attach").format(
+        heap=names.identifier(table.heap), partition=names.identifier(name), lower=low, upper=high
+    )
+    connection.execute(statement)
+    made.forget(connection, table, name)
+
+
+def free_name(connection: Connection, wanted: Name) -> Name:
+    """The name that is wanted, or one like it if that is taken."""
+    for name in _alternatives(wanted):
+        if not facts.rows(connection, "type_name_exists", schema=name.schema, name=name.table)[0][0]:
+            return name
+    raise AssertionError("there is always a free name")
+
+
+def _alternatives(wanted: Name) -> Iterator[Name]:
+    yield wanted
+    for number in range(1, 10_000):
+        suffix = f"_{number}"
+        yield Name(wanted.schema, cut(wanted.table, MAX_BYTES - len(suffix)) + suffix)
+
+
+def drop_leftovers(connection: Connection, table: Table, purpose: Purpose) -> None:
+    """Drop the tables that were made for this and never attached; nobody ever read them.
+
+    LockNotAvailable when somebody holds one. ConflictError unless this session has the table's lease: who has it now
+    may be about to attach one of them, with rows.
+    """
+    for oid, name in made.leftovers(connection, table, purpose):
+        with connection.transaction():
+            leases.require(connection, table)
+            _drop_leftover(connection, oid, names.identifier(name))
+            made.forget_gone(connection, table, purpose)
+
+
+def _drop_leftover(connection: Connection, oid: int, target: sql.Identifier) -> None:
+    """Look again under the lock: it may have been attached since it was found."""
+    with suppress(psycopg.errors.UndefinedTable), connection.transaction():
+        connection.execute(sql.SQL("lock table {} in access exclusive mode nowait").format(target))
+        parts = {"oid": sql.Literal(oid), "name": sql.Literal(target.as_string(connection))}
+        row = connection.execute(_statement("is_leftover").format(**parts)).fetchone()
+        if row is not None and row[0]:
+            connection.execute(sql.SQL("drop table {}").format(target))
+
+
+def default_partition(connection: Connection, table: Table) -> Name | None:
+    """The DEFAULT partition of the heap, if there is one."""
+    found = facts.rows(connection, "default_partition", oid=tables.heap_oid(connection, table.name, table.mode))
+    return Name(*found[0]) if found else None
+
+
+@contextmanager
+def unnoticed(connection: Connection, partition: Name) -> Generator[None]:
+    """Where the caller has the partition to itself, by ACCESS EXCLUSIVE: no trigger or rule of the user fires there.
+
+    It ends with the block, or with the transaction that an error in it rolls back.
+    """
+    target = names.identifier(partition)
+    query = _statement("triggers").format(partition=sql.Literal(target.as_string(connection)))
+    found: list[tuple[str, str, str]] = connection.execute(query).fetchall()
+    for kind, name, _ in found:
+        _set_trigger(connection, target, _KINDS[kind], name, "disable")
+    yield
+    for kind, name, state in found:
+        _set_trigger(connection, target, _KINDS[kind], name, _ENABLE[state])
+
+
+_KINDS: dict[str, LiteralString] = {"trigger": "trigger", "rule": "rule"}
+_ENABLE: dict[str, LiteralString] = {"O": "enable", "A": "enable always", "R": "enable replica"}
+
+
+def _set_trigger(
+    connection: Connection, partition: sql.Identifier, kind: LiteralString, name: str, state: LiteralString
+) -> None:
+    parts = {"state": sql.SQL(state), "kind": sql.SQL(kind), "name": sql.Identifier(name)}
+    connection.execute(_statement("set_trigger").format(partition=partition, **parts))

@@ -1,0 +1,85 @@
+"""Tables in partition mode: their partitions are made ahead of time, and expire. They keep their names."""
+
+from collections.abc import Iterator
+
+from frostline.catalog import facts as catalog_facts
+from frostline.catalog import jobs, leases, tables
+from frostline.catalog.connect import Connection
+from frostline.errors import UsageError
+from frostline.model import registration as rules
+from frostline.model.policy import Mode
+from frostline.model.registration import HeapFacts
+from frostline.model.tables import Table
+from frostline.model.tiers import TierKind
+from frostline.partitions import premake
+from frostline.partitions.dropping import Result, expirable, expire
+from frostline.relation import policy
+from frostline.relation.refusal import refuse
+from frostline.relation.registration import Added, Wish
+
+__all__ = ["Result", "add", "expirable", "expire", "remove"]
+
+
+def add(connection: Connection, wish: Wish, *, dry_run: bool = False) -> Added:
+    """Manage the partitions of a table. Changes nothing about the table itself; running it again is a no-op."""
+    existing = tables.find(connection, wish.name)
+    if existing is not None:
+        tables.require_mode(existing, Mode.PARTITION)
+        return Added(existing, changed=False, statements=())
+    with connection.transaction(force_rollback=dry_run):
+        found = catalog_facts.read(connection, wish.name)
+        table = _table(found, wish, _check(connection, found, wish))
+        table = tables.by_id(connection, tables.insert(connection, table))
+        _check_grid(connection, table)
+        return Added(table, changed=True, statements=())
+
+
+def _check(connection: Connection, found: HeapFacts, wish: Wish) -> TierKind:
+    """Refuse with all reasons at once."""
+    reasons = rules.partition_refusals(found)
+    if wish.lake_partition is not None:
+        reasons.append(rules.Refusal("in partition mode it has no lake", "leave --lake-partition out"))
+    refuse("manage", wish.name, reasons)
+    kind = found.tier_kind
+    assert kind is not None
+    policy.check(connection, kind, Mode.PARTITION, wish.policy)
+    return kind
+
+
+def _table(found: HeapFacts, wish: Wish, kind: TierKind) -> Table:
+    tier = found.tier_column
+    assert tier is not None
+    return Table(
+        id=0,
+        name=wish.name,
+        columns=(),
+        key=(),
+        tier_key=tier.name,
+        tier_kind=kind,
+        lake_partition="",
+        policy=wish.policy,
+        mode=Mode.PARTITION,
+    )
+
+
+def _check_grid(connection: Connection, table: Table) -> None:
+    """Partitions can be made ahead only on a grid."""
+    problem = premake.plan(connection, table).problem
+    if problem:
+        hint = "say how wide new partitions are, for example --every '1 month', or --premake 0"
+        raise UsageError(f"cannot manage {table.name}: {problem}", hint=hint)
+
+
+def remove(connection: Connection, table: Table, *, dry_run: bool = False) -> tuple[str, ...]:
+    """Forget the table. Nothing of it changes, also if it is gone already."""
+    with jobs.exclusive(connection, table), connection.transaction(force_rollback=dry_run):
+        leases.require(connection, table)
+        for _ in _present(connection, table):
+            premake.clean_up(connection, table)
+        tables.delete(connection, table)
+    return ()
+
+
+def _present(connection: Connection, table: Table) -> Iterator[Table]:
+    if catalog_facts.rows(connection, "name_exists", schema=table.name.schema, name=table.name.table)[0][0]:
+        yield table

@@ -1,0 +1,96 @@
+"""Runs the lake server as the settings say."""
+
+import resource
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from threading import Event
+from typing import TYPE_CHECKING
+
+from frostline.catalog import migrations
+from frostline.catalog.connect import connect
+from frostline.errors import UsageError
+from frostline.observe.metrics import http
+from frostline.runtime import watchdog
+from frostline.runtime.install import lake_password
+from frostline.server import tls
+from frostline.settings import Settings
+
+_FILES = 8_192
+
+if TYPE_CHECKING:
+    from frostline.server.listen import LakeServer
+
+
+def start(settings: Settings, *, without_lake: bool = False) -> "LakeServer":
+    """Start the lake server for a database that has the catalog.
+
+    It is refused when the warehouse is not the database's, unless somebody knows that. A store that does not answer may
+    be back in a moment, and is waited for by nobody.
+    """
+    from frostline.lake import filecheck, warehouse  # noqa: PLC0415  (Iceberg is slow to load)
+    from frostline.server.listen import LakeServer  # noqa: PLC0415  (a refusal needs no engine)
+    from frostline.server.provider import CatalogTables  # noqa: PLC0415
+
+    _allow_files()
+    encryption = tls.context(settings.lake_tls_certificate, settings.lake_tls_key)
+    with connect(settings.dsn, purpose="serve") as connection:
+        migrations.require(connection)
+        if not without_lake:
+            warehouse.expect(connection, settings.warehouse)
+        password = lake_password(settings, connection)
+    server = LakeServer(
+        host=settings.lake_listen,
+        port=settings.lake_port,
+        tables=CatalogTables(settings.dsn, settings.warehouse),
+        user=settings.lake_user,
+        password=password,
+        postgres_dsn=settings.dsn,
+        memory_limit=settings.lake_memory,
+        threads=settings.lake_threads,
+        warehouse=settings.warehouse,
+        checks=filecheck.chosen(settings),
+        tls=encryption,
+    )
+    try:
+        server.start()
+    except OSError as error:
+        server.stop()
+        reason = (error.strerror or str(error)).partition(" (")[0]  # Python adds the address
+        raise UsageError(
+            f"the lake server cannot listen on {settings.lake_listen}:{settings.lake_port}: {reason}",
+            hint="set another lake_port or lake_listen, then frostline init tells Postgres",
+        ) from None
+    return server
+
+
+def _allow_files() -> None:
+    """As many open files as the system lets us have: sessions, strangers and data files share them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def serve_until(settings: Settings, *, announce: Callable[[str], None], stop: Event) -> None:
+    """Run the lake server until `stop` is set."""
+    with running(settings) as server, watchdog.guarded(server.answers, settings.lake_watchdog_s):
+        announce(f"ready lake={settings.lake_listen}:{settings.lake_port}")
+        stop.wait()
+
+
+@contextmanager
+def running(settings: Settings, *, without_lake: bool = False) -> Generator["LakeServer"]:
+    """The lake server for the block, and its metrics if a port is set for them."""
+    from frostline.observe.metrics import lake_server  # noqa: PLC0415  (as in `start`)
+
+    server = start(settings, without_lake=without_lake)
+    try:
+        with http.served(
+            settings.metrics_listen,
+            settings.lake_metrics_port,
+            lambda: lake_server.families(server),
+            names=http.host_names(settings.metrics_hosts),
+        ):
+            yield server
+    finally:
+        server.stop()
