@@ -23,7 +23,7 @@ from frostline.pipeline import archive, fold
 from frostline.pipeline import spark as pipeline_spark
 from frostline.pipeline.job import JobContext
 from frostline.relation import foreign_server, registration
-from frostline.relation.registration import Wish
+from frostline.relation.registration import Request
 from frostline.runtime.postgres import LAPTOP, Postgres, free_port, new_password
 from frostline.settings import Settings
 
@@ -64,7 +64,7 @@ class World:
 
     def add(self, name: str, hot: str, grace: str = "0", lake_partition: str | None = None) -> Table:
         """Register a table."""
-        return registration.add(self.connection, Wish(Name.parse(name), Policy(hot, grace), lake_partition)).table
+        return registration.add(self.connection, Request(Name.parse(name), Policy(hot, grace), lake_partition)).table
 
     def table(self, name: str) -> Table:
         """The managed table of that name."""

@@ -56,7 +56,7 @@ def _correct(world: World, every: int) -> int:
     """Give every so-manieth row another amount; returns how many there are."""
     before, _, after = data.COLUMNS.partition(", amount, ")
     table = world.table("events")
-    with world.connection.transaction(), marks.silence(world.connection, table):
+    with world.connection.transaction(), marks.marking_disabled(world.connection, table):
         world.run(_CHANGED.format(before=before, after=after, every=every))
         world.run(f"insert into public._events ({data.COLUMNS}) select {data.COLUMNS} from changed")
         corrections = world.run(

@@ -19,7 +19,7 @@ from benchmarks.world import Lab, World
 from frostline.catalog.connect import connect
 from frostline.model import snapshot as patterns
 from frostline.pipeline import snapshot
-from frostline.pipeline.snapshot_plan import Wish
+from frostline.pipeline.snapshot_plan import Request
 
 ROUNDS = 2
 ROWS = 10_000_000
@@ -76,9 +76,9 @@ def _create(world: World, rows: int, name: str) -> None:
 
 
 def _snapshot(world: World, called: str, names: Sequence[str], rows: int) -> Sample:
-    wish = Wish(called, tuple(patterns.parse_patterns(f"public.{name}" for name in names)))
+    request = Request(called, tuple(patterns.parse_patterns(f"public.{name}" for name in names)))
     with watched() as watch:
-        made = snapshot.create(world.connection, lambda: world.spark, world.settings, wish, lambda _progress: None)
+        made = snapshot.create(world.connection, lambda: world.spark, world.settings, request, lambda _progress: None)
     assert [one.fingerprint.rows for one in made.tables] == [rows] * len(names)
     return Sample("snapshot", watch.seconds, rows * len(names), watch.peak_bytes)
 

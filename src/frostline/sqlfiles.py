@@ -29,7 +29,7 @@ def statements(module: str, noun: str) -> Callable[[str], sql.SQL]:
     return {name: sql.SQL(text) for name, text in found.items()}.__getitem__
 
 
-def every(package: str, folder: str) -> dict[str, LiteralString]:
+def load_all(package: str, folder: str) -> dict[str, LiteralString]:
     """All statements of a folder below `sql/`, by `noun.name`: a test prepares each of them."""
     entries = resources.files(package).joinpath("sql", folder).iterdir()
     nouns = sorted(entry.name.removesuffix(".sql") for entry in entries)

@@ -10,7 +10,7 @@ from tests.fixtures.statements import value
 
 from frostline.catalog import jobs
 from frostline.failpoints import Failpoint
-from frostline.model import grid
+from frostline.model import lake_grid
 from frostline.relation import policy
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -185,7 +185,7 @@ def test_killed_in_compact(world: World, failpoint: Failpoint) -> None:
     world.compare()
     table = world.lake.table()
     files = jobs.recorded_files(world.lake.catalog, table)
-    assert len({grid.cell_end("year", table.tier_kind, file.lower) for file in files}) == len(files)
+    assert len({lake_grid.cell_end("year", table.tier_kind, file.lower) for file in files}) == len(files)
     world.nothing_is_left()
     before = world.state()
     world.lake.compact()

@@ -18,7 +18,7 @@ from frostline.lake import paths
 from frostline.model.range import Range
 from frostline.pipeline import archive, expire, fold, sweep, verify
 from frostline.pipeline.proof import files
-from frostline.pipeline.sweep import Wish
+from frostline.pipeline.sweep import Request
 from frostline.pipeline.tasks import Progress
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -149,6 +149,6 @@ def _readers_and_jobs_say_so(world: World) -> None:
         is_away(away.value)
     world.keep_states("0")
     is_away(expire.run(lake.catalog, lake.settings, [table])[0].error)
-    is_away(sweep.run(lake.catalog, lake.settings, [table], Wish())[0].error)
+    is_away(sweep.run(lake.catalog, lake.settings, [table], Request())[0].error)
     is_away(lake.fold()[0].error)
     is_away(lake.archive()[0].error)

@@ -72,7 +72,7 @@ def test_killed_and_started_again_it_is_written_once(world: World) -> None:
 
 
 def _swept(world: World) -> None:
-    (result,) = sweep.run(world.lake.catalog, world.lake.settings, [world.lake.table()], sweep.Wish())
+    (result,) = sweep.run(world.lake.catalog, world.lake.settings, [world.lake.table()], sweep.Request())
     assert result.error is None
 
 

@@ -23,10 +23,10 @@ from frostline.errors import UnavailableError, UsageError
 from frostline.model.names import Name
 from frostline.model.policy import Policy
 from frostline.relation import registration
-from frostline.relation.registration import Wish
+from frostline.relation.registration import Request
 from frostline.runtime.postgres import Postgres
 
-STATEMENTS = sqlfiles.every("frostline.catalog", "queries")
+STATEMENTS = sqlfiles.load_all("frostline.catalog", "queries")
 _PREPARABLE = ("select", "insert", "update", "delete", "with")
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 _OURS = "('frostline', 'frostline_relation', 'frostline_overlay', 'frostline_lake')"
@@ -198,7 +198,7 @@ def test_two_installers_at_once_do_the_work_once(empty_database: str) -> None:
 def many_tables(catalog: Connection) -> Connection:
     """A catalog in which a look-up by number pays off."""
     make_events(catalog, "public.events")
-    registration.add(catalog, Wish(Name("public", "events"), Policy("1 month")))
+    registration.add(catalog, Request(Name("public", "events"), Policy("1 month")))
     run(
         catalog,
         """insert into frostline.managed_table
@@ -244,7 +244,7 @@ def test_the_relation_finds_its_seam_by_the_primary_key(many_tables: Connection)
 
 def test_a_heap_that_was_dropped_by_hand_is_told_apart_from_an_unknown_table(catalog: Connection) -> None:
     make_events(catalog, "public.events")
-    registration.add(catalog, Wish(Name("public", "events"), Policy("1 month")))
+    registration.add(catalog, Request(Name("public", "events"), Policy("1 month")))
     with pytest.raises(UsageError, match="not managed"):
         tables.get(catalog, Name("public", "nosuch"))
     with pytest.raises(psycopg.errors.DependentObjectsStillExist):

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from tests.fixtures.command import Command
 from tests.fixtures.conversion import (
-    EVENTS_WISH,
+    EVENTS_REQUEST,
     FACTS,
     contents,
     convert,
@@ -49,7 +49,7 @@ def test_a_table_is_partitioned_by_month(emptied: Connection) -> None:
     counted = "select tableoid::regclass::text, count(*) from public.events group by 1 order by 1"
     assert rows(emptied, counted)[:2] == [("public.events_p2024_01", 743), ("public.events_p2024_02", 696)]
     nothing_is_left(emptied)
-    assert convert(emptied) == conversion.Converted(EVENTS_WISH.name, changed=False)
+    assert convert(emptied) == conversion.Converted(EVENTS_REQUEST.name, changed=False)
 
 
 @pytest.mark.parametrize("failpoint", POINTS)
@@ -178,14 +178,14 @@ def test_abandoned_it_is_as_it_was(emptied: Connection, until: State) -> None:
         rows(emptied, "select relname from pg_class where relnamespace = 'public'::regnamespace order by 1"),
     )
     prepared(emptied, until=until)
-    assert conversion.abandon(emptied, EVENTS_WISH.name)
+    assert conversion.abandon(emptied, EVENTS_REQUEST.name)
     assert (
         described(emptied),
         contents(emptied, "public.events"),
         rows(emptied, "select relname from pg_class where relnamespace = 'public'::regnamespace order by 1"),
     ) == before
     nothing_is_left(emptied)
-    assert not conversion.abandon(emptied, EVENTS_WISH.name)
+    assert not conversion.abandon(emptied, EVENTS_REQUEST.name)
     assert convert(emptied).changed
 
 
@@ -193,7 +193,7 @@ def test_it_cannot_be_abandoned_after_the_swap(emptied: Connection, shared_datab
     make(emptied, 100)
     killed(shared_database, Failpoint.CONVERT_SWAPPED)
     with pytest.raises(UsageError, match="converted already"):
-        conversion.abandon(emptied, EVENTS_WISH.name)
+        conversion.abandon(emptied, EVENTS_REQUEST.name)
     assert convert(emptied).changed
 
 
@@ -204,7 +204,7 @@ def test_it_can_be_abandoned_when_the_table_is_gone(emptied: Connection) -> None
     make(emptied, 10)
     with pytest.raises(UsageError, match="was altered while it was converted"):
         convert(emptied)
-    assert conversion.abandon(emptied, EVENTS_WISH.name)
+    assert conversion.abandon(emptied, EVENTS_REQUEST.name)
     nothing_is_left(emptied)
     assert convert(emptied).rows == 10
 
@@ -227,16 +227,16 @@ def test_a_table_that_is_altered_meanwhile_is_not_swapped(emptied: Connection, a
     with pytest.raises(UsageError, match="was altered while it was converted") as refusal:
         convert(emptied)
     assert "--abandon" in str(refusal.value.hint)
-    assert conversion.abandon(emptied, EVENTS_WISH.name)
+    assert conversion.abandon(emptied, EVENTS_REQUEST.name)
     nothing_is_left(emptied)
 
 
 def test_a_table_that_is_altered_right_after_the_check_is_not_copied(emptied: Connection) -> None:
     make(emptied, 100)
-    facts, kind, cells = conversion._check(emptied, EVENTS_WISH)
+    facts, kind, cells = conversion._check(emptied, EVENTS_REQUEST)
     run(emptied, "alter table public.events add column extra int")
     with pytest.raises(ConflictError, match="was altered at this moment"), emptied.transaction():
-        shadow.make(emptied, EVENTS_WISH, facts, kind, cells)
+        shadow.make(emptied, EVENTS_REQUEST, facts, kind, cells)
     nothing_is_left(emptied)
 
 
@@ -301,11 +301,11 @@ def test_what_a_check_calls_runs_with_the_rights_of_the_owner_only(emptied: Conn
 def test_one_session_at_a_time(emptied: Connection, shared_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversions, "_TAKE_TIMEOUT_MS", 100)
     make(emptied, 100)
-    with open_connection(shared_database, purpose="tests") as other, conversions.exclusive(other, EVENTS_WISH.name):
+    with open_connection(shared_database, purpose="tests") as other, conversions.exclusive(other, EVENTS_REQUEST.name):
         with pytest.raises(ConflictError, match=r"another session is converting public\.events"):
             convert(emptied)
         with pytest.raises(ConflictError):
-            conversion.abandon(emptied, EVENTS_WISH.name)
+            conversion.abandon(emptied, EVENTS_REQUEST.name)
     assert convert(emptied).changed
 
 
@@ -313,16 +313,16 @@ def test_another_wish_is_refused_while_one_is_under_way(emptied: Connection) -> 
     make(emptied, 100)
     prepared(emptied)
     with pytest.raises(UsageError, match="is being converted by ts every month"):
-        convert(emptied, Conversion(EVENTS_WISH.name, "ts", "day"))
+        convert(emptied, Conversion(EVENTS_REQUEST.name, "ts", "day"))
     with pytest.raises(UsageError, match="being converted already"):
-        conversion.plan(emptied, EVENTS_WISH)
-    assert convert(emptied, Conversion(EVENTS_WISH.name, "ts", "1 month")).changed
+        conversion.plan(emptied, EVENTS_REQUEST)
+    assert convert(emptied, Conversion(EVENTS_REQUEST.name, "ts", "1 month")).changed
 
 
 def test_the_old_table_can_be_kept(emptied: Connection) -> None:
     make(emptied, 100)
     before = contents(emptied, "public.events")
-    result = convert(emptied, Conversion(EVENTS_WISH.name, "ts", "month", keep_old=True))
+    result = convert(emptied, Conversion(EVENTS_REQUEST.name, "ts", "month", keep_old=True))
     assert result.old
     run(emptied, "delete from public.events")
     assert contents(emptied, str(result.old)) == before

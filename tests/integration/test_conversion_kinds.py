@@ -5,7 +5,16 @@ from collections.abc import Callable
 import psycopg
 import pytest
 from psycopg import sql
-from tests.fixtures.conversion import EVENTS_WISH, contents, convert, described, equal, make, nothing_is_left, prepared
+from tests.fixtures.conversion import (
+    EVENTS_REQUEST,
+    contents,
+    convert,
+    described,
+    equal,
+    make,
+    nothing_is_left,
+    prepared,
+)
 from tests.fixtures.roles import role
 from tests.fixtures.statements import rows, run, value
 
@@ -44,11 +53,11 @@ def test_every_kind_of_key(emptied: Connection, kind: str) -> None:
     )
     before = contents(emptied, "public.events")
     running = prepared(emptied)
-    facts = conversions.facts(emptied, EVENTS_WISH.name, "ts")
+    facts = conversions.facts(emptied, EVENTS_REQUEST.name, "ts")
     for size in (1, 99):
         assert backfill._copy(emptied, running, facts, running.position, size)
         running = (
-            conversions.find(emptied, EVENTS_WISH.name) or running
+            conversions.find(emptied, EVENTS_REQUEST.name) or running
         )  # the position has been to the catalog and back
     assert running.rows == 100
     run(emptied, "update public.events set note = 'y'")
@@ -154,12 +163,12 @@ def test_hostile_names(emptied: Connection, text: str) -> None:
     for statement in statements:
         emptied.execute(statement.format(**parts))
     before = contents(emptied, own.as_string(emptied))
-    wish = Conversion(Name(name, name), other, "month")
-    prepared(emptied, wish)
+    request = Conversion(Name(name, name), other, "month")
+    prepared(emptied, request)
     emptied.execute(sql.SQL("update {t} set {s} = {s} where {k} = '5'").format(**parts))
     emptied.execute(sql.SQL("delete from {t} where {k} = '6'").format(**parts))
     emptied.execute(sql.SQL("update {t} set {k} = '6' where {k} = '7'").format(**parts))
-    assert convert(emptied, wish).changed
+    assert convert(emptied, request).changed
     assert len(contents(emptied, own.as_string(emptied))) == len(before) - 1
     emptied.execute(sql.SQL("insert into {t} ({k}, {s}) values ('x', '2024-01-01')").format(**parts))
     nothing_is_left(emptied)
@@ -275,7 +284,7 @@ def test_refused_with_a_reason_and_nothing_made(emptied: Connection, case: str) 
 def test_widths_that_are_none(emptied: Connection, every: str, reason: str) -> None:
     make(emptied, 1)
     with pytest.raises(UsageError, match=reason) as refusal:
-        convert(emptied, Conversion(EVENTS_WISH.name, "ts", every))
+        convert(emptied, Conversion(EVENTS_REQUEST.name, "ts", every))
     assert every in str(refusal.value)
 
 
@@ -288,7 +297,7 @@ def test_too_many_locks_are_refused(
         run(hog, "select pg_advisory_lock(i) from generate_series(1, 1000000) i")
     run(hog, "select pg_advisory_unlock(i) from generate_series(1, 300) i")
     with pytest.raises(UsageError, match=r"no room for the locks of \d+ partitions"):
-        convert(emptied, Conversion(EVENTS_WISH.name, "ts", "day"))
+        convert(emptied, Conversion(EVENTS_REQUEST.name, "ts", "day"))
     run(hog, "select pg_advisory_unlock_all()")
     nothing_is_left(emptied)
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 from tests.fixtures.conversion import (
-    EVENTS_WISH,
+    EVENTS_REQUEST,
     contents,
     convert,
     equal,
@@ -106,7 +106,7 @@ def test_concurrent_writers_lose_nothing(
     during: list[int] = []
     with writers(shared_database, *levels) as started:
         result = conversion.convert(
-            emptied, EVENTS_WISH, lambda _: during.append(sum(one.committed for one in started))
+            emptied, EVENTS_REQUEST, lambda _: during.append(sum(one.committed for one in started))
         )
         at_swap = [one.committed for one in started]
     assert result.changed
@@ -219,9 +219,9 @@ def test_a_snapshot_from_before_the_copy_of_a_row_cannot_miss_it(
     other = connect(shared_database)
     run(other, f"begin isolation level {level}")
     run(other, "select count(*) from public.events")
-    running = conversions.find(emptied, EVENTS_WISH.name)
+    running = conversions.find(emptied, EVENTS_REQUEST.name)
     assert running
-    backfill.fill(emptied, running, conversions.facts(emptied, EVENTS_WISH.name, "ts"), lambda _rows: None)
+    backfill.fill(emptied, running, conversions.facts(emptied, EVENTS_REQUEST.name, "ts"), lambda _rows: None)
     with pytest.raises(psycopg.errors.SerializationFailure):
         run(other, change)
     run(other, "rollback")
@@ -310,7 +310,7 @@ def test_a_locked_row_makes_nobody_else_wait(
     run(holder, "update public.events set ref = 'held' where id = 120")
     with pytest.raises(UnavailableError, match=r"a row of public\.events is locked"):
         convert(emptied)
-    running = conversions.find(emptied, EVENTS_WISH.name)
+    running = conversions.find(emptied, EVENTS_REQUEST.name)
     assert running
     assert running.position == ("119",)  # everything before it was copied
     other = connect(shared_database)

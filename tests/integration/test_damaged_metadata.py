@@ -81,7 +81,7 @@ READERS: dict[str, Callable[[Lake], FrostlineError]] = {
     "compact": lambda lake: refused(lake.compact()),
     "compact plan": lambda lake: raised(lambda: compact.plan(lake.catalog, lake.table())),
     "expire": lambda lake: refused(expire.run(lake.catalog, lake.settings, [lake.table()])),
-    "sweep": lambda lake: refused(sweep.run(lake.catalog, lake.settings, [lake.table()], sweep.Wish())),
+    "sweep": lambda lake: refused(sweep.run(lake.catalog, lake.settings, [lake.table()], sweep.Request())),
     "verify": fault,
     "doctor": examined,
     "spark": lambda lake: raised(lambda: connector.read(lake.session(), "public.events", dsn=lake.dsn)),

@@ -14,7 +14,7 @@ from frostline.model.registration import HeapFacts, refusals
 from frostline.model.tables import Table
 from frostline.relation import registration
 from frostline.relation.definition import Definition
-from frostline.relation.registration import Wish
+from frostline.relation.registration import Request
 
 TABLES = {
     "plain": Name("public", "events"),
@@ -29,7 +29,7 @@ def described(connection: Connection, case: str) -> tuple[Table, HeapFacts]:
     found = facts.read(connection, TABLES[case])
     assert refusals(found) == []
     assert found.tier_kind is not None
-    return replace(registration._table(found, Wish(found.name, Policy("1 month")), found.tier_kind), id=7), found
+    return replace(registration._table(found, Request(found.name, Policy("1 month")), found.tier_kind), id=7), found
 
 
 @pytest.mark.parametrize("case", TABLES)
@@ -41,6 +41,6 @@ def test_golden(catalog: Connection, golden: Golden, case: str) -> None:
 @pytest.mark.parametrize("case", TABLES)
 def test_what_is_in_the_golden_file_is_what_registration_runs(catalog: Connection, case: str) -> None:
     table, found = described(catalog, case)
-    added = registration.add(catalog, Wish(found.name, Policy("1" if table.tier_kind == "integer" else "1 month")))
+    added = registration.add(catalog, Request(found.name, Policy("1" if table.tier_kind == "integer" else "1 month")))
     expected = [one.as_string(catalog) for one in Definition(added.table, found).statements()]
     assert [one for one in added.statements if one in expected] == expected

@@ -18,7 +18,7 @@ from frostline.partitions import partition_mode
 from frostline.partitions.convert import conversion
 from frostline.pipeline import plan, premake, retain, verify
 from frostline.relation import guard, removal
-from frostline.relation.registration import Wish
+from frostline.relation.registration import Request
 
 HEAP = "public._events"
 DROPPED = "; ".join(f"drop event trigger {name}" for name in guard.TRIGGERS)
@@ -57,7 +57,7 @@ def test_a_table_with_code_of_his_is_not_taken(owned: Lake, place: str) -> None:
     with pytest.raises(UsageError, match="of a role with fewer rights than postgres"):
         owned.add()
     with pytest.raises(UsageError, match="of a role with fewer rights"):
-        partition_mode.add(owned.catalog, Wish(EVENTS, Policy(every="1 month")))
+        partition_mode.add(owned.catalog, Request(EVENTS, Policy(partition_interval="1 month")))
     assert exploded(owned.catalog) == []
 
 
@@ -70,7 +70,7 @@ def test_no_job_begins_on_a_table_that_got_code_of_his(owned: Lake, place: str) 
             job(owned)
     (problem,) = status.read(owned.catalog).problems
     assert "of a role with fewer rights" in problem.what
-    assert survey.every(owned.catalog) == []
+    assert survey.list_all(owned.catalog) == []
     assert exploded(owned.catalog) == []
 
 
@@ -107,7 +107,7 @@ def test_the_guard_minds_only_what_is_new(owned: Lake) -> None:
 def test_triggers_rules_defaults_and_policies_of_his_see_no_job(owned: Lake) -> None:
     """A whole life of the table: archive, changes of cold rows, fold, clean, thaw, premake with rows to move, removal."""
     plant(owned.catalog, bombs.SILENT)
-    table = owned.add(hot="1 month", grace="0", retention_period="50 years", premake=2, every="1 month")
+    table = owned.add(hot="1 month", grace="0", retention_period="50 years", premake=2, partition_interval="1 month")
     assert owned.archive()[0].error is None
     with owned.connect() as connection:
         run(connection, f"set role {bombs.OWNER}")

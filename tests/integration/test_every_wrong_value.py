@@ -244,7 +244,7 @@ def installed(shared_database: str) -> Iterator[Connection]:
         guard.ensure(connection)
         for name in ("events", "plain"):
             make_events(connection, f"public.{name}", months=2)
-        registration.add(connection, registration.Wish(Name.parse("events"), Policy("1 month")))
+        registration.add(connection, registration.Request(Name.parse("events"), Policy("1 month")))
         yield connection
 
 

@@ -24,7 +24,7 @@ from tests.fixtures.states import age, count_with_pyiceberg, expired, files, loc
 from tests.fixtures.waiting import until_true
 
 from frostline.pipeline import verify
-from frostline.pipeline.sweep import Wish
+from frostline.pipeline.sweep import Request
 from frostline.relation import bound
 from frostline.runtime.postgres import Postgres
 
@@ -165,7 +165,7 @@ def _it_takes_over(original: Postgres, copy: Lake) -> None:
     """The original is gone for good: now what only it needed goes."""
     kill(original)
     age(copy)
-    result = swept(copy, Wish(take_over=True))
+    result = swept(copy, Request(take_over=True))
     assert (len(result.orphans) > 0, result.left > 0) == (True, True), "of jobs after the dump nobody here knows"
     assert verify.run(copy.catalog, copy.table()).faults == ()
     assert rows(copy.catalog, DIFFERENCE) == [(0, 0)]

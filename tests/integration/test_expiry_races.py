@@ -17,7 +17,7 @@ from frostline.model.policy import ExpireBy, Policy
 from frostline.model.tables import Table
 from frostline.partitions import dropping, partition_mode
 from frostline.relation import policy
-from frostline.relation.registration import Wish
+from frostline.relation.registration import Request
 from frostline.settings import Settings
 
 COUNT = "select count(*) from public.events"
@@ -57,7 +57,7 @@ def make_table(connection: Connection, *, default: bool = False, parts: int = 4,
         run(connection, "create table public.rest partition of public.events default")
     run(connection, f"insert into public.events select i * 100 + 50 from generate_series(0, {parts - 1}) i")
     wanted = Policy(premake=0, retention_period="150", **fields)
-    return partition_mode.add(connection, Wish(Name.parse("events"), wanted)).table
+    return partition_mode.add(connection, Request(Name.parse("events"), wanted)).table
 
 
 def parts(connection: Connection) -> list[str]:

@@ -139,7 +139,7 @@ def test_verify_status_and_doctor_report_it_at_once(cold: Lake, command: Command
 
 def test_the_worker_reports_it_and_leaves_the_lake_alone(cold: Lake, caplog: pytest.LogCaptureFixture) -> None:
     delete(cold)
-    (state,) = survey.every(cold.catalog)
+    (state,) = survey.list_all(cold.catalog)
     assert state.ripe_partitions == 1
     worker = Worker(JobContext(cold.catalog, cold.settings, cold.session), threading.Event())
     before = rows(cold.catalog, STATE)
@@ -254,7 +254,7 @@ def test_a_lake_that_does_not_hold_what_is_recorded_is_not_built_upon(cold: Lake
     assert "rows in" in str(result.error)
     assert result.error.hint == "frostline verify public.events"
     assert isinstance(_expired(cold).error, ConflictError)
-    (swept,) = sweep.run(cold.catalog, cold.settings, [cold.table()], sweep.Wish())
+    (swept,) = sweep.run(cold.catalog, cold.settings, [cold.table()], sweep.Request())
     assert isinstance(swept.error, ConflictError)
     assert verify.run(cold.catalog, cold.table()).faults
 

@@ -12,7 +12,7 @@ from frostline.model.names import Name, cut
 from frostline.model.policy import Policy
 from frostline.pipeline import verify
 from frostline.relation import grants, registration, removal
-from frostline.relation.registration import Wish
+from frostline.relation.registration import Request
 
 pytestmark = pytest.mark.spark
 
@@ -146,7 +146,7 @@ def test_a_table_with_such_names_lives_its_whole_life(lake: Lake, names: Names) 
     story = Story(lake, names)
     with role(lake.dsn, names.role) as dsn:
         story.run(lake.catalog, TABLE)
-        registration.add(lake.catalog, Wish(story.name, Policy("99", "0")))
+        registration.add(lake.catalog, Request(story.name, Policy("99", "0")))
         story.compare()
         grants.grant(lake.catalog, names.role, [lake.table(str(story.name))])
         (archived,) = lake.archive()

@@ -20,7 +20,7 @@ from frostline.model.tables import Table
 from frostline.partitions import partition_mode
 from frostline.pipeline import premake
 from frostline.relation import heap, registration
-from frostline.relation.registration import Wish
+from frostline.relation.registration import Request
 from frostline.settings import Settings
 
 WAITS = "select count(*) > 0 from pg_locks where relation = '{}'::regclass and not granted"
@@ -48,7 +48,7 @@ def numbers(connection: Connection) -> Table:
         run(connection, f"create table public.p{number} partition of public.events for values {bounds}")
     run(connection, "create table public.rest partition of public.events default")
     run(connection, "insert into public.events values (350, 'there'), (-5, 'in DEFAULT')")
-    return partition_mode.add(connection, Wish(Name.parse("events"), Policy(premake=1))).table
+    return partition_mode.add(connection, Request(Name.parse("events"), Policy(premake=1))).table
 
 
 def test_a_reader_that_then_writes_is_no_deadlock_with_premake(
@@ -93,7 +93,7 @@ def test_who_alters_the_whole_table_is_no_deadlock_with_premake(
 def test_dropping_an_emptied_partition_waits_for_nobody(catalog: Connection, other: psycopg.Connection) -> None:
     """DROP locks DEFAULT too. Who reads that directly would make the whole heap wait behind us."""
     make_events(catalog, "public.events")
-    table = registration.add(catalog, Wish(Name.parse("events"), Policy("1 month"))).table
+    table = registration.add(catalog, Request(Name.parse("events"), Policy("1 month"))).table
     other.execute("begin; lock table only public.events_default in access share mode")
     with ThreadPoolExecutor(1) as pool:
         try:
@@ -108,7 +108,7 @@ def test_adopting_a_partition_makes_nobody_queue(
     catalog: Connection, other: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_events(catalog, "public.events")
-    table = registration.add(catalog, Wish(Name.parse("events"), Policy("1 month"))).table
+    table = registration.add(catalog, Request(Name.parse("events"), Policy("1 month"))).table
     other.execute("begin; lock table only public.events_1 in row exclusive mode")
     waits: list[object] = []
     monkeypatch.setattr(patience, "PATIENCE_S", 0.2)

@@ -12,7 +12,7 @@ from tests.fixtures.tables import make_events
 from frostline.lake import duck
 from frostline.model import snapshot as rules
 from frostline.pipeline import snapshot
-from frostline.pipeline.snapshot_plan import Wish
+from frostline.pipeline.snapshot_plan import Request
 
 pytestmark = pytest.mark.slow
 
@@ -32,8 +32,8 @@ def test_the_code_of_the_guide_reads_a_whole_table(lake: Lake) -> None:
     with lake.connect() as connection:
         run(connection, "delete from events where id % 7 = 0; insert into events (ts) values (now())")
         wanted = rows(connection, "select id, status, amount from events order by id")
-    wish = Wish("nightly", tuple(rules.parse_patterns(["public.events"])))
-    snapshot.create(lake.catalog, lake.session, lake.settings, wish, lambda *_: None)
+    request = Request("nightly", tuple(rules.parse_patterns(["public.events"])))
+    snapshot.create(lake.catalog, lake.session, lake.settings, request, lambda *_: None)
     code = blocks("python")
     assert list(code) == ["PyIceberg", "DuckDB"]
     with reader(lake.dsn) as dsn:

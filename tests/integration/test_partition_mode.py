@@ -20,7 +20,7 @@ from frostline.model.policy import ExpireBy, Mode, Policy
 from frostline.model.tables import Table
 from frostline.partitions import dropping, partition_mode
 from frostline.pipeline import premake as job
-from frostline.relation.registration import Wish
+from frostline.relation.registration import Request
 from frostline.settings import Settings
 
 EVENTS = Name("public", "events")
@@ -63,7 +63,7 @@ def numbers(connection: Connection, *, default: bool, parts: int = 4) -> None:
 
 
 def manage(connection: Connection, **fields: Any) -> Table:
-    return partition_mode.add(connection, Wish(EVENTS, Policy(**fields))).table
+    return partition_mode.add(connection, Request(EVENTS, Policy(**fields))).table
 
 
 def parts(connection: Connection) -> list[str]:
@@ -79,22 +79,22 @@ def test_adding_changes_nothing_but_the_catalog(catalog: Connection) -> None:
     table = manage(catalog, premake=1)
     assert rows(catalog, objects) == before
     assert (table.mode, table.heap, table.policy.hot_period) == (Mode.PARTITION, EVENTS, None)
-    again = partition_mode.add(catalog, Wish(EVENTS, Policy()))
+    again = partition_mode.add(catalog, Request(EVENTS, Policy()))
     assert (again.changed, again.table) == (False, table)
     assert value(catalog, "select count(*) from frostline.seam") == 0
     partition_mode.remove(catalog, table)
-    assert tables.every(catalog) == []
+    assert tables.list_all(catalog) == []
     assert rows(catalog, objects) == before
 
 
 def test_a_dry_run_adds_nothing(catalog: Connection) -> None:
     numbers(catalog, default=False)
-    assert partition_mode.add(catalog, Wish(EVENTS, Policy()), dry_run=True).changed
-    assert tables.every(catalog) == []
+    assert partition_mode.add(catalog, Request(EVENTS, Policy()), dry_run=True).changed
+    assert tables.list_all(catalog) == []
 
 
 @pytest.mark.parametrize(
-    ("create", "wish", "complaint"),
+    ("create", "request", "complaint"),
     [
         ("create table public.events (k int)", Policy(), "public.events is not partitioned"),
         ("create view public.events as select 1 as k", Policy(), "public.events is not a table"),
@@ -105,34 +105,34 @@ def test_a_dry_run_adds_nothing(catalog: Connection) -> None:
         ("create table public.events (k int) partition by range (k)", Policy("5"), "has no hot period"),
         (
             "create table public.events (k int) partition by range (k)",
-            Policy(every="1 day"),
+            Policy(partition_interval="1 day"),
             "--every '1 day' is not a",
         ),
         (
             "create table public.events (k date) partition by range (k)",
-            Policy(every="1 hour"),
+            Policy(partition_interval="1 hour"),
             "is no width for a date",
         ),
         (
             """create table public.outer (k int) partition by range (k);
             create table public.events partition of public.outer for values from (0) to (9) partition by range (k)""",
-            Policy(every="3"),
+            Policy(partition_interval="3"),
             "the table is itself a partition",
         ),
     ],
 )
-def test_what_cannot_be_managed_is_refused(catalog: Connection, create: str, wish: Policy, complaint: str) -> None:
+def test_what_cannot_be_managed_is_refused(catalog: Connection, create: str, request: Policy, complaint: str) -> None:
     run(catalog, create)
     with pytest.raises(UsageError, match=complaint) as refused:
-        partition_mode.add(catalog, Wish(EVENTS, wish))
+        partition_mode.add(catalog, Request(EVENTS, request))
     assert refused.value.hint
-    assert tables.every(catalog) == []
+    assert tables.list_all(catalog) == []
 
 
 def test_a_lake_partition_is_refused(catalog: Connection) -> None:
     numbers(catalog, default=False)
     with pytest.raises(UsageError, match="in partition mode it has no lake"):
-        partition_mode.add(catalog, Wish(EVENTS, Policy(), "truncate[100]"))
+        partition_mode.add(catalog, Request(EVENTS, Policy(), "truncate[100]"))
 
 
 def test_sub_partitions_foreign_partitions_and_open_ends_are_no_hindrance(

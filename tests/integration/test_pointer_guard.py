@@ -19,7 +19,7 @@ from tests.fixtures.waiting import until
 from frostline.catalog import pointers
 from frostline.model import snapshot as rules
 from frostline.pipeline import expire, snapshot, snapshot_drop
-from frostline.pipeline.snapshot_plan import Wish
+from frostline.pipeline.snapshot_plan import Request
 
 pytestmark = pytest.mark.spark
 
@@ -167,10 +167,10 @@ def test_a_transaction_from_before_a_publish_does_not_win_either(cold: Lake) -> 
 
 def test_copies_of_a_snapshot_are_kept_too(cold: Lake) -> None:
     run(cold.catalog, "create table public.orders as select i as id from generate_series(1, 10) i")
-    wish = Wish("nightly", tuple(rules.parse_patterns(["public.orders"])))
+    request = Request("nightly", tuple(rules.parse_patterns(["public.orders"])))
 
     def create() -> None:
-        snapshot.create(cold.catalog, cold.session, cold.settings, wish, lambda *_: None)
+        snapshot.create(cold.catalog, cold.session, cold.settings, request, lambda *_: None)
 
     create()
     copy = ("nightly", "public", "orders")

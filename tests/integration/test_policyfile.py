@@ -23,7 +23,7 @@ def managed(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
     for name in ("events", "logs", "plain"):
         make_events(lake.catalog, f"public.{name}", months=2)
     lake.add("events", retention_period="5 years", target_file_size=64 << 20)
-    lake.add("logs", premake=9, every="1 month")
+    lake.add("logs", premake=9, partition_interval="1 month")
     return lake
 
 

@@ -15,7 +15,7 @@ from tests.fixtures.tables import make_events
 from frostline.catalog import patience, seams, tables
 from frostline.catalog.connect import Connection
 from frostline.errors import UnavailableError
-from frostline.model.ladder import Ladder, Step
+from frostline.model.heap_grid import HeapGrid, Step
 from frostline.model.names import Name
 from frostline.model.policy import Mode, Policy
 from frostline.model.tables import Table
@@ -23,7 +23,7 @@ from frostline.model.tiers import TierKind, from_text
 from frostline.partitions import partition_mode, premake
 from frostline.pipeline import premake as job
 from frostline.relation import clock, policy, registration
-from frostline.relation.registration import Wish
+from frostline.relation.registration import Request
 from frostline.settings import Settings
 
 BOUNDS = """
@@ -55,13 +55,13 @@ def settings(database: str) -> Settings:
 
 def manage(connection: Connection, name: str = "events", **fields: Any) -> Table:
     """Manage the partitions of a table."""
-    wish = Wish(Name.parse(name), Policy(**fields))
-    return partition_mode.add(connection, wish).table
+    request = Request(Name.parse(name), Policy(**fields))
+    return partition_mode.add(connection, request).table
 
 
 def tier(connection: Connection, name: str = "events", **fields: Any) -> Table:
     """Give a table two tiers."""
-    return registration.add(connection, Wish(Name.parse(name), Policy("1 month", **fields))).table
+    return registration.add(connection, Request(Name.parse(name), Policy("1 month", **fields))).table
 
 
 def make_table(connection: Connection, kind: str, *bounds: str, name: str = "public.events") -> None:
@@ -135,7 +135,7 @@ def test_local_midnights_are_those_of_postgres(catalog: Connection, zone: str) -
     query = """select ((timestamp '2017-01-01' + make_interval(days => i)) at time zone %s)::text
                  from generate_series(0, 2500) i"""
     expected = [from_text(TierKind.TIMESTAMPTZ, text) for (text,) in rows(catalog, query, (zone,))]
-    grid = Ladder(TierKind.TIMESTAMPTZ, expected[0], Step(days=1), zone)
+    grid = HeapGrid(TierKind.TIMESTAMPTZ, expected[0], Step(days=1), zone)
     assert [grid.edge(number) for number in range(len(expected))] == expected
 
 
@@ -171,7 +171,7 @@ def test_integers_that_ran_ahead_are_followed(catalog: Connection, settings: Set
 def test_every_is_the_width_of_new_ones(catalog: Connection, settings: Settings, moment: Moment) -> None:
     moment("2024-06-15")
     make_table(catalog, "date", "2024-01-01", "2024-06-03", "2024-06-17")
-    job.run(catalog, settings, manage(catalog, premake=2, every="1 week"))
+    job.run(catalog, settings, manage(catalog, premake=2, partition_interval="1 week"))
     assert bounds(catalog)[2:] == [
         "p3 FROM ('2024-06-17') TO ('2024-06-24')",
         "p4 FROM ('2024-06-24') TO ('2024-07-01')",
@@ -181,7 +181,7 @@ def test_every_is_the_width_of_new_ones(catalog: Connection, settings: Settings,
 def test_every_makes_the_first_partition_too(catalog: Connection, settings: Settings, moment: Moment) -> None:
     moment("2024-06-15")
     make_table(catalog, "timestamptz")
-    job.run(catalog, settings, manage(catalog, premake=1, every="3 months"))
+    job.run(catalog, settings, manage(catalog, premake=1, partition_interval="3 months"))
     assert [text.partition(" ")[0] for text in bounds(catalog)] == ["events_p2024_04", "events_p2024_07"]
 
 
@@ -202,7 +202,7 @@ def test_partitions_without_a_grid_are_a_problem_with_a_way_out(
         "its newest partitions are not alike; say how wide new ones are: frostline table set public.events --every WIDTH"
     )
     assert value(catalog, "select count(*) from frostline.job") == 0
-    assert job.run(catalog, settings, policy.change(catalog, table, every="1 month")).created
+    assert job.run(catalog, settings, policy.change(catalog, table, partition_interval="1 month")).created
 
 
 def test_hostile_names(catalog: Connection, settings: Settings, moment: Moment) -> None:

@@ -23,7 +23,7 @@ from frostline.observe import survey
 from frostline.partitions import default_guard, new_partition, partition_mode, premake
 from frostline.pipeline import premake as job
 from frostline.relation import policy
-from frostline.relation.registration import Wish
+from frostline.relation.registration import Request
 from frostline.settings import Settings
 
 COUNT = "select count(*) from public.events"
@@ -72,7 +72,7 @@ def make_table(connection: Connection, strays: int = 100) -> Table:
     run(connection, "create table public.rest partition of public.events default")
     run(connection, "insert into public.events values (350, 'there')")
     run(connection, f"insert into public.events select 400 + i, 'stray' from generate_series(0, {strays - 1}) i")
-    return partition_mode.add(connection, Wish(Name.parse("events"), Policy(premake=1))).table
+    return partition_mode.add(connection, Request(Name.parse("events"), Policy(premake=1))).table
 
 
 def moved(result: job.Result) -> list[tuple[str, int]]:
@@ -315,7 +315,7 @@ def test_without_the_time_zone_nobody_knows_where_days_begin(
             execute format('create table public.p{number} partition of public.events for values from (%L) to (%L)',
                            first, first + interval '1 day'); end $$""",
         )
-    table = partition_mode.add(catalog, Wish(Name.parse("events"), Policy(premake=1))).table
+    table = partition_mode.add(catalog, Request(Name.parse("events"), Policy(premake=1))).table
     with psycopg.connect(database, dbname="postgres", autocommit=True) as admin:
         run(admin, f"alter database {name} allow_connections false")
         try:

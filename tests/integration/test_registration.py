@@ -16,7 +16,7 @@ from frostline.model.names import Name
 from frostline.model.policy import Policy
 from frostline.model.tables import Table
 from frostline.relation import registration, removal
-from frostline.relation.registration import Wish
+from frostline.relation.registration import Request
 
 Add = Callable[..., Table]
 Connect = Callable[[str], psycopg.Connection]
@@ -32,15 +32,15 @@ def test_the_relation_takes_the_name_and_shows_the_rows(catalog: Connection, eve
 
 def test_registering_again_is_a_no_op_that_says_so(catalog: Connection, events: str, add: Add) -> None:
     add(events)
-    assert not registration.add(catalog, Wish(Name.parse(events), Policy("2 months"))).changed
+    assert not registration.add(catalog, Request(Name.parse(events), Policy("2 months"))).changed
     assert tables.get(catalog, Name.parse(events)).policy.hot_period == "1 mon"
 
 
 def test_a_dry_run_prints_the_statements_and_changes_nothing(catalog: Connection, events: str) -> None:
-    done = registration.add(catalog, Wish(Name.parse(events), Policy("1 month")), dry_run=True)
+    done = registration.add(catalog, Request(Name.parse(events), Policy("1 month")), dry_run=True)
     assert any('rename to "_events"' in statement for statement in done.statements)
     assert value(catalog, "select relkind from pg_class where oid = 'public.events'::regclass") == "p"
-    assert tables.every(catalog) == []
+    assert tables.list_all(catalog) == []
 
 
 def test_defaults_identity_and_returning_work_through_the_relation(catalog: Connection, events: str, add: Add) -> None:
@@ -334,7 +334,7 @@ def test_what_cannot_be_managed_is_refused(catalog: Connection, add: Add, setup:
 
 
 @pytest.mark.parametrize(
-    ("wishes", "complaint"),
+    ("requested", "complaint"),
     [
         ({"hot": "nonsense"}, "--hot 'nonsense' is not an interval"),
         ({"hot": "-1 month"}, "--hot '-1 month' is not positive"),
@@ -346,12 +346,12 @@ def test_what_cannot_be_managed_is_refused(catalog: Connection, add: Add, setup:
     ],
 )
 def test_a_wrong_policy_is_refused(
-    catalog: Connection, events: str, add: Add, wishes: dict[str, str], complaint: str
+    catalog: Connection, events: str, add: Add, requested: dict[str, str], complaint: str
 ) -> None:
     with pytest.raises(UsageError) as refused:
-        add(events, **wishes)
+        add(events, **requested)
     assert complaint in str(refused.value)
-    assert tables.every(catalog) == []
+    assert tables.list_all(catalog) == []
 
 
 def test_a_busy_table_is_left_alone(
@@ -362,8 +362,8 @@ def test_a_busy_table_is_left_alone(
     with other.transaction():
         other.execute("insert into public.events (ts) values ('2024-01-05')")
         with pytest.raises(UnavailableError, match="busy"):
-            registration.add(catalog, Wish(Name.parse(events), Policy("1 month")))
-    assert registration.add(catalog, Wish(Name.parse(events), Policy("1 month"))).changed
+            registration.add(catalog, Request(Name.parse(events), Policy("1 month")))
+    assert registration.add(catalog, Request(Name.parse(events), Policy("1 month"))).changed
 
 
 def test_there_is_no_moment_without_the_table(catalog: Connection, events: str, add: Add, connect: Connect) -> None:
@@ -396,7 +396,7 @@ def test_remove_gives_the_plain_table_back(catalog: Connection, events: str, add
     removal.remove(catalog, Name.parse(events))
     assert value(catalog, "select relkind from pg_class where oid = 'public.events'::regclass") == "p"
     assert value(catalog, "select n from public.counted") == 1
-    assert tables.every(catalog) == []
+    assert tables.list_all(catalog) == []
     after = value(
         catalog, "select array_agg(c.oid::regclass::text order by 1) from pg_class c where relname like 'events%'"
     )

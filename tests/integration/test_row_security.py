@@ -290,7 +290,7 @@ def test_a_table_too_wide_for_policies_is_refused(lake: Lake) -> None:
     )
     lake.add("wide", hot="99")
     with pytest.raises(UsageError, match="more than 100 columns"):
-        rowsecurity.switch(lake.catalog, tables.every(lake.catalog)[0], on=True)
+        rowsecurity.switch(lake.catalog, tables.list_all(lake.catalog)[0], on=True)
 
 
 @pytest.mark.parametrize("k", [50, 150])

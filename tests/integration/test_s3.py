@@ -26,7 +26,7 @@ from frostline.lake import duck, objectstore, paths, snapshots, store
 from frostline.lake.objectstore import Access
 from frostline.model.tiers import to_text
 from frostline.pipeline import sweep, verify
-from frostline.pipeline.sweep import Wish
+from frostline.pipeline.sweep import Request
 from frostline.runtime.home import prepare
 from frostline.server.engine import Engine
 from frostline.settings import FILE_NAME, write_file
@@ -111,11 +111,11 @@ def _old_files_go(world: World, seaweed: Seaweed, monkeypatch: pytest.MonkeyPatc
     with seaweed.filesystem().open_output_stream(orphan.removeprefix("s3://")) as file:
         file.write(b"nobody needs this")
     assert swept(lake).orphans == ()
-    looked = swept(lake, Wish(older_than="0", dry_run=True))
+    looked = swept(lake, Request(older_than="0", dry_run=True))
     assert [one.location for one in looked.orphans] == [orphan]
     assert found(lake, seaweed) == after | {orphan}
     monkeypatch.setattr(sweep, "_LEAST_AGE", timedelta(0))  # no store lets a file be made old
-    done = swept(lake, Wish(older_than="0"))
+    done = swept(lake, Request(older_than="0"))
     assert ([one.location for one in done.orphans], done.unknown) == ([orphan], ())
     assert found(lake, seaweed) == after
     world.compare()

@@ -22,7 +22,7 @@ from frostline.model.tables import Seam, Table
 from frostline.model.tiers import TierKind, from_text, to_text
 from frostline.partitions import partition_mode
 from frostline.relation import names
-from frostline.relation.registration import Wish
+from frostline.relation.registration import Request
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "reference" / "seam-protocol.md"
@@ -120,7 +120,7 @@ select position, name, type, field_id, lake_type, as_text from frostline.seam_co
 
 def expected_columns(table: Table) -> list[tuple[object, ...]]:
     return [
-        (number, one.name, one.pg_type.formatted, one.field_id, one.carriage.lake_type, one.carriage.as_text)
+        (number, one.name, one.pg_type.formatted, one.field_id, one.encoding.lake_type, one.encoding.as_text)
         for number, one in enumerate(table.columns, 1)
     ]
 
@@ -169,7 +169,7 @@ def test_a_column_renamed_in_the_heap_has_two_names(
 
 
 def test_a_table_without_a_lake_has_no_seam(catalog: Connection, events: str) -> None:
-    partition_mode.add(catalog, Wish(Name.parse(events), Policy()))
+    partition_mode.add(catalog, Request(Name.parse(events), Policy()))
     assert value(catalog, "select count(*) from frostline.managed_table") == 1
     assert rows(catalog, "select * from frostline.seam_v1") == []
     assert rows(catalog, "select * from frostline.seam_column_v1") == []

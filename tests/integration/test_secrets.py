@@ -20,7 +20,7 @@ from frostline.model.names import Name
 from frostline.model.policy import Policy
 from frostline.model.tiers import from_text
 from frostline.relation import bound, registration
-from frostline.relation.registration import Wish
+from frostline.relation.registration import Request
 from frostline.runtime import passfile
 from frostline.runtime.home import prepare
 from frostline.runtime.install import install
@@ -51,7 +51,7 @@ def archive_nothing(dsn: str) -> None:
     """A managed table whose January Postgres asks the lake for."""
     with open_connection(dsn, purpose="tests") as connection:
         make_events(connection, "public.events")
-        table = registration.add(connection, Wish(Name.parse("events"), Policy("1 month"))).table
+        table = registration.add(connection, Request(Name.parse("events"), Policy("1 month"))).table
         bound.raise_to(connection, table, from_text(table.tier_kind, "2024-02-01 00:00:00+00"), print)
 
 

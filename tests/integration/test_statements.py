@@ -24,7 +24,7 @@ from frostline.catalog.connect import connect as open_connection
 from frostline.model.names import Name
 from frostline.model.policy import Policy
 from frostline.relation import foreign_server, guard, registration
-from frostline.relation.registration import Wish
+from frostline.relation.registration import Request
 
 PACKAGES = ("relation", "pipeline", "spark", "embedded", "embedded.doctor")
 PARSED = {
@@ -117,7 +117,7 @@ def made_world(shared_database: str) -> Iterator[World]:
         foreign_server.ensure(connection, host="127.0.0.1", port=1, user="frostline", password="none")
         guard.ensure(connection)
         run(connection, WORLD)
-        table = registration.add(connection, Wish(Name("public", "events"), Policy("1 month"))).table
+        table = registration.add(connection, Request(Name("public", "events"), Policy("1 month"))).table
         names = {"id": str(table.id), "internal": table.internal}
         exporting.execute("set transaction isolation level repeatable read")
         names["snapshot"] = value(exporting, "select pg_export_snapshot()")

@@ -33,7 +33,7 @@ from frostline.catalog.connect import connect as open_connection
 from frostline.errors import ConflictError, UsageError
 from frostline.lake import paths
 from frostline.pipeline import sweep, verify
-from frostline.pipeline.sweep import Result, Wish
+from frostline.pipeline.sweep import Request, Result
 
 pytestmark = pytest.mark.spark
 
@@ -165,8 +165,8 @@ def test_another_name_of_the_warehouse_makes_nothing_garbage(events: Lake, tmp_p
         another.symlink_to(events.warehouse)
     named = f"/{events.warehouse}" if other_name == "slashes" else str(another)
     settings = events.settings.model_copy(update={"warehouse": named})
-    for wish in (Wish(dry_run=True), Wish(take_over=True)):
-        (result,) = sweep.run(events.catalog, settings, [events.table()], wish)
+    for request in (Request(dry_run=True), Request(take_over=True)):
+        (result,) = sweep.run(events.catalog, settings, [events.table()], request)
         assert isinstance(result.error, UsageError)
         assert "this database's warehouse is" in str(result.error)
     assert verify.run(events.catalog, events.table()).faults == ()
@@ -183,11 +183,11 @@ def test_a_dry_run_lists_and_deletes_nothing(events: Lake) -> None:
     job = job_ids(events)[0]
     garbage = put(folder(events) / data_name(job), days=5, content=b"12345")
     before = files(events)
-    (orphan,) = swept(events, Wish(dry_run=True)).orphans
+    (orphan,) = swept(events, Request(dry_run=True)).orphans
     assert (orphan.location, orphan.size_bytes, orphan.age.days) == (garbage, 5, 5)
-    assert swept(events, Wish(older_than="6 days", dry_run=True)).orphans == ()
+    assert swept(events, Request(older_than="6 days", dry_run=True)).orphans == ()
     put(folder(events) / data_name(job), days=0)
-    assert len(swept(events, Wish(older_than="0", dry_run=True)).orphans) == 2
+    assert len(swept(events, Request(older_than="0", dry_run=True)).orphans) == 2
     assert len(files(events)) == len(before) + 1
     assert value(events.catalog, JOBS) == 0
 
@@ -198,7 +198,7 @@ def test_a_dry_run_lists_and_deletes_nothing(events: Lake) -> None:
 )
 def test_a_short_age_is_refused(lake: Lake, age: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        sweep.run(lake.catalog, lake.settings, [], Wish(older_than=age))
+        sweep.run(lake.catalog, lake.settings, [], Request(older_than=age))
 
 
 def test_the_age_is_told_by_the_stores_clock(events: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,10 +215,10 @@ def test_files_of_another_history_are_left_until_they_are_taken_over(events: Lak
     run(events.catalog, "update frostline.own_history set server = 'original'")
     garbage = {put(folder(events) / data_name(job)) for job in job_ids(events)}
     assert (swept(events).orphans, swept(events).left) == ((), len(garbage))
-    looked = swept(events, Wish(take_over=True, dry_run=True))
+    looked = swept(events, Request(take_over=True, dry_run=True))
     assert {one.location for one in looked.orphans} == garbage
     assert swept(events).orphans == (), "a dry run takes nothing over"
-    assert {one.location for one in swept(events, Wish(take_over=True)).orphans} == garbage
+    assert {one.location for one in swept(events, Request(take_over=True)).orphans} == garbage
     assert rows(events.catalog, "select server = frostline.this_server() from frostline.own_history order by 1") == [
         (False,),
         (True,),
@@ -229,7 +229,7 @@ def test_it_waits_for_a_running_job(events: Lake) -> None:
     put(folder(events) / data_name(job_ids(events)[0]))
     before = files(events)
     with open_connection(events.dsn, purpose="tests") as worker, leases.held(worker, events.table()):
-        (result,) = sweep.run(events.catalog, events.settings, [events.table()], Wish())
+        (result,) = sweep.run(events.catalog, events.settings, [events.table()], Request())
     assert isinstance(result.error, ConflictError)
     assert files(events) == before
 

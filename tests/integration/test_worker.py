@@ -153,7 +153,7 @@ def test_somebody_who_rewrites_a_partition_for_hours_stops_neither_worker_nor_st
     events.add("other")
     with events.connect() as somebody, somebody.transaction():
         somebody.execute("lock table public.events_1 in access exclusive mode")
-        assert len(survey.every(events.catalog)) == 2
+        assert len(survey.list_all(events.catalog)) == 2
         found = status.read(events.catalog)
     assert [str(one.table.name) for one in found.tables] == ["public.other"]
     assert "public.events cannot be read: canceling statement due to lock timeout" in found.problems[0].what
@@ -163,7 +163,7 @@ def test_somebody_who_rewrites_a_partition_for_hours_stops_neither_worker_nor_st
 def test_a_leased_table_is_left_alone(events: Lake) -> None:
     with connect(events.dsn, purpose="other") as other, leases.held(other, events.table()):
         assert worker(events).round() == []
-        (state,) = survey.every(events.catalog)
+        (state,) = survey.list_all(events.catalog)
         assert state.leased_by is not None
         late = worker(events)
         late.perform(Action(Kind.ARCHIVE, Name.parse("events"), "decided before somebody took the lease"))

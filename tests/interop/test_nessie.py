@@ -18,7 +18,7 @@ from frostline.lake.objectstore import Access
 from frostline.lake.rest import Catalog
 from frostline.model import snapshot as rules
 from frostline.pipeline import snapshot
-from frostline.pipeline.snapshot_plan import Wish
+from frostline.pipeline.snapshot_plan import Request
 from frostline.settings import Settings
 
 
@@ -83,11 +83,11 @@ def test_a_snapshot_of_many_tables_is_one_commit_there(lake: Lake, settings: Set
     run(lake.catalog, "create table public.gap (a integer, b text); alter table public.gap drop column a")
     run(lake.catalog, "insert into public.gap values ('y'), (null)")
     there = settings.model_copy(update={"dsn": lake.dsn, "warehouse": str(lake.warehouse)})
-    wish = Wish("nightly", tuple(rules.parse_patterns(["public.*"])), require_atomic=True)
+    request = Request("nightly", tuple(rules.parse_patterns(["public.*"])), require_atomic=True)
     for more in ("", "insert into public.whole values (2, 'z'); insert into public.gap values ('w')"):
         if more:
             run(lake.catalog, more)
-        assert snapshot.create(lake.catalog, lake.session, there, wish, lambda *_: None).atomic
+        assert snapshot.create(lake.catalog, lake.session, there, request, lambda *_: None).atomic
         for name in ("whole", "gap"):
             copy = rest.load(catalog, ("nightly", "public", name))
             assert copy

@@ -12,7 +12,7 @@ from tests.fixtures.tables import make_events
 
 from frostline.model import snapshot as rules
 from frostline.pipeline import snapshot
-from frostline.pipeline.snapshot_plan import Wish
+from frostline.pipeline.snapshot_plan import Request
 
 
 @pytest.fixture
@@ -96,5 +96,5 @@ def test_it_reads_every_table_of_a_snapshot(lake: Lake, runtime: SparkSession) -
 
 
 def create(lake: Lake) -> None:
-    wish = Wish("nightly", tuple(rules.parse_patterns(["public.*"])))
-    snapshot.create(lake.catalog, lake.session, lake.settings, wish, lambda *_: None)
+    request = Request("nightly", tuple(rules.parse_patterns(["public.*"])))
+    snapshot.create(lake.catalog, lake.session, lake.settings, request, lambda *_: None)

@@ -100,7 +100,7 @@ def test_what_a_job_calls_itself_is_a_command() -> None:
     )
     assert len(names) > 8
     for name in names:
-        test_it_can_be_run("turn.py", f"{name} {HOLE}", alone=True)
+        test_it_can_be_run("job.py", f"{name} {HOLE}", alone=True)
 
 
 @pytest.mark.parametrize(("where", "text", "alone"), HINTS, ids=[f"{where} {text}" for where, text, _ in HINTS])

@@ -10,7 +10,7 @@ import pytest
 
 from frostline.cli.invocation import shared_options
 from frostline.cli.main import COMMANDS, program
-from frostline.model.types import Collation, PgType, carriage
+from frostline.model.types import Collation, PgType, encoding
 from frostline.settings import Settings
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -112,7 +112,7 @@ def test_every_type_travels_as_described(formatted: str, lake_type: str, travels
     name = modifiers[1] if modifiers else _INTERNAL_NAMES.get(formatted, formatted)
     precision, scale = (int(modifiers[2]), int(modifiers[3])) if modifiers else (None, None)
     pg_type = PgType(formatted, name, builtin=True, precision=precision, scale=scale)
-    found = carriage(pg_type, Collation.NONDETERMINISTIC if collation else Collation.NONE)
+    found = encoding(pg_type, Collation.NONDETERMINISTIC if collation else Collation.NONE)
     assert found.lake_type == lake_type
     assert ("text" if found.as_text else "itself") == travels
     assert ("the lake" if found.pushable else "Postgres") == judged

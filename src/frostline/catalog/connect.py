@@ -72,7 +72,7 @@ def _restored(text: str, place: str | None) -> Dsn:
 def connect(dsn: str, *, purpose: str, for_user: bool = False) -> Connection:
     """Open an autocommit connection; `purpose` shows in pg_stat_activity.
 
-    `for_user` is for what somebody reads or writes through the relation: policies hold for him.
+    `for_user` is for what a user reads or writes through the relation, under the policies of that user.
     """
     chosen = {**TYPE_SETTINGS, **_TRANSACTIONS, **({} if for_user else _POLICIES)}
     options = " ".join(f"-c {key}={value.replace(' ', _SPACE)}" for key, value in chosen.items())
@@ -109,7 +109,7 @@ def this_process() -> str:
 
 
 @contextmanager
-def gives_up(doing: str, *, hint: str) -> Generator[None]:
+def operational_errors(doing: str, *, hint: str) -> Generator[None]:
     """Say what was being done when Postgres went away, or had no more of something: UnavailableError."""
     try:
         yield

@@ -66,12 +66,17 @@ def find(connection: Connection, name: Name) -> Running | None:
     return Running(number, name, original, tier_key, every, keep_old, shape, State(state), key, rows, filled_xid)
 
 
-def start(connection: Connection, wish: Conversion, original: int) -> Running:
+def start(connection: Connection, request: Conversion, original: int) -> Running:
     """Write down that the table is being converted, in the transaction that makes its shadow."""
-    values = {"schema": wish.name.schema, "table": wish.name.table, "original": original, "tier_key": wish.tier_key}
+    values = {
+        "schema": request.name.schema,
+        "table": request.name.table,
+        "original": original,
+        "tier_key": request.tier_key,
+    }
     looks = shape(connection, original)
-    _rows(connection, "start", **values, every=wish.every, keep_old=wish.keep_old, shape=looks)
-    running = find(connection, wish.name)
+    _rows(connection, "start", **values, every=request.every, keep_old=request.keep_old, shape=looks)
+    running = find(connection, request.name)
     assert running is not None
     return running
 

@@ -43,7 +43,7 @@ def forget(connection: Connection, table: Table, oid: int) -> None:
     connection.execute(_statement("forget"), {"table_id": table.id, "oid": oid})
 
 
-def every(connection: Connection, table: Table) -> list[Expiring]:
+def list_all(connection: Connection, table: Table) -> list[Expiring]:
     """All that were begun with and not ended, oldest first."""
     rows = connection.execute(_statement("every"), {"table_id": table.id}).fetchall()
     return [_expiring(*row) for row in rows]

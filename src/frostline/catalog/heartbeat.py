@@ -16,8 +16,8 @@ from frostline.errors import UnavailableError
 def beating(dsn: str, purpose: str, statement: sql.SQL, values: Mapping[str, Any]) -> Generator[None]:
     """Run the statement three times in each of its `seconds`, in a thread with a session of its own.
 
-    One statement may renew several things. What cannot be renewed runs out, and whoever needs it finds that out when
-    he looks.
+    One statement may renew several things. What cannot be renewed expires, and its holder notices at
+    its next check.
     """
     done = threading.Event()
     beat = threading.Thread(target=_beat, args=(done, dsn, purpose, statement, values), daemon=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from frostline import sqlfiles
 from frostline.catalog import jobs
 from frostline.catalog.connect import Connection
-from frostline.model import compaction, grid
+from frostline.model import compaction, lake_grid
 from frostline.model.compaction import Bin
 from frostline.model.range import Range
 from frostline.model.tables import RecordedFile, Table
@@ -53,5 +53,5 @@ def _unsettled(connection: Connection, table: Table, changed: _Changed) -> Seque
     if changed.lower is None or changed.upper is None:
         return ()
     transform, kind = table.lake_partition, table.tier_kind
-    lower = max(kind.lowest, grid.cell_start(transform, kind, changed.lower))
-    return jobs.recorded_within(connection, table, Range(lower, grid.cell_end(transform, kind, changed.upper)))
+    lower = max(kind.lowest, lake_grid.cell_start(transform, kind, changed.lower))
+    return jobs.recorded_within(connection, table, Range(lower, lake_grid.cell_end(transform, kind, changed.upper)))

@@ -121,7 +121,7 @@ def on(connection: Connection, table: Table, *, dead: bool = False) -> dict[str,
     return dict(connection.execute(_statement("held"), {"table_id": table.id, "dead": dead}).fetchall())
 
 
-def every(connection: Connection) -> list[Pin]:
+def list_all(connection: Connection) -> list[Pin]:
     """All pins, the oldest first."""
     rows = connection.execute(_statement("every")).fetchall()
     return [Pin(row[0], Name(row[1], row[2]), *row[3:]) for row in rows]

@@ -18,11 +18,11 @@ _statement = sqlfiles.statements(__name__, "queries/snapshot")
 _snapshot_source_statement = sqlfiles.statements(__name__, "queries/snapshot_source")
 
 _LOCK_TIMEOUT_MS = 500
-"""Less than Postgres' own patience with deadlocks: who waits for us and we for him is not ended because of us."""
+"""Shorter than deadlock_timeout: we give up before Postgres would cancel the other session."""
 _WATCH_S = 1.0
 WAITED_S = 30.0
-"""How long somebody may wait for a lock that the holder is in the way of. All who come after him for the same table
-wait too, and a query must not wait for a copy."""
+"""How long another session may wait for a lock because of the holder. All that come after it for the same table wait
+too, and a query must not wait for a copy."""
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from frostline.model.tables import Table
 _statement = sqlfiles.statements(__name__, "queries/state")
 
 
-def every(connection: Connection, table: Table) -> list[LakeState]:
+def list_all(connection: Connection, table: Table) -> list[LakeState]:
     """All states, the oldest first and the current one last, and which of them a live Postgres snapshot may see.
 
     Whoever expires one reads the pins after this, never before.

@@ -11,14 +11,14 @@ from frostline import sqlfiles
 from frostline.catalog import facts
 from frostline.catalog.connect import Connection, only_value
 from frostline.errors import CorruptionError, UsageError
-from frostline.model import ladder
-from frostline.model.ladder import Step
+from frostline.model import heap_grid
+from frostline.model.heap_grid import Step
 from frostline.model.names import Name
 from frostline.model.policy import ExpireBy, Mode, Policy
 from frostline.model.registration import HeapColumn
 from frostline.model.tables import Column, Table
 from frostline.model.tiers import TierKind
-from frostline.model.types import Carriage
+from frostline.model.types import LakeEncoding
 
 _statement = sqlfiles.statements(__name__, "queries/table")
 
@@ -55,7 +55,7 @@ def _rows(connection: Connection, *, name: Name | None = None, table_id: int | N
         return cursor.execute(_statement("find"), values).fetchall()
 
 
-def every(connection: Connection) -> list[Table]:
+def list_all(connection: Connection) -> list[Table]:
     """All managed tables, by name."""
     return [_table(connection, row) for row in _rows(connection)]
 
@@ -67,7 +67,7 @@ def names(connection: Connection) -> list[Name]:
 
 def tiered(connection: Connection) -> list[Table]:
     """The managed tables that have a lake, by name."""
-    return [table for table in every(connection) if table.has_lake]
+    return [table for table in list_all(connection) if table.has_lake]
 
 
 def find(connection: Connection, name: Name) -> Table | None:
@@ -129,7 +129,7 @@ def _policy(row: _Row) -> Policy:
         hot_period=row.hot_period,
         grace_period=row.grace_period,
         retention_period=row.retention_period,
-        every=row.partition_interval,
+        partition_interval=row.partition_interval,
         premake=row.premake,
         expire_by=ExpireBy(row.expire_by),
         fold_rows=row.fold_rows,
@@ -143,7 +143,7 @@ def _described(connection: Connection, table_id: int, name: Name) -> tuple[tuple
     """The columns and the key of a table with a lake. Without one nobody asks, and the table may be gone."""
     oid = heap_oid(connection, name)
     found = connection.execute(_statement("columns"), {"table_id": table_id, "oid": oid}).fetchall()
-    carried = {attnum: (field_id, Carriage(*carriage)) for attnum, field_id, *carriage in found}
+    carried = {attnum: (field_id, LakeEncoding(*encoding)) for attnum, field_id, *encoding in found}
     ((key,),) = facts.rows(connection, "primary_key", oid=oid)
     present = (one for one in facts.read_columns(connection, oid) if one.attnum in carried)
     return tuple(column(one, *carried[one.attnum]) for one in present), tuple(key or ())
@@ -162,14 +162,14 @@ def heap_oid(connection: Connection, name: Name, mode: Mode = Mode.TIERED) -> in
     return row[0]
 
 
-def column(heap: HeapColumn, field_id: int, carriage: Carriage) -> Column:
+def column(heap: HeapColumn, field_id: int, encoding: LakeEncoding) -> Column:
     """A heap column with the way it travels."""
     return Column(
         name=heap.name,
         attnum=heap.attnum,
         field_id=field_id,
         pg_type=heap.pg_type,
-        carriage=carriage,
+        encoding=encoding,
         collation=heap.collation,
         not_null=heap.not_null,
         collation_name=heap.collation_name,
@@ -199,9 +199,9 @@ def _insert_column(connection: Connection, table_id: int, one: Column) -> None:
         "table_id": table_id,
         "attnum": one.attnum,
         "field_id": one.field_id,
-        "lake_type": one.carriage.lake_type,
-        "as_text": one.carriage.as_text,
-        "pushable": one.carriage.pushable,
+        "lake_type": one.encoding.lake_type,
+        "as_text": one.encoding.as_text,
+        "pushable": one.encoding.pushable,
     }
     connection.execute(_statement("insert_column"), values)
 
@@ -215,7 +215,7 @@ def delete(connection: Connection, table: Table) -> None:
 
 def _policy_values(kind: TierKind, policy: Policy) -> dict[str, Any]:
     """The policy as the catalog keeps it: periods of times as intervals, of integers as numbers."""
-    periods = {"hot": policy.hot_period, "retention": policy.retention_period, "every": policy.every}
+    periods = {"hot": policy.hot_period, "retention": policy.retention_period, "every": policy.partition_interval}
     unit, other = ("interval", "span") if kind.is_time else ("span", "interval")
     return {
         **{f"{name}_{unit}": value for name, value in periods.items()},
@@ -305,18 +305,18 @@ def check_period(connection: Connection, kind: TierKind, option: str, text: str)
         raise UsageError(f"--{option} {text!r} is not a positive number", hint=hint)
 
 
-def step(connection: Connection, kind: TierKind, every: str) -> Step | None:
+def step(connection: Connection, kind: TierKind, interval: str) -> Step | None:
     """What `--every` says; None when it is no width of this kind, UsageError when it is no interval at all."""
-    return ladder.parse(kind, printed_width(connection, every) if kind.is_time else every)
+    return heap_grid.parse(kind, printed_width(connection, interval) if kind.is_time else interval)
 
 
-def printed_width(connection: Connection, every: str) -> str:
+def printed_width(connection: Connection, interval: str) -> str:
     """An interval that `--every` says, as the catalog would give it back."""
     try:
-        return only_value(connection.execute(_statement("printed"), {"text": ladder.spelled(every)}))
+        return only_value(connection.execute(_statement("printed"), {"text": heap_grid.spelled(interval)}))
     except psycopg.DataError:
         hint = "for example month, day, '3 months' or '12 hours'"
-        raise UsageError(f"--every {every!r} is not an interval", hint=hint) from None
+        raise UsageError(f"--every {interval!r} is not an interval", hint=hint) from None
 
 
 def is_longer(connection: Connection, kind: TierKind, one: str, other: str) -> bool:

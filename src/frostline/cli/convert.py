@@ -21,7 +21,7 @@ from frostline.model.policy import Mode
 if TYPE_CHECKING:
     from frostline.partitions.convert.conversion import Converted, Report
     from frostline.partitions.convert.conversion import Progress as Stage
-    from frostline.relation.registration import Wish
+    from frostline.relation.registration import Request
 
 
 @click.command()
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Print the SQL and change nothing.")
 @click.option("--abandon", is_flag=True, help="Remove what an unfinished conversion has made.")
 @click.pass_obj
-def convert(invocation: Invocation, name: Name, dry_run: bool, abandon: bool, **wishes: Any) -> None:  # noqa: FBT001
+def convert(invocation: Invocation, name: Name, dry_run: bool, abandon: bool, **requested: Any) -> None:  # noqa: FBT001
     """Partition a table while it is read and written. Run it again to go on after an interruption.
 
     The tier key becomes part of the primary key.
@@ -40,10 +40,10 @@ def convert(invocation: Invocation, name: Name, dry_run: bool, abandon: bool, **
     if abandon:
         _abandon(invocation, name)
     else:
-        _convert(invocation, wish(name, **wishes), dry_run=dry_run)
+        _convert(invocation, request(name, **requested), dry_run=dry_run)
 
 
-def wish(name: Name, partition_by: str | None, every: str | None, *, keep_old: bool = False) -> Conversion:
+def request(name: Name, partition_by: str | None, every: str | None, *, keep_old: bool = False) -> Conversion:
     """What the options ask for; both of them are needed."""
     if partition_by is None or every is None:
         hint = f"for example: frostline table convert {name} --partition-by ts --every month"
@@ -63,7 +63,7 @@ def _convert(invocation: Invocation, wanted: Conversion, *, dry_run: bool) -> No
 
 
 def convert_first(
-    invocation: Invocation, connection: Connection, wanted: "Wish", mode: Mode, column: str, *, dry_run: bool
+    invocation: Invocation, connection: Connection, wanted: "Request", mode: Mode, column: str, *, dry_run: bool
 ) -> bool:
     """Convert a table that is about to be managed; a policy that cannot be is refused before. True after a dry run."""
     from frostline.partitions.convert import conversion  # noqa: PLC0415
@@ -71,7 +71,7 @@ def convert_first(
 
     if tables.find(connection, wanted.name):
         return False
-    cut = wish(wanted.name, column, wanted.policy.every)
+    cut = request(wanted.name, column, wanted.policy.partition_interval)
     policy.check(connection, conversion.tier_kind(connection, cut), mode, wanted.policy)
     if dry_run:
         for statement in conversion.plan(connection, cut):

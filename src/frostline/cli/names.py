@@ -49,4 +49,4 @@ def chosen(connection: Connection, names: Sequence[Name]) -> list[Table]:
 
 def managed(connection: Connection, names: Sequence[Name]) -> list[Table]:
     """The managed tables of these names, or all of them when none is named, whatever their mode."""
-    return [tables.get(connection, name) for name in names] if names else tables.every(connection)
+    return [tables.get(connection, name) for name in names] if names else tables.list_all(connection)

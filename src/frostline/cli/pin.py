@@ -16,7 +16,7 @@ def pin() -> None:
 def list_(invocation: Invocation) -> None:
     """List the pins, with who holds them and until when."""
     with invocation.catalog() as connection:
-        found = pins.every(connection)
+        found = pins.list_all(connection)
     invocation.output.records(
         [
             {

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from frostline.model.ladder import spelled
+from frostline.model.heap_grid import spelled
 from frostline.model.policy import MIN_FILE_SIZE, ExpireBy, Policy
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
@@ -40,7 +40,7 @@ OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("--premake", "premake", {"type": click.IntRange(0, 1000), "help": "Partitions made ahead.  [default: 4]"}),
     (
         "--every",
-        "every",
+        "partition_interval",
         {"help": "Width of new partitions: month, '3 days', 1000; none: as the last.  [default: none]"},
     ),
     (
@@ -77,8 +77,8 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
 def given(values: dict[str, Any]) -> dict[str, Any]:
     """What was said on the command line; `none` clears a part that need not be there."""
     said = {name: value for name, value in values.items() if value is not None}
-    cleared = {name: None for name in ("retention_period", "every") if said.get(name) == _CLEARED}
-    width = {"every": spelled(said["every"])} if "every" in said else {}
+    cleared = {name: None for name in ("retention_period", "partition_interval") if said.get(name) == _CLEARED}
+    width = {"partition_interval": spelled(said["partition_interval"])} if "partition_interval" in said else {}
     expire = {"expire_by": ExpireBy(said["expire_by"])} if "expire_by" in said else {}
     return said | width | cleared | expire
 
@@ -90,7 +90,7 @@ def described(policy: Policy) -> dict[str, Any]:
         "grace": policy.grace_period,
         "retention": policy.retention_period,
         "premake": policy.premake,
-        "every": policy.every,
+        "every": policy.partition_interval,
         "expire_by": policy.expire_by.value,
         "fold_rows": policy.fold_rows,
         "fold_age": policy.fold_age,

@@ -16,7 +16,7 @@ from frostline.model.policyfile import BadDocument, Entry, document, entries
 def export(invocation: Invocation) -> None:
     """Print the policies of all managed tables as YAML."""
     with invocation.catalog() as connection:
-        found = document(tables.every(connection))
+        found = document(tables.list_all(connection))
     invocation.output.line(yaml.safe_dump(found, sort_keys=False, allow_unicode=True).rstrip("\n"))
 
 

@@ -75,7 +75,7 @@ def snapshot() -> None:
 @click.option("--master", help="The Spark master.  [default: spark_master of the settings, else local[*]]")
 @click.option("--dry-run", is_flag=True, help="List the tables, and copy none.")
 @click.pass_obj
-def create(invocation: Invocation, name: str, master: str | None, dry_run: bool, **wish: Any) -> None:  # noqa: FBT001
+def create(invocation: Invocation, name: str, master: str | None, dry_run: bool, **request: Any) -> None:  # noqa: FBT001
     """Make a new version of a snapshot: all tables as of one moment, all visible at once.
 
     DROP, TRUNCATE and ALTER of a table wait until it is done, and who comes after one that waits, waits behind it. The
@@ -84,8 +84,8 @@ def create(invocation: Invocation, name: str, master: str | None, dry_run: bool,
     from frostline.pipeline import snapshot as job  # noqa: PLC0415
     from frostline.pipeline import snapshot_plan, spark  # noqa: PLC0415
 
-    tables, exclude = (tuple(one for those in wish[key] for one in those) for key in ("wanted", "exclude"))
-    asked = snapshot_plan.Wish(name, tables, exclude, wish["incremental"], wish["require_atomic"])
+    tables, exclude = (tuple(one for those in request[key] for one in those) for key in ("wanted", "exclude"))
+    asked = snapshot_plan.Request(name, tables, exclude, request["incremental"], request["require_atomic"])
     settings = invocation.settings({"spark_master": master} if master else {})
     with invocation.catalog() as connection:
         if dry_run:

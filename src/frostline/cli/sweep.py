@@ -29,8 +29,8 @@ def sweep(invocation: Invocation, names: tuple[Name, ...], older_than: str, dry_
     from frostline.pipeline import sweep as job  # noqa: PLC0415
 
     with invocation.catalog() as connection:
-        wish = job.Wish(older_than, dry_run, take_over)
-        results = job.run(connection, invocation.settings(), chosen(connection, names), wish)
+        request = job.Request(older_than, dry_run, take_over)
+        results = job.run(connection, invocation.settings(), chosen(connection, names), request)
         # After the tables, so that --take-over holds for snapshots too.
         left = None if names or dry_run else snapshot_tidy.tidy_all(connection, invocation.settings())
     (_list if dry_run else _count)(invocation.output, results)

@@ -51,12 +51,12 @@ def add(
     from frostline.partitions import partition_mode  # noqa: PLC0415
     from frostline.relation import registration  # noqa: PLC0415
 
-    wish = registration.Wish(name, Policy(**policy.given(said)), lake_partition)
+    request = registration.Request(name, Policy(**policy.given(said)), lake_partition)
     with invocation.catalog() as connection:
-        if partition_by and convert_first(invocation, connection, wish, Mode(mode), partition_by, dry_run=dry_run):
+        if partition_by and convert_first(invocation, connection, request, Mode(mode), partition_by, dry_run=dry_run):
             return
         by_mode = registration.add if Mode(mode).has_lake else partition_mode.add
-        added = by_mode(connection, wish, dry_run=dry_run)
+        added = by_mode(connection, request, dry_run=dry_run)
     for statement in added.statements if dry_run else ():
         invocation.output.line(statement)
     if not dry_run:
@@ -68,7 +68,7 @@ def add(
 def list_(invocation: Invocation) -> None:
     """List the managed tables."""
     with invocation.catalog() as connection:
-        invocation.output.records([_described(one) for one in tables.every(connection)])
+        invocation.output.records([_described(one) for one in tables.list_all(connection)])
 
 
 @table.command()
@@ -175,9 +175,9 @@ def _described_column(one: Table, column: Column) -> dict[str, Any]:
     return {
         "column": column.name,
         "type": column.pg_type.formatted,
-        "lake_type": column.carriage.lake_type,
-        "travels_as": "text" if column.carriage.as_text else "itself",
-        "conditions_run_in": "the lake" if column.carriage.pushable else "Postgres",
+        "lake_type": column.encoding.lake_type,
+        "travels_as": "text" if column.encoding.as_text else "itself",
+        "conditions_run_in": "the lake" if column.encoding.pushable else "Postgres",
         "key": column.name in one.key,
         "field_id": column.field_id,
     }

@@ -26,5 +26,5 @@ def read_parquet(files: Iterable[str], columns: Iterable[tuple[str, Column]]) ->
 
 
 def _field(name: str, column: Column) -> str:
-    duck_type = literal(laketypes.duck_type(column.carriage.lake_type))
+    duck_type = literal(laketypes.duck_type(column.encoding.lake_type))
     return f"{column.field_id}: {{name: {literal(name)}, type: {duck_type}, default_value: null}}"

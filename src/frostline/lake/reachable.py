@@ -18,7 +18,7 @@ Sizes = dict[str, int]
 """Files by their location, with their size in bytes; 0 where the lake does not say."""
 
 
-def every(metadata: TableMetadata) -> Sizes:
+def all_files(metadata: TableMetadata) -> Sizes:
     """The files of all snapshots; UnavailableError when one cannot be read, for then nobody knows what it needs."""
     return _of(metadata.snapshots, paths.file_io(metadata.location))
 

@@ -26,7 +26,7 @@ _INT_MAX = 2**31 - 1
 
 def iceberg_type(column: Column) -> PrimitiveType:
     """The Iceberg type that carries the column: lake types are written as Iceberg writes them."""
-    return _ICEBERG.validate_python(column.carriage.lake_type)
+    return _ICEBERG.validate_python(column.encoding.lake_type)
 
 
 def iceberg_schema(table: LakeTable) -> Schema:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from frostline.model import grid
+from frostline.model import lake_grid
 from frostline.model.tables import RecordedFile, Table
 
 MANY_MANIFESTS = 100
@@ -34,7 +34,7 @@ def _small_files(table: Table, files: Sequence[RecordedFile]) -> Iterator[list[R
     cells: defaultdict[int, list[RecordedFile]] = defaultdict(list)
     for file in files:
         if 4 * file.size_bytes < 3 * table.policy.target_file_size:
-            cells[grid.cell_end(table.lake_partition, table.tier_kind, file.lower)].append(file)
+            cells[lake_grid.cell_end(table.lake_partition, table.tier_kind, file.lower)].append(file)
     for _, small in sorted(cells.items()):
         yield sorted(small, key=lambda file: (file.lower, file.upper, file.path))
 

@@ -1,13 +1,13 @@
-"""What turns an unpartitioned table into a partitioned one: the wish, the reasons to refuse it, and where it is cut."""
+"""Making an unpartitioned table partitioned: the request, the reasons to refuse it, and where it is cut."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from frostline.model import ladder
-from frostline.model.ladder import Ladder, Step
+from frostline.model import heap_grid
+from frostline.model.heap_grid import HeapGrid, Step
 from frostline.model.names import Name, quoted
-from frostline.model.partnames import own_name
+from frostline.model.partition_names import own_name
 from frostline.model.registration import HeapColumn, HeapFacts, Refusal
 from frostline.model.tiers import BY_TYPNAME, TierKind, to_text
 
@@ -87,7 +87,7 @@ class ConversionFacts:
     has_hidden_rows: bool = False
     """Row security holds for the table's owner or for the connected role too."""
     owner_may: bool = True
-    """The owner has the rights that he needs himself."""
+    """The owner has the rights that its own triggers and copies need."""
     holders: tuple[str, ...] = ()
     key_holders: tuple[str, ...] = ()
 
@@ -225,7 +225,7 @@ def extent_refusals(kind: TierKind, tier_key: str, extent: Extent) -> list[Refus
 
 def cells(name: Name, kind: TierKind, step: Step, extent: Extent) -> list[Cell] | Refusal:
     """The partitions for what is there, and for what comes next."""
-    grid = ladder.calendar(kind, step, extent.now)
+    grid = heap_grid.calendar(kind, step, extent.now)
     numbers = _numbers(grid, extent)
     if len(numbers) > MAX_PARTITIONS:
         return _too_many(kind, extent)
@@ -233,11 +233,11 @@ def cells(name: Name, kind: TierKind, step: Step, extent: Extent) -> list[Cell] 
     return [_cell(name, grid, number, *bounds) for number, bounds in cut if bounds is not None]
 
 
-def _numbers(grid: Ladder, extent: Extent) -> set[int]:
+def _numbers(grid: HeapGrid, extent: Extent) -> set[int]:
     """The cells of the rows, the current one, and so many beyond it."""
     kind = grid.kind
     current = extent.now if kind.is_time else extent.highest or 0
-    numbers = {*_between(grid, current, current + _AHEAD_DAYS * ladder.day_width(kind) if kind.is_time else current)}
+    numbers = {*_between(grid, current, current + _AHEAD_DAYS * heap_grid.day_width(kind) if kind.is_time else current)}
     if extent.lowest is not None and extent.highest is not None:
         numbers.update(_between(grid, extent.lowest, extent.highest))
     ahead = AHEAD if kind.is_time else max(AHEAD, len(numbers) // _AHEAD_SHARE)
@@ -245,7 +245,7 @@ def _numbers(grid: Ladder, extent: Extent) -> set[int]:
     return numbers | {*range(first, first + ahead + 1)}
 
 
-def _between(grid: Ladder, lowest: int, highest: int) -> range:
+def _between(grid: HeapGrid, lowest: int, highest: int) -> range:
     """The cells from the lowest to the highest value; cut off when they are too many."""
     first = grid.number(lowest)
     return range(first, min(grid.number(highest), first + MAX_PARTITIONS) + 1)
@@ -258,7 +258,7 @@ def _too_many(kind: TierKind, extent: Extent) -> Refusal:
     return Refusal(reason, "say a wider --every, or correct the values at the ends")
 
 
-def _cell(name: Name, grid: Ladder, number: int, lower: int, upper: int | None) -> Cell:
+def _cell(name: Name, grid: HeapGrid, number: int, lower: int, upper: int | None) -> Cell:
     """It is called after where it would begin if the type had no ends."""
     place = grid.place(number)
     return Cell(own_name(name, grid, lower if place is None else place), lower, upper)

@@ -42,7 +42,7 @@ class Policy:
     """How long archived rows also stay in the heap."""
     retention_period: str | None = None
     """Rows older than this are removed for good. None: rows are kept for ever."""
-    every: str | None = None
+    partition_interval: str | None = None
     """The width of a partition; None: as the partitions that are there."""
     premake: int = 4
     """How many partitions there are to be ahead of the current one."""

@@ -4,13 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
-from frostline.model.ladder import spelled
+from frostline.model.heap_grid import spelled
 from frostline.model.names import Name
 from frostline.model.policy import ExpireBy, Mode, Policy
 from frostline.model.tables import Table
 
 VERSION = 1
-_KEYS = ("mode", "lake_partition", *(field.name for field in fields(Policy)))
+_NAMES = {field.name: field.name for field in fields(Policy)} | {"partition_interval": "every"}
+"""What the document calls each policy."""
+_KEYS = ("mode", "lake_partition", *_NAMES.values())
 _NUMBERS = ("premake", "fold_rows", "target_file_size")
 _CHOICES: Mapping[str, type[Mode] | type[ExpireBy]] = {"mode": Mode, "expire_by": ExpireBy}
 _OPTIONAL = ("hot_period", "retention_period", "every")
@@ -36,7 +38,7 @@ def document(tables: Sequence[Table]) -> dict[str, Any]:
 
 
 def _described(table: Table) -> dict[str, Any]:
-    policy = {field.name: getattr(table.policy, field.name) for field in fields(Policy)}
+    policy = {key: getattr(table.policy, name) for name, key in _NAMES.items()}
     policy["expire_by"] = table.policy.expire_by.value
     return {
         "mode": table.mode.value,
@@ -82,7 +84,8 @@ def _entry(name: Name, given: object) -> Entry:
             values[key] = str(values[key])
     if values.get("every") is not None:
         values["every"] = spelled(values["every"])
-    return Entry(name, mode, lake_partition, Policy(**values))
+    policy = {name: values[key] for name, key in _NAMES.items() if key in values}
+    return Entry(name, mode, lake_partition, Policy(**policy))
 
 
 def _check(key: str, value: object) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from frostline.model import grid
+from frostline.model import lake_grid
 from frostline.model.names import MAX_BYTES, Name
 from frostline.model.partitions import bounds
 from frostline.model.tiers import BY_TYPNAME, TierKind
@@ -311,6 +311,6 @@ def default_lake_partition(kind: TierKind, widths: list[int]) -> str:
 
 
 def check_lake_partition(transform: str, kind: TierKind) -> Refusal | None:
-    """Why the wish for `--lake-partition` cannot be met, if so."""
-    problem = grid.check(transform, kind)
+    """Why the requested `--lake-partition` cannot be had, if so."""
+    problem = lake_grid.check(transform, kind)
     return None if problem is None else Refusal(f"lake partition {problem}", "choose one of those, or leave it out")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from frostline.model import grid
+from frostline.model import lake_grid
 from frostline.model.names import Name
 from frostline.model.range import Range, overlapping
 from frostline.model.tables import RecordedFile, Table
@@ -45,7 +45,7 @@ def line(table: Table, cutoff: int | None, frost_line: int, whole: Sequence[Whol
 
 
 def _aligned(table: Table, cutoff: int) -> int:
-    return cutoff - cutoff % grid.finest(table.lake_partition, table.tier_kind)
+    return cutoff - cutoff % lake_grid.finest(table.lake_partition, table.tier_kind)
 
 
 def _lower(one: Whole, lowest: int) -> int:

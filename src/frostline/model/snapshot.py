@@ -161,7 +161,7 @@ class Carried:
 
 def carried(column: Column) -> Carried:
     """What the next version has to know of a column."""
-    return Carried(column.attnum, column.field_id, column.name, column.carriage.lake_type)
+    return Carried(column.attnum, column.field_id, column.name, column.encoding.lake_type)
 
 
 def with_field_ids(
@@ -172,7 +172,7 @@ def with_field_ids(
     result: list[Column] = []
     for column in columns:
         old = known.get(column.attnum)
-        if old and laketypes.can_become(old.lake_type, column.carriage.lake_type):
+        if old and laketypes.can_become(old.lake_type, column.encoding.lake_type):
             result.append(replace(column, field_id=old.field_id))
         else:
             last_field_id += 1

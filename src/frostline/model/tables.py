@@ -8,7 +8,7 @@ from frostline.model.names import Name, internal
 from frostline.model.policy import Mode, Policy
 from frostline.model.range import Range
 from frostline.model.tiers import TierKind
-from frostline.model.types import Carriage, Collation, PgType
+from frostline.model.types import Collation, LakeEncoding, PgType
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Column:
     field_id: int
     """The Iceberg field id: survives renames."""
     pg_type: PgType
-    carriage: Carriage
+    encoding: LakeEncoding
     collation: Collation
     not_null: bool
     collation_name: str | None = None

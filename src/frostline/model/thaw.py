@@ -11,7 +11,7 @@ from frostline.model.tables import RecordedFile
 
 
 class Holds(Enum):
-    """What the heap has of a stretch of the cold range."""
+    """What the heap has of a range of the cold range."""
 
     EVERYTHING = auto()
     """An archived partition that is not cleaned: the complete truth of its range."""
@@ -38,7 +38,7 @@ class Archived:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class ColdRange:
     """A part [lower, upper) of the cold range. The smallest value of the axis stands for "from the beginning"."""
 
     lower: int
@@ -55,26 +55,26 @@ class Stretch:
         return Range(self.lower, self.upper)
 
 
-def stretches(
+def cold_ranges(
     partitions: Sequence[Partition], archived: Sequence[Archived], frost_line: int, lowest: int
-) -> list[Stretch]:
+) -> list[ColdRange]:
     """The whole cold range, without gaps and in order: partitions that are there, were there, and what lies between."""
     cold = Range(lowest, frost_line)
     kept = {one.name for one in archived if one.in_heap}
     present = [
-        _stretch(one.range.clip(cold), _holds(one, archived, kept), one.name, one.name)
+        _cold_range(one.range.clip(cold), _holds(one, archived, kept), one.name, one.name)
         for one in partitions
         if not one.is_default and one.upper is not None and one.upper <= frost_line
     ]
-    gone = [_stretch(one.range.clip(cold), Holds.CHANGES, one.name) for one in archived if one.upper <= frost_line]
+    gone = [_cold_range(one.range.clip(cold), Holds.CHANGES, one.name) for one in archived if one.upper <= frost_line]
     known = _in_order([*present, *_fitted(gone, _gaps(cold, present))])
-    return _in_order([*known, *(_stretch(free, Holds.NO_PARTITION) for free in _gaps(cold, known))])
+    return _in_order([*known, *(_cold_range(free, Holds.NO_PARTITION) for free in _gaps(cold, known))])
 
 
-def _stretch(part: Range, holds: Holds, name: Name | None = None, partition: Name | None = None) -> Stretch:
+def _cold_range(part: Range, holds: Holds, name: Name | None = None, partition: Name | None = None) -> ColdRange:
     assert part.lower is not None  # the cold range has two ends
     assert part.upper is not None
-    return Stretch(part.lower, part.upper, holds, name, partition)
+    return ColdRange(part.lower, part.upper, holds, name, partition)
 
 
 def _holds(one: Partition, archived: Sequence[Archived], kept: set[Name]) -> Holds:
@@ -83,7 +83,7 @@ def _holds(one: Partition, archived: Sequence[Archived], kept: set[Name]) -> Hol
     return Holds.CHANGES if any(one.name == other.name for other in archived) else Holds.NO_PARTITION
 
 
-def _fitted(gone: Iterable[Stretch], free: Iterable[Range]) -> Iterator[Stretch]:
+def _fitted(gone: Iterable[ColdRange], free: Iterable[Range]) -> Iterator[ColdRange]:
     """As much of what was there as fits where nothing is now; of two that overlap, the first has what both have."""
     ordered = _in_order(gone)
     for gap in free:
@@ -91,19 +91,19 @@ def _fitted(gone: Iterable[Stretch], free: Iterable[Range]) -> Iterator[Stretch]
         for one in ordered:
             part = one.range.clip(rest)
             if not part.is_empty:
-                yield _stretch(part, one.holds, one.name)
+                yield _cold_range(part, one.holds, one.name)
                 rest = Range(part.upper, gap.upper)
 
 
-def _gaps(cold: Range, taken: Iterable[Stretch]) -> Iterator[Range]:
+def _gaps(cold: Range, taken: Iterable[ColdRange]) -> Iterator[Range]:
     return gaps(cold, (one.range for one in _in_order(taken)))
 
 
-def _in_order(some: Iterable[Stretch]) -> list[Stretch]:
+def _in_order(some: Iterable[ColdRange]) -> list[ColdRange]:
     return sorted(some, key=lambda one: one.lower)
 
 
-def reach(cold: Sequence[Stretch], files: Sequence[RecordedFile]) -> list[int]:
+def reach(cold: Sequence[ColdRange], files: Sequence[RecordedFile]) -> list[int]:
     """The lines that an undo can go down to, highest first; each is where an archived partition begins.
 
     It goes through partitions that have everything, and through ranges without one that the lake has no row of.
@@ -117,13 +117,13 @@ def reach(cold: Sequence[Stretch], files: Sequence[RecordedFile]) -> list[int]:
     return found
 
 
-def settled(line: int, cold: Sequence[Stretch], files: Sequence[RecordedFile], lowest: int) -> int:
+def settled(line: int, cold: Sequence[ColdRange], files: Sequence[RecordedFile], lowest: int) -> int:
     """The line itself, or the smallest value that a row can have, if nothing below was ever archived or folded."""
     below = [one for one in cold if one.upper <= line]
     untouched = all(one.holds is Holds.NO_PARTITION for one in below) and not overlapping(files, Range(lowest, line))
     return min(line, lowest) if untouched else line
 
 
-def beginning(cold: Sequence[Stretch], value: int) -> int | None:
-    """Where the stretch begins that the value lies in; None when the value is not cold."""
+def beginning(cold: Sequence[ColdRange], value: int) -> int | None:
+    """Where the range begins that the value lies in; None when the value is not cold."""
     return next((one.lower for one in cold if value in one.range), None)

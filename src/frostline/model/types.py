@@ -41,7 +41,7 @@ class PgType:
 
 
 @dataclass(frozen=True)
-class Carriage:
+class LakeEncoding:
     """How the values of one type are carried."""
 
     lake_type: str
@@ -52,9 +52,9 @@ class Carriage:
     """Conditions on the column may be sent to the lake server."""
 
 
-def carriage(pg_type: PgType, collation: Collation) -> Carriage:
+def encoding(pg_type: PgType, collation: Collation) -> LakeEncoding:
     """Decide how a column of this type travels."""
     native = laketypes.native(pg_type.name, pg_type.precision, pg_type.scale) if pg_type.builtin else None
     if native is not None:
-        return Carriage(native, as_text=False, pushable=collation is not Collation.NONDETERMINISTIC)
-    return Carriage("string", as_text=True, pushable=pg_type.builtin and pg_type.name in _TEXT_BUT_COMPARABLE)
+        return LakeEncoding(native, as_text=False, pushable=collation is not Collation.NONDETERMINISTIC)
+    return LakeEncoding("string", as_text=True, pushable=pg_type.builtin and pg_type.name in _TEXT_BUT_COMPARABLE)

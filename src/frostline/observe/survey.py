@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 Read = TypeVar("Read")
 
 
-def every(connection: Connection) -> list[TableState]:
+def list_all(connection: Connection) -> list[TableState]:
     """The state of all managed tables at one point in time. The log says which cannot be read, and why."""
     found, unreadable = each(connection, of_table)
     for one in unreadable:
@@ -91,7 +91,7 @@ def facts(connection: Connection, table: Table, *, sizes: bool = False) -> Facts
         return Facts(Layout(partitions, table.tier_kind.lowest))
     seam = seams.get(connection, table)
     layout = Layout(partitions, seam.frost_line)
-    return Facts(layout, seam, jobs.uncleaned(connection, table), states.every(connection, table))
+    return Facts(layout, seam, jobs.uncleaned(connection, table), states.list_all(connection, table))
 
 
 def of_facts(connection: Connection, table: Table, seen: Facts) -> TableState:

@@ -15,7 +15,7 @@ from psycopg import sql
 
 from frostline import logs, sqlfiles
 from frostline.catalog import expiring, facts, jobs, leases, tables
-from frostline.catalog.connect import Connection, first_line, gives_up
+from frostline.catalog.connect import Connection, first_line, operational_errors
 from frostline.catalog.expiring import Expiring
 from frostline.catalog.jobs import State
 from frostline.catalog.patience import LOCK_TIMEOUT_MS, patiently
@@ -164,7 +164,7 @@ def _children(connection: Connection, table: Table, partitions: Sequence[Partiti
 def _begun(connection: Connection, table: Table, children: Sequence[Expired], cutoff: int | None) -> Iterator[Expired]:
     """What an expiry that did not get to its end has left half detached or detached."""
     by_oid = {one.oid: one for one in children}
-    for one in expiring.every(connection, table):
+    for one in expiring.list_all(connection, table):
         child = by_oid.get(one.oid)
         is_ripe = cutoff is not None and one.upper <= cutoff
         if child is not None and child.phase is Phase.HALF_DETACHED and not is_ripe:
@@ -188,7 +188,7 @@ def expire(connection: Connection, settings: Settings, chosen: Table) -> Result:
     Takes the table's lease. What cannot go now is in the result with the reason, and is tried again next time.
     """
     held = jobs.exclusive(connection, chosen, settings.lease_seconds)
-    with gives_up(f"expiring partitions of {chosen.name}", hint=f"frostline retain {chosen.name}"), held:
+    with operational_errors(f"expiring partitions of {chosen.name}", hint=f"frostline retain {chosen.name}"), held:
         table = tables.get(connection, chosen.name)
         expired = expirable(connection, table)
         _forget_ended(connection, table, expired)
@@ -200,7 +200,7 @@ def _forget_ended(connection: Connection, table: Table, expired: Sequence[Expire
     going_on = {one.oid for one in expired if one.phase is not Phase.ATTACHED}
     with connection.transaction():
         leases.require(connection, table)
-        for one in expiring.every(connection, table):
+        for one in expiring.list_all(connection, table):
             if one.oid not in going_on:
                 expiring.forget(connection, table, one.oid)
 

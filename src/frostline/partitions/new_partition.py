@@ -109,7 +109,7 @@ def default_partition(connection: Connection, table: Table) -> Name | None:
 
 
 @contextmanager
-def unnoticed(connection: Connection, partition: Name) -> Generator[None]:
+def user_triggers_disabled(connection: Connection, partition: Name) -> Generator[None]:
     """Where the caller has the partition to itself, by ACCESS EXCLUSIVE: no trigger or rule of the user fires there.
 
     It ends with the block, or with the transaction that an error in it rolls back.

@@ -15,49 +15,49 @@ from frostline.partitions import premake
 from frostline.partitions.dropping import Result, expirable, expire
 from frostline.relation import policy
 from frostline.relation.refusal import refuse
-from frostline.relation.registration import Added, Wish
+from frostline.relation.registration import Added, Request
 
 __all__ = ["Result", "add", "expirable", "expire", "remove"]
 
 
-def add(connection: Connection, wish: Wish, *, dry_run: bool = False) -> Added:
+def add(connection: Connection, request: Request, *, dry_run: bool = False) -> Added:
     """Manage the partitions of a table. Changes nothing about the table itself; running it again is a no-op."""
-    existing = tables.find(connection, wish.name)
+    existing = tables.find(connection, request.name)
     if existing is not None:
         tables.require_mode(existing, Mode.PARTITION)
         return Added(existing, changed=False, statements=())
     with connection.transaction(force_rollback=dry_run):
-        found = catalog_facts.read(connection, wish.name)
-        table = _table(found, wish, _check(connection, found, wish))
+        found = catalog_facts.read(connection, request.name)
+        table = _table(found, request, _check(connection, found, request))
         table = tables.by_id(connection, tables.insert(connection, table))
         _check_grid(connection, table)
         return Added(table, changed=True, statements=())
 
 
-def _check(connection: Connection, found: HeapFacts, wish: Wish) -> TierKind:
+def _check(connection: Connection, found: HeapFacts, request: Request) -> TierKind:
     """Refuse with all reasons at once."""
     reasons = rules.partition_refusals(found)
-    if wish.lake_partition is not None:
+    if request.lake_partition is not None:
         reasons.append(rules.Refusal("in partition mode it has no lake", "leave --lake-partition out"))
-    refuse("manage", wish.name, reasons)
+    refuse("manage", request.name, reasons)
     kind = found.tier_kind
     assert kind is not None
-    policy.check(connection, kind, Mode.PARTITION, wish.policy)
+    policy.check(connection, kind, Mode.PARTITION, request.policy)
     return kind
 
 
-def _table(found: HeapFacts, wish: Wish, kind: TierKind) -> Table:
+def _table(found: HeapFacts, request: Request, kind: TierKind) -> Table:
     tier = found.tier_column
     assert tier is not None
     return Table(
         id=0,
-        name=wish.name,
+        name=request.name,
         columns=(),
         key=(),
         tier_key=tier.name,
         tier_kind=kind,
         lake_partition="",
-        policy=wish.policy,
+        policy=request.policy,
         mode=Mode.PARTITION,
     )
 

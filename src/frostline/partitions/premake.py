@@ -16,11 +16,11 @@ from frostline.catalog.made import Purpose
 from frostline.catalog.patience import RolledBack, in_use, patiently
 from frostline.errors import ConflictError, FrostlineError
 from frostline.failpoints import Failpoint, reached
-from frostline.model import ladder
-from frostline.model.ladder import Edges, Ladder, Unknown
+from frostline.model import heap_grid
+from frostline.model.heap_grid import Edges, HeapGrid, Unknown
 from frostline.model.names import Name
+from frostline.model.partition_names import Cell, next_name
 from frostline.model.partitions import Partition
-from frostline.model.partnames import Cell, next_name
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind, to_text
 from frostline.partitions import default_guard, new_partition, strays
@@ -41,7 +41,7 @@ class Plan:
     """The partitions to make, in order, and the grid they are on."""
 
     cells: tuple[Edges, ...]
-    grid: Ladder | None
+    grid: HeapGrid | None
     problem: str | None = None
     """Why there is no grid."""
     now: int = 0
@@ -100,14 +100,14 @@ def plan(connection: Connection, table: Table, layout: Layout | None = None) -> 
     if isinstance(grid, Unknown):
         return Plan((), None, grid.reason)
     taken = [(one.lower, one.upper) for one in partitions if not one.is_default]
-    cells = ladder.missing(grid, taken, now, table.policy.premake, floor=floor)
+    cells = heap_grid.missing(grid, taken, now, table.policy.premake, floor=floor)
     return Plan(tuple(cells), grid, now=now, known=known)
 
 
 def _is_far(table: Table, cell: Cell, now: int) -> bool:
     """Whether it lies so far ahead that nobody writes there yet: by its own width, or a day."""
     width = cell.upper - cell.lower
-    return cell.lower - now > (min(width, ladder.day_width(table.tier_kind)) if table.tier_kind.is_time else width)
+    return cell.lower - now > (min(width, heap_grid.day_width(table.tier_kind)) if table.tier_kind.is_time else width)
 
 
 def _known(connection: Connection, table: Table, partitions: Sequence[Partition]) -> tuple[Cell, ...]:
@@ -120,10 +120,10 @@ def _known(connection: Connection, table: Table, partitions: Sequence[Partition]
     return tuple(one for one in cells if not kind.is_time or kind.lowest < one.lower < one.upper < kind.highest)
 
 
-def _grid(connection: Connection, table: Table, ranges: Sequence[Edges], now: int) -> Ladder | Unknown:
-    kind, every = table.tier_kind, table.policy.every
-    found = ladder.find(kind, ranges, now, every=every)
-    if kind is not TierKind.TIMESTAMPTZ or not ladder.may_be_local(found):
+def _grid(connection: Connection, table: Table, ranges: Sequence[Edges], now: int) -> HeapGrid | Unknown:
+    kind, interval = table.tier_kind, table.policy.partition_interval
+    found = heap_grid.find(kind, ranges, now, interval=interval)
+    if kind is not TierKind.TIMESTAMPTZ or not heap_grid.may_be_local(found):
         return found
     try:
         zone = _zone(connection)
@@ -131,7 +131,7 @@ def _grid(connection: Connection, table: Table, ranges: Sequence[Edges], now: in
         return Unknown(
             f"where its days begin is unknown, because nobody can ask for its time zone: {first_line(error)}"
         )
-    return found if zone is None else ladder.find(kind, ranges, now, every=every, zone=zone)
+    return found if zone is None else heap_grid.find(kind, ranges, now, interval=interval, zone=zone)
 
 
 def _zone(connection: Connection) -> str | None:
@@ -306,7 +306,7 @@ class _Making:
         self.connection.execute(sql.SQL("lock table only {} in {} mode").format(heap_name, mode))
 
     def _lock_default(self) -> None:
-        """At once as ATTACH needs it. Who had read it and then writes would wait for a weaker lock, and we for him."""
+        """At once as ATTACH needs it: a session that has read it and then writes would wait for us, and we for it."""
         if self.default is not None:
             target = names.identifier(self.default)
             self.connection.execute(sql.SQL("lock table only {} in access exclusive mode").format(target))

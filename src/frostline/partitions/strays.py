@@ -71,9 +71,9 @@ def move(connection: Connection, table: Table, default: Name, name: Name, bounds
 
     Inside the caller's transaction, which has ACCESS EXCLUSIVE on the heap and on DEFAULT.
     """
-    with new_partition.unnoticed(connection, default):
+    with new_partition.user_triggers_disabled(connection, default):
         if table.has_lake:
-            with marks.silence(connection, table):
+            with marks.marking_disabled(connection, table):
                 _move(connection, table, default, name, bounds)
             heap.forget_marks(connection, table, *bounds)
         else:

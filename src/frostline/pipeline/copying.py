@@ -44,7 +44,7 @@ def same_key(table: Table) -> str:
 
 def has_twin_floats(connection: duckdb.DuckDBPyConnection, table: Table, files: Sequence[RecordedFile]) -> bool:
     """Whether a dictionary could take one float for another of other bits: negative zero for zero, NaN for NaN."""
-    floats = [column.name for column in table.columns if laketypes.of(column.carriage.lake_type).twins]
+    floats = [column.name for column in table.columns if laketypes.of(column.encoding.lake_type).twins]
     if not floats or not files:
         return False
     tests = " or ".join(_TWINS.format(name=column_name(table, name)) for name in floats)

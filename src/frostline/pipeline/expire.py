@@ -94,13 +94,13 @@ class Expire:
 
     def _adopt(self) -> None:
         """Let states from before the catalog knew of any begin their time; they go in a later run."""
-        known = states.every(self.connection, self.table)
+        known = states.list_all(self.connection, self.table)
         unknown = expiry.unknown(snapshots.read_metadata(self.base), known)
         states.adopt(self.connection, self.table, list(unknown))
 
     def decide(self) -> tuple[Expiry, tuple[str, ...]]:
         """What may go, and why other old states may not."""
-        self.states = states.every(self.connection, self.table)
+        self.states = states.list_all(self.connection, self.table)
         pinned = pins.on(self.connection, self.table)  # after the live snapshots: a reader pins before it ends
         return self._allowed(pinned), tuple(self._reasons(pinned))
 

@@ -15,7 +15,7 @@ import psycopg
 
 from frostline import failpoints, logs
 from frostline.catalog import checksums, faults, jobs, leases, pointers, seams, tables
-from frostline.catalog.connect import Connection, first_line, gives_up
+from frostline.catalog.connect import Connection, first_line, operational_errors
 from frostline.catalog.jobs import State
 from frostline.errors import ConflictError, FrostlineError, OutcomeUnknown, message_of
 from frostline.failpoints import Failpoint
@@ -101,7 +101,10 @@ def on_table(connection: Connection, settings: Settings, table: Table, command: 
 def leased(connection: Connection, settings: Settings, table: Table, command: str, doing: str) -> Generator[None]:
     """Hold the table's lease, wherever its lake is."""
     hint = f"frostline status; then run frostline {command} {table.name}"
-    with gives_up(f"{doing} {table.name}", hint=hint), jobs.exclusive(connection, table, settings.lease_seconds):
+    with (
+        operational_errors(f"{doing} {table.name}", hint=hint),
+        jobs.exclusive(connection, table, settings.lease_seconds),
+    ):
         yield
 
 

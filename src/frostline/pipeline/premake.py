@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import psycopg
 
 from frostline.catalog import jobs, tables
-from frostline.catalog.connect import Connection, gives_up
+from frostline.catalog.connect import Connection, operational_errors
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint, reached
@@ -48,7 +48,7 @@ def run(connection: Connection, settings: Settings, chosen: Table, most_moved: i
     """Make what is missing of one table."""
     hint = f"frostline premake {chosen.name}"
     held = jobs.exclusive(connection, chosen, settings.lease_seconds)
-    with gives_up(f"making partitions of {chosen.name}", hint=hint), held:
+    with operational_errors(f"making partitions of {chosen.name}", hint=hint), held:
         table = tables.get(connection, chosen.name)
         _clean_up(connection, table)
         created, problem = _make_all(connection, table, most_moved)

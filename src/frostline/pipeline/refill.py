@@ -106,7 +106,7 @@ def _query(piece: Piece) -> str:
     table = piece.table
     names = dict(zip((column.name for column in table.columns), schema.parquet_names(table), strict=True))
     fields = " || chr(9) || ".join(
-        ducktext.copied_value(ducksql.identifier(names[column.name]), column.carriage.lake_type)
+        ducktext.copied_value(ducksql.identifier(names[column.name]), column.encoding.lake_type)
         for column in _written(table)
     )
     return _LINES.format(

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from frostline import logs
 from frostline.catalog import jobs, snapshot_versions, snapshots
-from frostline.catalog.connect import Connection, gives_up
+from frostline.catalog.connect import Connection, operational_errors
 from frostline.catalog.snapshot_versions import Copied, Known, Run
 from frostline.errors import message_of
 from frostline.failpoints import Failpoint, reached
@@ -24,7 +24,7 @@ from frostline.model.names import Name
 from frostline.model.tables import NO_ROWS
 from frostline.pipeline import snapshot_targets, snapshot_tidy
 from frostline.pipeline.snapshot_copy import Copying, Report
-from frostline.pipeline.snapshot_plan import Plan, Source, Wish, chosen, make
+from frostline.pipeline.snapshot_plan import Plan, Request, Source, chosen, make
 from frostline.pipeline.snapshot_targets import Staged, Target
 from frostline.settings import Settings
 
@@ -43,30 +43,30 @@ class Result:
 
 
 def create(
-    connection: Connection, spark: Callable[[], SparkSession], settings: Settings, wish: Wish, report: Report
+    connection: Connection, spark: Callable[[], SparkSession], settings: Settings, request: Request, report: Report
 ) -> Result:
     """Make a new version of the snapshot. An error before the publish leaves the last one as it was."""
-    doing = f"making snapshot {wish.name!r}"
-    hint = f"frostline snapshot list; then run frostline snapshot create {wish.name} again"
+    doing = f"making snapshot {request.name!r}"
+    hint = f"frostline snapshot list; then run frostline snapshot create {request.name} again"
     with (
-        gives_up(doing, hint=hint),
-        snapshot_versions.exclusive(connection, wish.name),
+        operational_errors(doing, hint=hint),
+        snapshot_versions.exclusive(connection, request.name),
         warehouse.guarded(connection, settings.warehouse),
     ):
         snapshots.let_idle(connection)
-        chosen(connection, wish)  # what cannot be meant is refused before a version is begun
-        snapshot_targets.settle(connection, settings, wish.name)
-        snapshot_tidy.tidy(connection, wish.name)
-        return Job(connection, settings, wish).run(spark, report)
+        chosen(connection, request)  # what cannot be meant is refused before a version is begun
+        snapshot_targets.settle(connection, settings, request.name)
+        snapshot_tidy.tidy(connection, request.name)
+        return Job(connection, settings, request).run(spark, report)
 
 
 class Job:
     """One run; the caller holds the lock of the snapshot's name."""
 
-    def __init__(self, connection: Connection, settings: Settings, wish: Wish) -> None:
+    def __init__(self, connection: Connection, settings: Settings, request: Request) -> None:
         self.connection = connection
         self.settings = settings
-        self.wish = wish
+        self.request = request
         self.known: dict[Name, Known] = {}
         self.job = Run(0, 0, "")
 
@@ -74,9 +74,9 @@ class Job:
         """All steps in order."""
         reached(Failpoint.SNAPSHOT_BEFORE_START)
         place = snapshot_targets.place(self.settings)
-        self.known = snapshot_versions.newest(self.connection, self.wish.name, place)
+        self.known = snapshot_versions.newest(self.connection, self.request.name, place)
         warehouse = paths.warehouse_location(self.settings.warehouse)
-        self.job = snapshot_versions.start(self.connection, self.wish.name, warehouse, place)
+        self.job = snapshot_versions.start(self.connection, self.request.name, warehouse, place)
         reached(Failpoint.SNAPSHOT_STARTED)
         with self._failure_recorded(), self._target() as target:
             plan, files, reused = self._copy(target, spark, report)
@@ -84,11 +84,13 @@ class Job:
             with self._said("publish"):
                 atomic = target.publish(plan.moment, staged, self.known)
             reached(Failpoint.SNAPSHOT_PUBLISHED)
-        return Result(self.wish.name, self.job.version, plan.moment.lsn, tuple(one.copied for one in staged), atomic)
+        return Result(self.request.name, self.job.version, plan.moment.lsn, tuple(one.copied for one in staged), atomic)
 
     def _target(self) -> AbstractContextManager[Target]:
-        atomic = self.wish.require_atomic
-        return snapshot_targets.opened(self.connection, self.settings, self.wish.name, self.job, require_atomic=atomic)
+        atomic = self.request.require_atomic
+        return snapshot_targets.opened(
+            self.connection, self.settings, self.request.name, self.job, require_atomic=atomic
+        )
 
     @contextmanager
     def _failure_recorded(self) -> Generator[None]:
@@ -99,12 +101,12 @@ class Job:
                 reason = jobs.STOPPED if isinstance(error, KeyboardInterrupt) else message_of(error)
                 snapshot_versions.fail(self.connection, self.job.id, reason)
             except psycopg.Error:
-                _log.warning("%s", logs.fields(snapshot=self.wish.name, warning="could not record the failure"))
+                _log.warning("%s", logs.fields(snapshot=self.request.name, warning="could not record the failure"))
             raise
 
     @contextmanager
     def _said(self, stage: str, **values: logs.Value) -> Generator[dict[str, logs.Value]]:
-        labels = {"snapshot": self.wish.name, "version": self.job.version}
+        labels = {"snapshot": self.request.name, "version": self.job.version}
         with logs.stage(_log, stage, **labels, **values) as line:
             yield line
 
@@ -113,11 +115,11 @@ class Job:
     ) -> tuple[Plan, Mapping[int, Sequence[WrittenFile]], frozenset[int]]:
         """Write the files of all tables that are not reused, under one snapshot that is watched meanwhile."""
         with self._said("snapshot") as line, snapshots.held(self.settings.dsn, self.connection) as holder:
-            plan = make(holder, self.connection, self.wish, target, self.known)
+            plan = make(holder, self.connection, self.request, target, self.known)
             self._note_locations(plan)
             reached(Failpoint.SNAPSHOT_HELD)
             shared = Copying(self.settings, self.job, plan, holder, report)
-            reused = shared.unchanged(spark) if self.wish.incremental else frozenset[int]()
+            reused = shared.unchanged(spark) if self.request.incremental else frozenset[int]()
             files = shared.files(spark, reused)
             holder.check()
             rows = sum(file.rows for those in files.values() for file in those)
@@ -153,7 +155,7 @@ class Job:
         assert made is not None
         return Copied(
             name=name,
-            namespace=snapshot.namespace(self.wish.name, name),
+            namespace=snapshot.namespace(self.request.name, name),
             lake_table=name.table,
             metadata_location=staged.metadata_location,
             lake_snapshot_id=made.snapshot_id,

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOCK_TIMEOUT_S = 30
-"""Who waits to alter a table waits for the holder, and the tasks wait behind him. Rather than all of them for ever, the
-run gives up: Postgres sees no deadlock in this, because the holder waits outside of it."""
+"""A session that alters a table waits for the holder, and the tasks wait behind it. Rather than wait for ever, the run
+gives up: Postgres sees no deadlock in this, because the holder waits outside of it."""
 _MARK_BYTES = 100
 """About what a mark takes in the overlay; only for sharing work out."""
 _KEPT = (

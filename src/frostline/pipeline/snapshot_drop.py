@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from frostline import logs
 from frostline.catalog import pointers, snapshot_versions
-from frostline.catalog.connect import Connection, gives_up
+from frostline.catalog.connect import Connection, operational_errors
 from frostline.catalog.pointers import Move
 from frostline.catalog.snapshot_versions import Place, Version
 from frostline.errors import ConflictError, UsageError
@@ -46,7 +46,7 @@ def drop(
     """Drop one version, or all but the newest so many, or all of them."""
     hint = f"frostline snapshot list {name}; then run the command again"
     with (
-        gives_up(f"dropping snapshot {name!r}", hint=hint),
+        operational_errors(f"dropping snapshot {name!r}", hint=hint),
         snapshot_versions.exclusive(connection, name),
         warehouse.guarded(connection, settings.warehouse),
     ):

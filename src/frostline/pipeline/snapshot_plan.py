@@ -16,7 +16,7 @@ from frostline.model.archive import BLOCK_BYTES, block_ranges
 from frostline.model.names import Name
 from frostline.model.snapshot import BadRequest, Pattern, Relation
 from frostline.model.tables import Column, RecordedFile, Table, TableCopy
-from frostline.model.types import carriage
+from frostline.model.types import encoding
 from frostline.relation import heap
 
 if TYPE_CHECKING:  # tasks import this module, and have no use for what talks to REST catalogs
@@ -27,7 +27,7 @@ _PAUSE_S = 0.1
 
 
 @dataclass(frozen=True)
-class Wish:
+class Request:
     """What a snapshot is to be made of."""
 
     name: str
@@ -90,10 +90,10 @@ class Plan:
     sources: tuple[Source, ...]
 
 
-def chosen(connection: Connection, wish: Wish) -> list[Relation]:
+def chosen(connection: Connection, request: Request) -> list[Relation]:
     """The tables that are meant, as the connection sees them; UsageError when a pattern means none."""
     try:
-        return snapshot.choose(wish.tables, wish.exclude, snapshot_sources.relations(connection))
+        return snapshot.choose(request.tables, request.exclude, snapshot_sources.relations(connection))
     except BadRequest as error:
         raise UsageError(str(error), hint=error.hint) from None
 
@@ -112,8 +112,8 @@ class _Found:
         return sorted(every | set(self.overlays))
 
 
-def _find(connection: Connection, wish: Wish) -> _Found:
-    relations = tuple(chosen(connection, wish))
+def _find(connection: Connection, request: Request) -> _Found:
+    relations = tuple(chosen(connection, request))
     members = snapshot_sources.members(connection, [one.oid for one in relations])
     for one in relations:
         _refuse_foreign(one, members[one.oid])
@@ -123,28 +123,30 @@ def _find(connection: Connection, wish: Wish) -> _Found:
     return _Found(relations, members, overlays)
 
 
-def take(holder: Holder, connection: Connection, wish: Wish) -> _Found:
+def take(holder: Holder, connection: Connection, request: Request) -> _Found:
     """Lock the tables and take the snapshot: what is found under it is what is locked.
 
     Tried again when a table was dropped, altered or made in between; UnavailableError after a minute.
     """
     deadline = time.monotonic() + _PATIENCE_S
     while True:
-        found = _find(connection, wish)
+        found = _find(connection, request)
         trouble = holder.begin(found.locked)
-        if trouble is None and _find(holder.connection, wish) == found:
+        if trouble is None and _find(holder.connection, request) == found:
             return found
         if time.monotonic() > deadline:
             raise UnavailableError(
-                f"the tables of snapshot {wish.name!r} cannot be locked: {trouble or 'they change all the time'}",
+                f"the tables of snapshot {request.name!r} cannot be locked: {trouble or 'they change all the time'}",
                 hint="end the transactions that alter or lock them, then run the command again",
             )
         time.sleep(_PAUSE_S)
 
 
-def make(holder: Holder, connection: Connection, wish: Wish, target: "Target", known: Mapping[Name, Known]) -> Plan:
+def make(
+    holder: Holder, connection: Connection, request: Request, target: "Target", known: Mapping[Name, Known]
+) -> Plan:
     """Everything that the copy needs to know, read under the snapshot that the holder holds from now on."""
-    found = take(holder, connection, wish)
+    found = take(holder, connection, request)
     every = {one.oid for those in found.members.values() for one in those}
     blocks = snapshot_sources.blocks(holder.connection, every)
     planner = _Planner(holder.connection, target, known, blocks)
@@ -230,7 +232,7 @@ def _columns(connection: Connection, relation: Relation) -> tuple[Column, ...]:
     if not found:
         hint = f"leave it out: --exclude '{relation.name}'"
         raise UsageError(f"{relation.name} has no columns, and Parquet cannot hold its rows", hint=hint)
-    return tuple(tables.column(one, 0, carriage(one.pg_type, one.collation)) for one in found)
+    return tuple(tables.column(one, 0, encoding(one.pg_type, one.collation)) for one in found)
 
 
 def ranges(source: Source, shard_bytes: int) -> Iterator[tuple[Heap, int, int | None, int]]:

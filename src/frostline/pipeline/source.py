@@ -149,7 +149,7 @@ def _tests(table: LakeTable, of: Callable[[LakeType], LiteralString | None]) -> 
     return {
         column: sql.SQL(test).format(sql.Identifier(column.name))
         for column in table.columns
-        if (test := of(laketypes.of(column.carriage.lake_type)))
+        if (test := of(laketypes.of(column.encoding.lake_type)))
     }
 
 
@@ -206,7 +206,7 @@ def _ask(shard: Shard, query: sql.Composed) -> tuple[int, str, list[int], bool]:
 def _refusal(shard: Shard, column: Column, count: int) -> UsageError:
     return UsageError(
         f"{shard.partition}: column {column.name!r} has {count} values that the lake type "
-        f"{column.carriage.lake_type} cannot hold",
+        f"{column.encoding.lake_type} cannot hold",
         hint="NaN needs a numeric column without precision, and lake timestamps end in January 294247: "
         f"change these values, then: {shard.command}",
     )
@@ -242,7 +242,7 @@ def rows_query(shard: Shard) -> sql.Composed:
 
 def _columns(table: LakeTable) -> sql.Composed:
     return sql.SQL(", ").join(
-        sql.SQL("{}::text as {}" if column.carriage.as_text else "{} as {}").format(
+        sql.SQL("{}::text as {}" if column.encoding.as_text else "{} as {}").format(
             sql.Identifier(column.name), sql.Identifier(f"frostline_{number}")
         )
         for number, column in enumerate(table.columns, 1)
@@ -329,5 +329,5 @@ def typed_columns(table: LakeTable) -> str:
 
 
 def _typed_column(number: int, column: Column, name: str) -> str:
-    lake_type = laketypes.duck_type(column.carriage.lake_type)
+    lake_type = laketypes.duck_type(column.encoding.lake_type)
     return _COLUMN.format(number=number, type=lake_type, name=ducksql.identifier(name))

@@ -55,7 +55,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Wish:
+class Request:
     """How to sweep."""
 
     older_than: str = OLDER_THAN
@@ -65,37 +65,37 @@ class Wish:
     """The databases that this one was restored or promoted from are gone: what they left is ours."""
 
 
-def run(connection: Connection, settings: Settings, chosen: Sequence[Table], wish: Wish) -> list[Result]:
+def run(connection: Connection, settings: Settings, chosen: Sequence[Table], request: Request) -> list[Result]:
     """Sweep each table's folder in turn. One table's failure does not stop the others; it is in its result."""
-    age = _age(connection, wish)
-    if wish.take_over and not wish.dry_run:
+    age = _age(connection, request)
+    if request.take_over and not request.dry_run:
         with suppress(FrostlineError) if chosen else nullcontext():  # of a wrong warehouse each table tells
             warehouse.require(connection, settings.warehouse)
             histories.take_over(connection)
-    return job.for_each(chosen, "sweep", lambda table: _sweep(connection, settings, table, age, wish), Result)
+    return job.for_each(chosen, "sweep", lambda table: _sweep(connection, settings, table, age, request), Result)
 
 
 def sweep_table(connection: Connection, settings: Settings, table: Table) -> Result:
     """Sweep one table's folder, as the worker does."""
-    wish = Wish()
-    return _sweep(connection, settings, table, _age(connection, wish), wish)
+    request = Request()
+    return _sweep(connection, settings, table, _age(connection, request), request)
 
 
-def _age(connection: Connection, wish: Wish) -> timedelta:
+def _age(connection: Connection, request: Request) -> timedelta:
     """The safety age. A short one is for looking only: it guards against mistakes, the lease against running jobs."""
-    tables.check_interval(connection, "older-than", wish.older_than)
-    age = timedelta(seconds=tables.seconds(connection, wish.older_than))
-    if age < _LEAST_AGE and not wish.dry_run:
-        raise UsageError(f"--older-than {wish.older_than!r} is less than an hour", hint="say --dry-run to only look")
+    tables.check_interval(connection, "older-than", request.older_than)
+    age = timedelta(seconds=tables.seconds(connection, request.older_than))
+    if age < _LEAST_AGE and not request.dry_run:
+        raise UsageError(f"--older-than {request.older_than!r} is less than an hour", hint="say --dry-run to only look")
     return age
 
 
-def _sweep(connection: Connection, settings: Settings, chosen: Table, age: timedelta, wish: Wish) -> Result:
-    if wish.dry_run:  # leaves even what a failed job left
+def _sweep(connection: Connection, settings: Settings, chosen: Table, age: timedelta, request: Request) -> Result:
+    if request.dry_run:  # leaves even what a failed job left
         warehouse.require(connection, settings.warehouse)  # the store's clock is asked by writing
-        return Sweep(connection, settings, chosen, age, wish).look()
+        return Sweep(connection, settings, chosen, age, request).look()
     with job.on_table(connection, settings, chosen, "sweep", "sweeping the lake of") as table:
-        sweep = Sweep(connection, settings, table, age, wish)
+        sweep = Sweep(connection, settings, table, age, request)
         found = sweep.look()
         if found.orphans:
             sweep.delete(found)
@@ -107,11 +107,13 @@ def _sweep(connection: Connection, settings: Settings, chosen: Table, age: timed
 class Sweep:
     """One sweep of one table's folder; the caller holds the table's lease."""
 
-    def __init__(self, connection: Connection, settings: Settings, table: Table, age: timedelta, wish: Wish) -> None:
+    def __init__(
+        self, connection: Connection, settings: Settings, table: Table, age: timedelta, request: Request
+    ) -> None:
         self.connection = connection
         self.table = table
         self.age = age
-        self.wish = wish
+        self.request = request
         self.location = paths.table_location(settings.warehouse, table)
         self.base: str | None = None
         """The current metadata."""
@@ -124,7 +126,7 @@ class Sweep:
         ConflictError while the catalog points to somebody else's commit: what that needs is nobody's to delete.
         """
         self.base = foreign.base(self.connection, self.table)
-        ours = histories.own_jobs(self.connection, self.table, every=self.wish.take_over)
+        ours = histories.own_jobs(self.connection, self.table, every=self.request.take_over)
         orphans: list[Orphan] = []
         unknown: list[str] = []
         left = 0
@@ -168,7 +170,7 @@ class Sweep:
 
     def _needed(self) -> Collection[str]:
         """Everything that the current metadata, its snapshots, or a state that may still be read consists of."""
-        known = states.every(self.connection, self.table)
+        known = states.list_all(self.connection, self.table)
         needed = {one.metadata_location for one in known}
         needed.update(file.path for file in jobs.recorded_files(self.connection, self.table))
         base = self.base
@@ -176,11 +178,11 @@ class Sweep:
             return needed
         metadata = snapshots.read_metadata(base)
         needed |= {base, *(one.metadata_file for one in metadata.metadata_log)}
-        needed |= reachable.every(metadata).keys()
+        needed |= reachable.all_files(metadata).keys()
         present = {one.snapshot_id for one in metadata.snapshots}
         for one in known:
             if one.snapshot_id is not None and one.snapshot_id not in present:
-                needed |= reachable.every(snapshots.read_metadata(one.metadata_location)).keys()
+                needed |= reachable.all_files(snapshots.read_metadata(one.metadata_location)).keys()
         return needed
 
     def delete(self, found: Result) -> None:

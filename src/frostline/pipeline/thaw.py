@@ -22,7 +22,7 @@ from frostline.model import thaw as rules
 from frostline.model.names import Name
 from frostline.model.range import overlapping
 from frostline.model.tables import NO_ROWS, Fingerprint, Seam, Table
-from frostline.model.thaw import Holds, Stretch
+from frostline.model.thaw import ColdRange, Holds
 from frostline.model.tiers import to_text
 from frostline.pipeline import job, undo
 from frostline.pipeline.job import JobContext
@@ -61,7 +61,7 @@ def run(context: JobContext, table: Table, wanted: Wanted) -> Result:
         return Thaw(context, table, job_id).run(seam, cold, start)
 
 
-def _start(connection: Connection, table: Table, seam: Seam, cold: Sequence[Stretch], wanted: Wanted) -> int:
+def _start(connection: Connection, table: Table, seam: Seam, cold: Sequence[ColdRange], wanted: Wanted) -> int:
     """Where the thawed range begins; UsageError for a range that cannot be thawed."""
     first, last = wanted
     line = to_text(table.tier_kind, seam.frost_line)
@@ -113,7 +113,7 @@ class Thaw:
         self.table = table
         self.job_id = job_id
 
-    def run(self, seam: Seam, cold: Sequence[Stretch], start: int) -> Result:
+    def run(self, seam: Seam, cold: Sequence[ColdRange], start: int) -> Result:
         """All steps in order. An error leaves readers as they were, and the refill tables to the next thaw."""
         stage = logs.stage(_log, "thaw", table=str(self.table.name), job=self.job_id)
         with job.failure_recorded(self.connection, self.job_id), self._taken_over(), stage as said:
@@ -121,7 +121,7 @@ class Thaw:
             filled = self._refill([one for one in cold if one.lower >= start])
             rows = sum(part.rows for _, _, part in filled)
             jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=rows)
-            attached = [self._attach(stretch, name) for stretch, name, _ in filled]
+            attached = [self._attach(cold_range, name) for cold_range, name, _ in filled]
             said.update(partitions=len(attached), rows=rows)
             if attached:
                 bound.wait_for_old_plans(self.connection, self.table, self._say)
@@ -147,11 +147,11 @@ class Thaw:
             leases.require(self.connection, self.table)
             refill.drop_leftovers(self.connection, self.table)
 
-    def _refill(self, cold: Sequence[Stretch]) -> list[tuple[Stretch, Name, Fingerprint]]:
-        """Fill and verify a table for each stretch that the heap does not have; says what each of them holds."""
+    def _refill(self, cold: Sequence[ColdRange]) -> list[tuple[ColdRange, Name, Fingerprint]]:
+        """Fill and verify a table for each range that the heap does not have; says what each of them holds."""
         made = list(self._create(cold))
         failpoints.reached(Failpoint.THAW_CREATED)
-        pieces = [piece for stretch, name in made for piece in self._pieces(stretch, name)]
+        pieces = [piece for cold_range, name in made for piece in self._pieces(cold_range, name)]
         done = self.context.run_tasks(self.table, fill, pieces)
         failpoints.reached(Failpoint.THAW_FILLED)
         meant = {name: sum((one.fingerprint for one in done if one.refill == name), start=NO_ROWS) for _, name in made}
@@ -160,13 +160,13 @@ class Thaw:
         failpoints.reached(Failpoint.THAW_VERIFIED)
         kept = list(self._without_empty_gaps(made, meant))
         refill.begin_notes(self.connection, self.table)
-        for stretch, name, _ in kept:
-            refill.catch_up(self.connection, self.table, stretch, name)
+        for cold_range, name, _ in kept:
+            refill.catch_up(self.connection, self.table, cold_range, name)
             refill.analyze(self.connection, name)
         failpoints.reached(Failpoint.THAW_CAUGHT_UP)
         return kept
 
-    def _create(self, cold: Sequence[Stretch]) -> Iterator[tuple[Stretch, Name]]:
+    def _create(self, cold: Sequence[ColdRange]) -> Iterator[tuple[ColdRange, Name]]:
         files = jobs.recorded_files(self.connection, self.table)
         for number, one in enumerate(cold):
             in_lake = bool(overlapping(files, one.range))
@@ -174,14 +174,14 @@ class Thaw:
                 yield one, refill.create(self.connection, self.table, one, f"{self.job_id}_{number}")
                 failpoints.reached(Failpoint.THAW_CREATED_ONE)
 
-    def _pieces(self, stretch: Stretch, name: Name) -> Iterator[Piece]:
+    def _pieces(self, cold_range: ColdRange, name: Name) -> Iterator[Piece]:
         files = jobs.recorded_files(self.connection, self.table)
-        for file in overlapping(files, stretch.range):
+        for file in overlapping(files, cold_range.range):
             yield Piece(
                 table=self.table,
                 dsn=Dsn(self.settings.dsn),
                 refill=name,
-                range=stretch.range,
+                range=cold_range.range,
                 file=file,
                 memory_limit=self.settings.export_memory,
             )
@@ -199,33 +199,33 @@ class Thaw:
             )
 
     def _without_empty_gaps(
-        self, made: Sequence[tuple[Stretch, Name]], meant: Mapping[Name, Fingerprint]
-    ) -> Iterator[tuple[Stretch, Name, Fingerprint]]:
+        self, made: Sequence[tuple[ColdRange, Name]], meant: Mapping[Name, Fingerprint]
+    ) -> Iterator[tuple[ColdRange, Name, Fingerprint]]:
         """A range that never had a partition gets one only for rows of the lake; others stay in DEFAULT."""
-        for stretch, name in made:
-            if stretch.holds is Holds.NO_PARTITION and not meant[name].rows:
+        for cold_range, name in made:
+            if cold_range.holds is Holds.NO_PARTITION and not meant[name].rows:
                 refill.drop(self.connection, self.table, name)
             else:
-                yield stretch, name, meant[name]
+                yield cold_range, name, meant[name]
 
-    def _attach(self, stretch: Stretch, name: Name) -> Name:
+    def _attach(self, cold_range: ColdRange, name: Name) -> Name:
         """Make the refilled table an archived partition in its grace period, in one short transaction."""
         try:
             attached = patiently(
-                self.connection, self.table.name, lambda: self._attach_at_once(stretch, name), complaint=self._in_use
+                self.connection, self.table.name, lambda: self._attach_at_once(cold_range, name), complaint=self._in_use
             )
         except psycopg.errors.ForeignKeyViolation as error:
             raise parents.missing(self.connection, self.table, name, error) from error
         failpoints.reached(Failpoint.THAW_ATTACHED)
         return attached
 
-    def _attach_at_once(self, stretch: Stretch, name: Name) -> Name:
-        attached = refill.attach(self.connection, self.table, stretch, name)
+    def _attach_at_once(self, cold_range: ColdRange, name: Name) -> Name:
+        attached = refill.attach(self.connection, self.table, cold_range, name)
         # The same T and S: a writer with an older snapshot, which cannot see these rows, notices by it.
         seam = seams.get(self.connection, self.table)
         job.move_seam(self.connection, self.table, seam, None, seam.frost_line)
-        lower = None if stretch.lower == self.table.tier_kind.lowest else stretch.lower
-        self._record(attached, lower, stretch.upper)
+        lower = None if cold_range.lower == self.table.tier_kind.lowest else cold_range.lower
+        self._record(attached, lower, cold_range.upper)
         failpoints.reached(Failpoint.THAW_BEFORE_ATTACH)
         return attached
 

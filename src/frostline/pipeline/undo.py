@@ -19,7 +19,7 @@ from frostline.lake.datafiles import WrittenFile
 from frostline.model import thaw as rules
 from frostline.model.range import Range
 from frostline.model.tables import RecordedFile, Seam, Table
-from frostline.model.thaw import Archived, Holds, Stretch
+from frostline.model.thaw import Archived, ColdRange, Holds
 from frostline.model.tiers import to_text
 from frostline.pipeline import job, verify
 from frostline.pipeline.copying import Trim, trim_file
@@ -90,17 +90,17 @@ def floor(connection: Connection, table: Table) -> int:
     return table.tier_kind.lowest if removed is None else removed
 
 
-def cold_range(connection: Connection, table: Table, seam: Seam) -> list[Stretch]:
+def cold_range(connection: Connection, table: Table, seam: Seam) -> list[ColdRange]:
     """How the cold range is made up now."""
     archived = [
         Archived(name, lower, upper, not cleaned and heap.exists(connection, name))
         for name, lower, upper, cleaned in jobs.archived(connection, table)
     ]
     partitions = heap.partitions(connection, table)
-    return rules.stretches(partitions, archived, seam.frost_line, table.tier_kind.lowest)
+    return rules.cold_ranges(partitions, archived, seam.frost_line, table.tier_kind.lowest)
 
 
-def _line(table: Table, cold: Sequence[Stretch], reach: Sequence[int], wanted: int | None) -> int:
+def _line(table: Table, cold: Sequence[ColdRange], reach: Sequence[int], wanted: int | None) -> int:
     """The line that was asked for; UsageError when an undo cannot go there."""
     if not reach:
         hint = f"frostline thaw {table.name} --from VALUE brings rows back from the lake"
@@ -143,7 +143,7 @@ class Lowering:
         self.location = paths.table_location(context.settings.warehouse, table)
         self.lake_left: str | None = None
 
-    def run(self, line: int, cold: Sequence[Stretch], away: FrostlineError | None = None) -> Lowered:
+    def run(self, line: int, cold: Sequence[ColdRange], away: FrostlineError | None = None) -> Lowered:
         """All steps in order. An error leaves readers as they were; an error of the lake leaves the lake as it was.
 
         Of the cold range, what the heap has everything of is compared with the lake right before the line goes down.
@@ -174,7 +174,7 @@ class Lowering:
             self.lake_left = " ".join(str(text).split())
             return None
 
-    def _compare(self, line: int, cold: Sequence[Stretch]) -> list[str]:
+    def _compare(self, line: int, cold: Sequence[ColdRange]) -> list[str]:
         whole = [one for one in cold if one.lower >= line and one.holds is Holds.EVERYTHING]
         kept = {one.partition for one in whole if one.partition is not None}
         away = self.lake_left is not None

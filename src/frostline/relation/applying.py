@@ -26,7 +26,7 @@ class Applied:
     deleted: int = 0
 
 
-class Neither(ConflictError):
+class UpsertRace(ConflictError):
     """Rows of an upsert could be neither updated nor inserted, because somebody else wrote them in between."""
 
 
@@ -60,11 +60,11 @@ class Applying:
         columns = names.columns(None, self._columns)
         inserted = self._run("insert_missing", columns=columns, staged=self._staged(), **matching)
         if changed and updated + inserted != rows:
-            raise self._neither(rows - updated - inserted)
+            raise self._upsert_race(rows - updated - inserted)
         return Applied(inserted=inserted, updated=updated)
 
-    def _neither(self, rows: int) -> Neither:
-        return Neither(
+    def _upsert_race(self, rows: int) -> UpsertRace:
+        return UpsertRace(
             f"{rows} rows of the batch could be neither updated in {self._stage.relation.name} nor inserted",
             hint="others write the same keys, or row security hides them: write again",
         )

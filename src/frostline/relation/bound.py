@@ -73,7 +73,7 @@ def _attach(connection: Connection, table: Table, lower: int | None, upper: int)
     connection.execute(
         template("foreign_table").format(
             foreign_table=foreign_table,
-            columns=lakecolumns.every(table),
+            columns=lakecolumns.definitions(table),
             schema_name=sql.Literal(cut(str(table.name), MAX_BYTES)),
             table_name=sql.Literal(str(RemoteName(table.id, lower, upper))),
             fetch_size=sql.Literal(str(_fetch_size(connection, table))),

@@ -115,7 +115,7 @@ class Definition:
         return template("lake").format(
             lake=names.lake(self.table),
             nothing=names.nothing(self.table),
-            columns=lakecolumns.every(self.table),
+            columns=lakecolumns.definitions(self.table),
             tier_key=sql.Identifier(self.table.tier_key),
             highest=sql.Literal(to_text(self.table.tier_kind, self.table.tier_kind.highest)),
         )

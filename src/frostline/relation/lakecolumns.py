@@ -6,7 +6,7 @@ from frostline.model.tables import Column, Table
 from frostline.relation.names import trusted
 
 
-def every(table: Table) -> sql.Composed:
+def definitions(table: Table) -> sql.Composed:
     """Column list of the lake's tables. A domain keeps postgres_fdw from sending conditions on the column."""
     return sql.SQL(",\n    ").join(_one(column) for column in table.columns)
 
@@ -26,7 +26,7 @@ def _type(column: Column) -> sql.Composable:
 
 def needs_domain(column: Column) -> bool:
     """Whether postgres_fdw would send conditions on the column's own type that the lake cannot judge."""
-    return column.pg_type.builtin and not column.carriage.pushable
+    return column.pg_type.builtin and not column.encoding.pushable
 
 
 def domain_name(column: Column) -> str:

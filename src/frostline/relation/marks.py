@@ -60,11 +60,11 @@ def take_away(connection: Connection, table: Table, frost_line: int, in_grace: I
     Inside the publishing transaction. Row locks only, none of them waited for.
     """
     parts = _parts(table, frost_line)
-    with silence(connection, table):
+    with marking_disabled(connection, table):
         _lock_heap(connection, parts)
         _analyze(connection, "frostline_locked")
         connection.execute(_statement("lock_overlay").format(**parts))
-        with _unnoticed(connection):
+        with _user_triggers_disabled(connection):
             _delete_heap(connection, table, in_grace)
         return connection.execute(_statement("delete_overlay").format(**parts)).rowcount
 
@@ -99,17 +99,17 @@ def _lock_heap(connection: Connection, parts: dict[str, sql.Composable]) -> None
 
 
 @contextmanager
-def silence(connection: Connection, table: Table) -> Generator[None]:
+def marking_disabled(connection: Connection, table: Table) -> Generator[None]:
     """Inside a transaction: its own changes of this table's heap leave no mark until this ends."""
     table_id = sql.Literal(table.id)
-    connection.execute(_statement("be_silent").format(table_id=table_id))
-    connection.execute(_statement("be_silent_setting"))
+    connection.execute(_statement("disable_marking").format(table_id=table_id))
+    connection.execute(_statement("disable_marking_setting"))
     yield
-    connection.execute(_statement("speak_again").format(table_id=table_id))
+    connection.execute(_statement("enable_marking").format(table_id=table_id))
 
 
 @contextmanager
-def _unnoticed(connection: Connection) -> Generator[None]:
+def _user_triggers_disabled(connection: Connection) -> Generator[None]:
     """Inside a transaction, and where the role may: ordinary triggers of the user do not fire until this ends."""
     (before,) = connection.execute(_statement("replication_role")).fetchone() or ("origin",)
     try:

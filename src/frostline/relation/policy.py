@@ -13,11 +13,11 @@ from frostline.model.tiers import TierKind
 MAX_PREMAKE = 1000
 
 
-def change(connection: Connection, table: Table, *, release: bool = False, **wishes: Any) -> Table:
+def change(connection: Connection, table: Table, *, release: bool = False, **requested: Any) -> Table:
     """Set what is given (the names are the policy's), all or nothing, and return the table as it is then."""
-    if not wishes and not release:
+    if not requested and not release:
         raise UsageError("nothing to set", hint="see: frostline table set --help")
-    return put(connection, table, replace(table.policy, **wishes), release=release)
+    return put(connection, table, replace(table.policy, **requested), release=release)
 
 
 def put(connection: Connection, table: Table, policy: Policy, *, release: bool = False) -> Table:
@@ -50,10 +50,10 @@ def _check_periods(connection: Connection, kind: TierKind, mode: Mode, policy: P
         raise UsageError("no hot period is given", hint="say how long rows stay hot, for example --hot '90 days'")
     if not mode.has_line and hot is not None:
         raise UsageError("a table in partition mode has no hot period", hint="leave --hot out, or --mode partition")
-    for option, period in (("hot", hot), ("retention", retention), ("every", policy.every)):
+    for option, period in (("hot", hot), ("retention", retention), ("every", policy.partition_interval)):
         if period is not None:
             tables.check_period(connection, kind, option, period)
-    _check_width(connection, kind, policy.every)
+    _check_width(connection, kind, policy.partition_interval)
     if hot is not None and retention is not None and not tables.is_longer(connection, kind, retention, hot):
         raise UsageError(
             f"--retention {retention!r} is not longer than the hot period {hot!r}",
@@ -61,7 +61,7 @@ def _check_periods(connection: Connection, kind: TierKind, mode: Mode, policy: P
         )
 
 
-def _check_width(connection: Connection, kind: TierKind, every: str | None) -> None:
-    if every is not None and tables.step(connection, kind, every) is None:
+def _check_width(connection: Connection, kind: TierKind, interval: str | None) -> None:
+    if interval is not None and tables.step(connection, kind, interval) is None:
         hint = "whole days, months or years" if kind is TierKind.DATE else "for example '1 month' or '6 hours'"
-        raise UsageError(f"--every {every!r} is no width for a {kind.value}", hint=hint)
+        raise UsageError(f"--every {interval!r} is no width for a {kind.value}", hint=hint)

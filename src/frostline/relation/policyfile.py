@@ -51,8 +51,8 @@ def _applied(connection: Connection, entries: Sequence[Entry]) -> Iterator[Impor
 
 def _bring(connection: Connection, entry: Entry, present: Table | None) -> str:
     if present is None:
-        wish = registration.Wish(entry.name, entry.policy, entry.lake_partition)
-        (registration if entry.mode.has_lake else partition_mode).add(connection, wish)
+        request = registration.Request(entry.name, entry.policy, entry.lake_partition)
+        (registration if entry.mode.has_lake else partition_mode).add(connection, request)
         return "added"
     if present.mode is not entry.mode:
         hint = f"frostline table remove {entry.name}, then import again"

@@ -17,7 +17,7 @@ from frostline.catalog.patience import be_brief
 from frostline.errors import CorruptionError, UsageError
 from frostline.model.names import MAX_BYTES, Name, cut
 from frostline.model.tables import Table
-from frostline.model.thaw import Stretch
+from frostline.model.thaw import ColdRange
 from frostline.partitions import new_partition
 from frostline.relation import heap, marks, names
 
@@ -26,19 +26,19 @@ _statement = sqlfiles.statements(__name__, "refill")
 _JOB = re.compile(r"_thaw_\d+_\d+")
 
 
-def create(connection: Connection, table: Table, stretch: Stretch, job: str) -> Name:
-    """Make an empty table like the heap for the stretch, next to the heap, and return its name.
+def create(connection: Connection, table: Table, cold_range: ColdRange, job: str) -> Name:
+    """Make an empty table like the heap for the range, next to the heap, and return its name.
 
     The name has the job in it: a paused thaw that wakes up when another has taken over finds nothing to write to.
     """
     suffix = f"_thaw_{job}"
-    name = Name(table.name.schema, cut(_wanted_name(table, stretch).table, MAX_BYTES - len(suffix)) + suffix)
-    new_partition.create(connection, table, name, (_lower(table, stretch), stretch.upper), Purpose.THAW)
+    name = Name(table.name.schema, cut(_wanted_name(table, cold_range).table, MAX_BYTES - len(suffix)) + suffix)
+    new_partition.create(connection, table, name, (_lower(table, cold_range), cold_range.upper), Purpose.THAW)
     return name
 
 
-def _wanted_name(table: Table, stretch: Stretch) -> Name:
-    return stretch.name or Name(table.name.schema, cut(table.name.table, MAX_BYTES - 7) + "_thawed")
+def _wanted_name(table: Table, cold_range: ColdRange) -> Name:
+    return cold_range.name or Name(table.name.schema, cut(table.name.table, MAX_BYTES - 7) + "_thawed")
 
 
 def drop_leftovers(connection: Connection, table: Table) -> None:
@@ -66,9 +66,9 @@ def begin_notes(connection: Connection, table: Table) -> None:
     connection.execute(_statement("index_note").format(key=key))
 
 
-def catch_up(connection: Connection, table: Table, stretch: Stretch, refill: Name) -> None:
-    """Bring the marks of the stretch that are new or have changed since the last time into the refill table."""
-    parts = _parts(table, stretch, refill)
+def catch_up(connection: Connection, table: Table, cold_range: ColdRange, refill: Name) -> None:
+    """Bring the marks of the range that are new or have changed since the last time into the refill table."""
+    parts = _parts(table, cold_range, refill)
     with connection.transaction():
         connection.execute(_statement("fresh").format(**parts))
         connection.execute(_statement("analyze_fresh"))
@@ -78,7 +78,7 @@ def catch_up(connection: Connection, table: Table, stretch: Stretch, refill: Nam
         connection.execute(_statement("done_with_fresh"))
 
 
-def attach(connection: Connection, table: Table, stretch: Stretch, refill: Name) -> Name:
+def attach(connection: Connection, table: Table, cold_range: ColdRange, refill: Name) -> Name:
     """Make the refill table a partition of the heap that marks its changes; returns the name it has then.
 
     Inside the caller's transaction. ACCESS EXCLUSIVE on the DEFAULT partition, and on the whole heap if there is none
@@ -86,36 +86,36 @@ def attach(connection: Connection, table: Table, stretch: Stretch, refill: Name)
     LockNotAvailable.
     """
     default = new_partition.default_partition(connection, table)
-    _lock(connection, table, stretch, default)
-    catch_up(connection, table, stretch, refill)
-    with marks.silence(connection, table):
-        for partition in filter(None, (default, stretch.partition)):
-            with new_partition.unnoticed(connection, partition):
-                _take_rows_from(connection, table, stretch, partition)
-    if stretch.partition is not None:
-        _drop_partition(connection, stretch.partition)
+    _lock(connection, table, cold_range, default)
+    catch_up(connection, table, cold_range, refill)
+    with marks.marking_disabled(connection, table):
+        for partition in filter(None, (default, cold_range.partition)):
+            with new_partition.user_triggers_disabled(connection, partition):
+                _take_rows_from(connection, table, cold_range, partition)
+    if cold_range.partition is not None:
+        _drop_partition(connection, cold_range.partition)
     made.forget(connection, table, refill)
-    name = _rename(connection, refill, _wanted_name(table, stretch))
+    name = _rename(connection, refill, _wanted_name(table, cold_range))
     heap.mark_changes(connection, table, names.identifier(name))
-    new_partition.attach(connection, table, name, _lower(table, stretch), stretch.upper)
+    new_partition.attach(connection, table, name, _lower(table, cold_range), cold_range.upper)
     return name
 
 
-def _lock(connection: Connection, table: Table, stretch: Stretch, default: Name | None) -> None:
+def _lock(connection: Connection, table: Table, cold_range: ColdRange, default: Name | None) -> None:
     """In the order in which writers take them: heap, partition, overlay. None is raised later."""
     be_brief(connection)
     # A writer that has looked for its row and not yet marked it holds DEFAULT. Without one, it holds only the heap.
-    is_shared = stretch.partition is None and default is not None
+    is_shared = cold_range.partition is None and default is not None
     mode = sql.SQL("share update exclusive" if is_shared else "access exclusive")
     connection.execute(sql.SQL("lock table only {} in {} mode").format(names.identifier(table.heap), mode))
-    for partition in filter(None, (default, stretch.partition)):
+    for partition in filter(None, (default, cold_range.partition)):
         connection.execute(sql.SQL("lock table only {} in access exclusive mode").format(names.identifier(partition)))
     connection.execute(sql.SQL("lock table {} in share mode").format(names.overlay(table)))
 
 
-def _take_rows_from(connection: Connection, table: Table, stretch: Stretch, partition: Name) -> None:
-    """Delete the rows of the stretch from a partition; each must have its image in the overlay."""
-    parts = _parts(table, stretch, partition)
+def _take_rows_from(connection: Connection, table: Table, cold_range: ColdRange, partition: Name) -> None:
+    """Delete the rows of the range from a partition; each must have its image in the overlay."""
+    parts = _parts(table, cold_range, partition)
     connection.execute(_statement("leave_default").format(partition=names.identifier(partition), **parts))
     rest = _statement("has_rows_in_range").format(partition=names.identifier(partition), **parts)
     (left,) = connection.execute(rest).fetchone() or (False,)
@@ -166,7 +166,7 @@ def holders(connection: Connection, table: Table) -> list[int]:
     return [pid for (pid,) in connection.execute(_statement("holders").format(relations=listed)).fetchall()]
 
 
-def _parts(table: Table, stretch: Stretch, refill: Name) -> dict[str, sql.Composable]:
+def _parts(table: Table, cold_range: ColdRange, refill: Name) -> dict[str, sql.Composable]:
     written = [column.name for column in table.columns if not column.generated]
     return {
         "refill": names.identifier(refill),
@@ -174,8 +174,8 @@ def _parts(table: Table, stretch: Stretch, refill: Name) -> dict[str, sql.Compos
         "written": names.columns(None, written),
         "overlay_written": names.columns("o", written),
         "overlay_key": names.columns("o", table.key),
-        "in_range": _in_range(table, "o", stretch),
-        "heap_in_range": _in_range(table, "h", stretch),
+        "in_range": _in_range(table, "o", cold_range),
+        "heap_in_range": _in_range(table, "h", cold_range),
         "applied_is_overlay": names.equal("a", "o", table.key),
         "refill_is_fresh": names.equal("r", "f", table.key),
         "overlay_is_fresh": names.equal("o", "f", table.key),
@@ -183,9 +183,9 @@ def _parts(table: Table, stretch: Stretch, refill: Name) -> dict[str, sql.Compos
     }
 
 
-def _in_range(table: Table, alias: LiteralString | None, stretch: Stretch) -> sql.Composed:
-    return names.within(table, _lower(table, stretch), stretch.upper, alias)
+def _in_range(table: Table, alias: LiteralString | None, cold_range: ColdRange) -> sql.Composed:
+    return names.within(table, _lower(table, cold_range), cold_range.upper, alias)
 
 
-def _lower(table: Table, stretch: Stretch) -> int | None:
-    return None if stretch.lower == table.tier_kind.lowest else stretch.lower
+def _lower(table: Table, cold_range: ColdRange) -> int | None:
+    return None if cold_range.lower == table.tier_kind.lowest else cold_range.lower

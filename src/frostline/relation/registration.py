@@ -18,7 +18,7 @@ from frostline.model.policy import Mode, Policy
 from frostline.model.registration import HeapFacts
 from frostline.model.tables import Column, Table
 from frostline.model.tiers import TierKind
-from frostline.model.types import carriage
+from frostline.model.types import encoding
 from frostline.relation import dependents, foreign_server, names, plans, policy, renewal
 from frostline.relation.definition import Definition, template
 from frostline.relation.lakecolumns import domain_name, needs_domain
@@ -38,7 +38,7 @@ class Added:
 
 
 @dataclass(frozen=True)
-class Wish:
+class Request:
     """What the user asked for."""
 
     name: Name
@@ -46,24 +46,24 @@ class Wish:
     lake_partition: str | None = None
 
 
-def add(connection: Connection, wish: Wish, *, dry_run: bool = False) -> Added:
+def add(connection: Connection, request: Request, *, dry_run: bool = False) -> Added:
     """Register a table. Running it again is a no-op.
 
     ACCESS EXCLUSIVE on the table for as long as the catalog changes take, after a wait of at most 5 s.
     """
-    existing = tables.find(connection, wish.name)
+    existing = tables.find(connection, request.name)
     if existing is not None:
         tables.require_mode(existing, Mode.TIERED)
         return Added(existing, changed=False, statements=())
-    _check(connection, wish)
+    _check(connection, request)
     try:
         with connection.transaction(force_rollback=dry_run):
             limit_waiting(connection)
-            connection.execute(sql.SQL("lock table {} in access exclusive mode").format(names.identifier(wish.name)))
-            return _add(connection, wish)
+            connection.execute(sql.SQL("lock table {} in access exclusive mode").format(names.identifier(request.name)))
+            return _add(connection, request)
     except psycopg.errors.LockNotAvailable:
         raise UnavailableError(
-            f"{wish.name} is busy: its lock could not be had within {LOCK_TIMEOUT_MS // 1000} s",
+            f"{request.name} is busy: its lock could not be had within {LOCK_TIMEOUT_MS // 1000} s",
             hint="find who holds it: select * from pg_stat_activity where state = 'idle in transaction'",
         ) from None
 
@@ -75,26 +75,26 @@ def limit_waiting(connection: Connection) -> None:
     renewal.let_guard_pass(connection)
 
 
-def _check(connection: Connection, wish: Wish) -> TierKind:
+def _check(connection: Connection, request: Request) -> TierKind:
     """Refuse with all reasons at once, before anything is locked."""
-    found = catalog_facts.read(connection, wish.name)
+    found = catalog_facts.read(connection, request.name)
     reasons = rules.refusals(found)
     kind = found.tier_kind
-    if kind is not None and wish.lake_partition is not None:
-        problem = rules.check_lake_partition(wish.lake_partition, kind)
+    if kind is not None and request.lake_partition is not None:
+        problem = rules.check_lake_partition(request.lake_partition, kind)
         reasons += [problem] if problem else []
-    refuse("manage", wish.name, reasons)
+    refuse("manage", request.name, reasons)
     assert kind is not None
-    policy.check(connection, kind, Mode.TIERED, wish.policy)
+    policy.check(connection, kind, Mode.TIERED, request.policy)
     return kind
 
 
-def _add(connection: Connection, wish: Wish) -> Added:
+def _add(connection: Connection, request: Request) -> Added:
     # Read again under the lock: the table may have changed since the check.
-    kind = _check(connection, wish)
-    found = catalog_facts.read(connection, wish.name)
+    kind = _check(connection, request)
+    found = catalog_facts.read(connection, request.name)
     foreign_server.require(connection)
-    table = _table(found, wish, kind)
+    table = _table(found, request, kind)
     table = replace(table, id=tables.insert(connection, table))
     seams.insert(connection, table)
     before = dependents.read(connection, found.oid)
@@ -104,29 +104,29 @@ def _add(connection: Connection, wish: Wish) -> Added:
         connection.execute(statement)
     renewal.record(connection, Definition(table, found))
     if not any(partition.is_default for partition in found.partitions):
-        ours = wish.name.default_partition(otherwise=found.default_name_taken)
+        ours = request.name.default_partition(otherwise=found.default_name_taken)
         made.record(connection, table, ours, Purpose.DEFAULT)
     return Added(table, changed=True, statements=tuple(done))
 
 
-def _table(found: HeapFacts, wish: Wish, kind: TierKind) -> Table:
+def _table(found: HeapFacts, request: Request, kind: TierKind) -> Table:
     tier = found.tier_column
     assert tier is not None
     return Table(
         id=0,
-        name=wish.name,
+        name=request.name,
         columns=tuple(_columns(found)),
         key=found.primary_key,
         tier_key=tier.name,
         tier_kind=kind,
-        lake_partition=wish.lake_partition or rules.default_lake_partition(kind, _widths(found, kind)),
-        policy=wish.policy,
+        lake_partition=request.lake_partition or rules.default_lake_partition(kind, _widths(found, kind)),
+        policy=request.policy,
     )
 
 
 def _columns(found: HeapFacts) -> Iterator[Column]:
     for position, column in enumerate(found.columns, start=1):
-        yield tables.column(column, position, carriage(column.pg_type, column.collation))
+        yield tables.column(column, position, encoding(column.pg_type, column.collation))
 
 
 def _widths(found: HeapFacts, kind: TierKind) -> list[int]:

@@ -254,7 +254,7 @@ def _changed(column: Column) -> sql.Composed:
 
 def _comparable(value: sql.Composable, column: Column) -> sql.Composable:
     """Text-carried types compare by their text: some have no equality, and some call different values equal."""
-    return sql.SQL("{}::text").format(value) if column.carriage.as_text else value
+    return sql.SQL("{}::text").format(value) if column.encoding.as_text else value
 
 
 def seam_is_current(table: Table) -> sql.Composed:

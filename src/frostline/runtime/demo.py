@@ -21,7 +21,7 @@ from frostline.model.tables import Table
 from frostline.pipeline import archive, clean, plan, spark, verify
 from frostline.pipeline.tasks import Report
 from frostline.relation import names, policy, registration
-from frostline.relation.registration import Wish
+from frostline.relation.registration import Request
 from frostline.runtime.home import Home, prepare
 from frostline.runtime.up import started
 from frostline.settings import FILE_NAME, Settings
@@ -164,7 +164,7 @@ def show_answers(demo: Demo, answers: Answers) -> None:
 def add_table(demo: Demo) -> Table:
     """Make it a tiered table."""
     demo.story.chapter(f"frostline table add events --hot '{HOT}'")
-    added, seconds = _timed(lambda: registration.add(demo.connection, Wish(EVENTS, Policy(HOT))))
+    added, seconds = _timed(lambda: registration.add(demo.connection, Request(EVENTS, Policy(HOT))))
     demo.story.say(
         f"`events` is a view over both tiers now, `_events` is the heap. {1000 * seconds:.0f} ms, no row moved."
     )

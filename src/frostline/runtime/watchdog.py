@@ -5,7 +5,7 @@ affair. A process that hangs keeps its connections open, one that is gone does n
 a sign of life, which is sent only after the lake server answered a new client. When there is none for too long it
 kills the first: every waiting query fails at once, and whoever runs the service starts it again.
 
-That client does not come by the port, where a crowd of strangers may stand, but from inside the process.
+That client does not come through the port, which strangers may keep busy, but from inside the process.
 """
 
 import logging

@@ -109,7 +109,7 @@ class Worker:
     def round(self, still_leads: Callable[[], bool] = lambda: True) -> list[Action]:
         """Do what is due now; returns what was tried."""
         rowsecurity.follow(self.context.connection)
-        states = survey.every(self.context.connection)
+        states = survey.list_all(self.context.connection)
         self._tell(states)
         actions = decide(states, self.tries)
         for position, action in enumerate(actions):

@@ -16,8 +16,8 @@ import pyarrow as pa
 from frostline.errors import FrostlineError, UnavailableError
 from frostline.lake import damage, duck, objectstore, paths, store
 from frostline.lake.damage import UnreadableFile
-from frostline.server import crowd
-from frostline.server.crowd import Crowd
+from frostline.server import result_memory
+from frostline.server.result_memory import ResultMemory
 from frostline.server.translate.duck import local
 
 BATCH_ROWS = 10_240
@@ -88,11 +88,11 @@ class Rows:
         connection: duckdb.DuckDBPyConnection,
         sql: str,
         batch_rows: int,
-        crowd: Crowd,
+        result_memory: ResultMemory,
         first: Check,
         files: Sequence[str],
     ) -> None:
-        self._connection, self._sql, self._batch_rows, self._crowd = connection, sql, batch_rows, crowd
+        self._connection, self._sql, self._batch_rows, self._result_memory = connection, sql, batch_rows, result_memory
         self._first, self._files = first, files
         self._stopped = False
         self._file: Path | None = None
@@ -116,12 +116,12 @@ class Rows:
     def _begin(self, batches: Iterator[pa.RecordBatch]) -> tuple[_Way, list[pa.RecordBatch]]:
         """Produce the first batches, and decide by them. By way of disk they come again, and none is held meanwhile."""
         with _translated_errors():
-            is_dense = self._crowd.is_dense(self._connection)
+            under_pressure = self._result_memory.under_pressure(self._connection)
         try:
-            head = list(islice(batches, 2 if is_dense else 1))
+            head = list(islice(batches, 2 if under_pressure else 1))
         except OutOfMemory:
             return _Way.BY_DISK, []
-        if is_dense:
+        if under_pressure:
             return (_Way.BY_DISK, []) if len(head) > 1 else (_Way.ON_DEMAND, head)
         return _Way.AHEAD if _is_worth_another(head, self._batch_rows) else _Way.ON_DEMAND, head
 
@@ -142,11 +142,11 @@ class Rows:
     def _by_way_of_disk(self) -> Iterator[pa.RecordBatch]:
         with _translated_errors():
             self._connection.execute("select 1")  # ends what began
-        with self._crowd.turn(self._give_up) as path, _translated_errors(self._files):
+        with self._result_memory.spill_slot(self._give_up) as path, _translated_errors(self._files):
             self._file = path
             reader = self._reader()
-            crowd.write(path, reader.schema, reader)
-        yield from _translated(crowd.read(path))
+            result_memory.write(path, reader.schema, reader)
+        yield from _translated(result_memory.read(path))
 
     def _give_up(self) -> None:
         if self._stopped:
@@ -224,7 +224,7 @@ class Engine:
             self._root.execute("set allowed_directories = $1", [[local(place), str(temp_directory)]])
             self._root.execute("set enable_external_access = false")
         self._root.execute("set lock_configuration = true")
-        self.crowd = Crowd(self._root, temp_directory)
+        self.result_memory = ResultMemory(self._root, temp_directory)
 
     def run(
         self, sql: str, batch_rows: int = BATCH_ROWS, first: Check = lambda _: None, files: Sequence[str] = ()
@@ -233,7 +233,7 @@ class Engine:
 
         `files` are those that it reads, to be named when it fails.
         """
-        return Rows(self._root.cursor(), sql, batch_rows, self.crowd, first, files)
+        return Rows(self._root.cursor(), sql, batch_rows, self.result_memory, first, files)
 
     def memory_bytes(self) -> int:
         """What DuckDB holds in memory now, its caches included."""

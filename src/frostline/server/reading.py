@@ -35,7 +35,7 @@ def answer(plan: DuckPlan, tables: LakeTables, meter: Meter) -> Question:
 
 def copy_lines(scan: Scan, tables: LakeTables, meter: Meter) -> Question:
     """The candidate rows in Postgres' COPY text format, one varchar with its newline a row."""
-    values = (ducktext.copied_value(duck.column(column), column.carriage.lake_type) for column in scan.columns)
+    values = (ducktext.copied_value(duck.column(column), column.encoding.lake_type) for column in scan.columns)
     snapshot = ducksql.literal(str(scan.source.snapshot))
     fields = " || chr(9) || ".join((*values, snapshot))
     source, files = candidates(scan, tables, meter)

@@ -14,7 +14,7 @@ from frostline.model import laketypes
 from frostline.model.names import Name
 from frostline.model.range import EVERYTHING, Range
 from frostline.model.tables import Column, LakeTable, TableCopy
-from frostline.model.types import Carriage, Collation, PgType
+from frostline.model.types import Collation, LakeEncoding, PgType
 from frostline.spark import filesums
 
 _THREADS = 16
@@ -88,7 +88,7 @@ def require_finite(table: LakeTable, columns: Sequence[Column], files: Iterable[
 
 
 def _infinity(column: Column) -> int | None:
-    return laketypes.of(column.carriage.lake_type).infinity
+    return laketypes.of(column.encoding.lake_type).infinity
 
 
 def by_names(files: Sequence[ColdFile]) -> dict[tuple[tuple[int, str], ...], list[ColdFile]]:
@@ -118,8 +118,8 @@ def _column(number: int, one: NestedField) -> Column:
     kind = one.field_type
     lake_type = f"decimal({kind.precision}, {kind.scale})" if isinstance(kind, DecimalType) else str(kind)
     pg_type = PgType(lake_type, lake_type, builtin=False)
-    carriage = Carriage(lake_type, as_text=False, pushable=False)
-    return Column(one.name, number, one.field_id, pg_type, carriage, Collation.NONE, not_null=False)
+    encoding = LakeEncoding(lake_type, as_text=False, pushable=False)
+    return Column(one.name, number, one.field_id, pg_type, encoding, Collation.NONE, not_null=False)
 
 
 def shown_names(table: LakeTable) -> dict[str, Column]:

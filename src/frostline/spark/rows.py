@@ -84,7 +84,7 @@ def _heap_query(connection: duckdb.DuckDBPyConnection, reading: Reading, piece: 
     assert tier is not None  # what has a heap has a tier key
     rows = _postgres_rows(tier, piece, reading.columns.values())
     typed = ", ".join(
-        f"frostline_{number}::{laketypes.duck_type(column.carriage.lake_type)} as {ducksql.identifier(name)}"
+        f"frostline_{number}::{laketypes.duck_type(column.encoding.lake_type)} as {ducksql.identifier(name)}"
         for number, (name, column) in enumerate(reading.columns.items(), 1)
     )
     return _TYPED.format(columns=typed, query=ducksql.literal(rows))
@@ -143,8 +143,8 @@ def _postgres_rows(tier: TierKey, piece: HeapPiece, columns: Iterable[Column]) -
 def _sent(number: int, column: Column) -> sql.Composed:
     """The column as Postgres sends it, under a name that no two share."""
     value = sql.Identifier(column.name)
-    refused = laketypes.of(column.carriage.lake_type).refused_by_spark
-    plain = "{0}::text" if column.carriage.as_text else "{0}"
+    refused = laketypes.of(column.encoding.lake_type).refused_by_spark
+    plain = "{0}::text" if column.encoding.as_text else "{0}"
     # The cast fails, and its error names the column. It depends on the row, or Postgres would do it while planning.
     # It is to the column's very type: of any other, DuckDB would be told numeric without precision, and read a double.
     form = sql.SQL("case when " + refused + " then ({1} || {0}::text)::{2} else {0} end" if refused else plain)

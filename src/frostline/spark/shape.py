@@ -15,7 +15,7 @@ POINT = "frostline.point"
 
 def spark_type(column: Column) -> DataType:
     """The type of the column in Spark, read as Spark reads its own schemas. What travels as text is a string."""
-    kind = laketypes.spark_type(column.carriage.lake_type)
+    kind = laketypes.spark_type(column.encoding.lake_type)
     return StructField.fromJson({"name": column.name, "type": kind, "nullable": True}).dataType
 
 

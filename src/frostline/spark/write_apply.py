@@ -14,7 +14,7 @@ from frostline.errors import ConflictError, FrostlineError, OutcomeUnknown, Unav
 from frostline.failpoints import Failpoint
 from frostline.model.names import Name, quoted
 from frostline.relation import staging
-from frostline.relation.applying import Applied, Applying, Neither
+from frostline.relation.applying import Applied, Applying, UpsertRace
 from frostline.relation.staging import Stage
 from frostline.spark.write_task import Copied, refused
 
@@ -86,7 +86,7 @@ def apply(connection: Connection, stage: Stage, batch: Batch, copied: Sequence[C
     for number in range(1, _TRIES + 1):
         try:
             done = _once(connection, stage, batch, copied)
-        except (psycopg.Error, Neither) as error:
+        except (psycopg.Error, UpsertRace) as error:
             if number == _TRIES or not _may_pass(error, batch):
                 raise explained(connection, batch, error) from error
             time.sleep(_PAUSE_S * 2**number)
@@ -143,14 +143,14 @@ def settled(dsn: str, batch: Batch, lost: LostInCommit) -> Written:
 
 def _may_pass(error: Exception, batch: Batch) -> bool:
     """Whether the same transaction may succeed when it is run again."""
-    if isinstance(error, (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected, Neither)):
+    if isinstance(error, (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected, UpsertRace)):
         return True
     return isinstance(error, psycopg.errors.UniqueViolation) and batch.mode == "upsert"
 
 
-def explained(connection: Connection, batch: Batch, error: psycopg.Error | Neither) -> FrostlineError:
+def explained(connection: Connection, batch: Batch, error: psycopg.Error | UpsertRace) -> FrostlineError:
     """What an error of the transaction means for whoever writes."""
-    if isinstance(error, Neither):
+    if isinstance(error, UpsertRace):
         return error
     if _may_pass(error, batch):
         hint = "write again when others write less to the same rows"

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from frostline import failpoints, logs
 from frostline.catalog import batches
 from frostline.catalog.batches import Relation, Target
-from frostline.catalog.connect import Connection, Dsn, connect, dsn_of, gives_up
+from frostline.catalog.connect import Connection, Dsn, connect, dsn_of, operational_errors
 from frostline.errors import UnavailableError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.model.names import BadName, Name
@@ -54,7 +54,7 @@ def write(
     if lake_rows is not None and lake_rows < 1:
         raise UsageError(f"lake_rows is {lake_rows}", hint="use 1 or more, or None for never")
     with (
-        gives_up(f"writing to {batch.table}", hint="write again; nothing was written"),
+        operational_errors(f"writing to {batch.table}", hint="write again; nothing was written"),
         connect(database.dsn_of(dsn, home), purpose="spark write", for_user=True) as connection,
     ):
         done = _write(connection, df, batch, _Files(lake_rows, home))

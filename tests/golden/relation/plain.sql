@@ -205,7 +205,7 @@ $body$;
 
 grant execute on function "frostline_write"."unclaim_7"("frostline_relation"."events_7") to public;
 
--- COPY names the relation itself, so its caller may insert into it; a column for which he may not has its default already.
+-- COPY names the relation itself, so its caller may insert into it; a column that the caller may not set has its default already.
 create or replace function "frostline_relation"."copy_7"() returns trigger
 language plpgsql as $body$
 #variable_conflict use_column

@@ -11,7 +11,7 @@ from tests.fixtures.lake_tables import column, events
 
 from frostline.errors import UsageError
 from frostline.lake import schema
-from frostline.model import grid
+from frostline.model import lake_grid
 from frostline.model.tiers import MICROS_PER_DAY, TierKind
 
 PYTHON_DAYS = st.integers(-719_162, 2_932_896)
@@ -74,7 +74,7 @@ def test_integer_partitions_are_those_of_iceberg(value: int, width: int):
 @given(st.integers(-210_000_000_000_000_000, 9_223_000_000_000_000_000), st.sampled_from(["year", "month", "day"]))
 def test_a_slice_of_the_grid_never_straddles_a_partition(lower: int, transform: str):
     table = tier(TierKind.TIMESTAMPTZ, transform)
-    first, last = next(grid.slices(transform, table.tier_kind, lower, lower + 400 * 366 * MICROS_PER_DAY))
+    first, last = next(lake_grid.slices(transform, table.tier_kind, lower, lower + 400 * 366 * MICROS_PER_DAY))
     assert schema.partition_value(table, first) == schema.partition_value(table, last - 1)
     assert schema.partition_value(table, last) == schema.partition_value(table, first) + 1
 

@@ -15,7 +15,7 @@ from frostline.model.conversion import (
     refusals,
     step,
 )
-from frostline.model.ladder import Ladder, Step, calendar, parse
+from frostline.model.heap_grid import HeapGrid, Step, calendar, parse
 from frostline.model.names import MAX_BYTES, Name
 from frostline.model.registration import HeapColumn, HeapFacts, Refusal
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, from_text, to_text
@@ -112,7 +112,7 @@ def test_dates_are_cut_by_whole_days() -> None:
 
 def test_in_utc_24_hours_are_a_day() -> None:
     assert calendar(ZONED, made(ZONED, "168:00:00"), NOW) == calendar(ZONED, WEEK, NOW)
-    assert calendar(ZONED, made(ZONED, "7 days 12:00:00"), NOW) == Ladder(ZONED, 0, Step(days=7, units=12 * HOUR))
+    assert calendar(ZONED, made(ZONED, "7 days 12:00:00"), NOW) == HeapGrid(ZONED, 0, Step(days=7, units=12 * HOUR))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from frostline.lake import ducktext, schema
 from frostline.model import laketypes
 from frostline.model.laketypes import BY_NAME, can_become, duck_type, native, of, spark_type
 from frostline.model.tables import Column
-from frostline.model.types import Carriage, Collation, PgType
+from frostline.model.types import Collation, LakeEncoding, PgType
 from frostline.pipeline.proof import columnhash
 
 ARROW = {
@@ -23,7 +23,9 @@ TYPES = sorted(ARROW)
 
 def column(lake_type: str) -> Column:
     pg_type = PgType("x", "x", builtin=True)
-    return Column("x", 1, 1, pg_type, Carriage(lake_type, as_text=False, pushable=True), Collation.NONE, not_null=False)
+    return Column(
+        "x", 1, 1, pg_type, LakeEncoding(lake_type, as_text=False, pushable=True), Collation.NONE, not_null=False
+    )
 
 
 def test_every_type_is_tried_here() -> None:

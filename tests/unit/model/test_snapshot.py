@@ -85,7 +85,7 @@ def test_columns_keep_their_ids_by_number_while_their_type_can_follow() -> None:
     columns = [replace(one, attnum=number) for number, one in enumerate(first, 1)]
     made, last = with_field_ids(columns, (), 0)
     assert ([one.field_id for one in made], last) == ([1, 2], 2)
-    wider = replace(columns[0], carriage=replace(columns[0].carriage, lake_type="long"), name="renamed")
+    wider = replace(columns[0], encoding=replace(columns[0].encoding, lake_type="long"), name="renamed")
     made, last = with_field_ids([wider, replace(columns[1], attnum=3)], tuple(map(carried, made)), last)
     assert ([one.field_id for one in made], last) == ([1, 3], 3)
     narrower = [Carried(1, 9, "a", "long")]

@@ -3,7 +3,7 @@
 from frostline.model.names import Name
 from frostline.model.partitions import Partition
 from frostline.model.tables import NO_ROWS, RecordedFile
-from frostline.model.thaw import Archived, Holds, Stretch, beginning, reach, settled, stretches
+from frostline.model.thaw import Archived, ColdRange, Holds, beginning, cold_ranges, reach, settled
 
 LOWEST = -100
 
@@ -25,7 +25,7 @@ def file(lower: int, upper: int) -> RecordedFile:
 
 
 def test_a_cold_range_has_no_holes() -> None:
-    found = stretches(
+    found = cold_ranges(
         [partition("b", 10, 20), partition("hot", 50, None)],
         [archived("a", 0, 10), archived("b", 10, 20, in_heap=True), archived("c", 30, 40)],
         40,
@@ -42,11 +42,11 @@ def test_a_cold_range_has_no_holes() -> None:
 
 
 def test_a_partition_from_the_beginning_begins_at_the_lowest_value() -> None:
-    assert stretches([], [archived("a", None, 10)], 10, LOWEST) == [Stretch(LOWEST, 10, Holds.CHANGES, name("a"))]
+    assert cold_ranges([], [archived("a", None, 10)], 10, LOWEST) == [ColdRange(LOWEST, 10, Holds.CHANGES, name("a"))]
 
 
 def test_a_partition_that_somebody_made_over_old_ones_counts_first() -> None:
-    found = stretches([partition("new", 5, 15)], [archived("a", 0, 10), archived("b", 10, 20)], 20, 0)
+    found = cold_ranges([partition("new", 5, 15)], [archived("a", 0, 10), archived("b", 10, 20)], 20, 0)
     assert [(one.lower, one.upper, one.holds, one.name and one.name.table) for one in found] == [
         (0, 5, Holds.CHANGES, "a"),
         (5, 15, Holds.NO_PARTITION, "new"),
@@ -55,16 +55,16 @@ def test_a_partition_that_somebody_made_over_old_ones_counts_first() -> None:
 
 
 def test_an_emptied_partition_that_is_still_there_has_changes_only() -> None:
-    (found,) = stretches([partition("a", 0, 10)], [archived("a", 0, 10)], 10, 0)
-    assert found == Stretch(0, 10, Holds.CHANGES, name("a"), name("a"))
+    (found,) = cold_ranges([partition("a", 0, 10)], [archived("a", 0, 10)], 10, 0)
+    assert found == ColdRange(0, 10, Holds.CHANGES, name("a"), name("a"))
 
 
 def test_undo_goes_through_partitions_and_through_gaps_that_the_lake_has_nothing_of() -> None:
     cold = [
-        Stretch(0, 10, Holds.CHANGES),
-        Stretch(10, 20, Holds.EVERYTHING),
-        Stretch(20, 30, Holds.NO_PARTITION),
-        Stretch(30, 40, Holds.EVERYTHING),
+        ColdRange(0, 10, Holds.CHANGES),
+        ColdRange(10, 20, Holds.EVERYTHING),
+        ColdRange(20, 30, Holds.NO_PARTITION),
+        ColdRange(30, 40, Holds.EVERYTHING),
     ]
     assert reach(cold, [file(0, 9), file(10, 19), file(30, 39)]) == [30, 10]
     assert reach(cold, [file(0, 9), file(10, 20), file(30, 39)]) == [30]
@@ -73,12 +73,12 @@ def test_undo_goes_through_partitions_and_through_gaps_that_the_lake_has_nothing
 
 
 def test_the_line_goes_back_to_the_beginning_when_nothing_is_left_below() -> None:
-    gap, kept = Stretch(LOWEST, 0, Holds.NO_PARTITION), Stretch(0, 10, Holds.EVERYTHING)
+    gap, kept = ColdRange(LOWEST, 0, Holds.NO_PARTITION), ColdRange(0, 10, Holds.EVERYTHING)
     assert settled(0, [gap, kept], [file(0, 5)], LOWEST) == LOWEST
     assert settled(0, [gap, kept], [file(-1, 5)], LOWEST) == 0
     assert settled(10, [gap, kept], [], LOWEST) == 10
 
 
 def test_a_value_is_rounded_down_to_where_its_stretch_begins() -> None:
-    cold = [Stretch(LOWEST, 0, Holds.NO_PARTITION), Stretch(0, 10, Holds.CHANGES)]
+    cold = [ColdRange(LOWEST, 0, Holds.NO_PARTITION), ColdRange(0, 10, Holds.CHANGES)]
     assert [beginning(cold, value) for value in (LOWEST, -1, 0, 9, 10)] == [LOWEST, LOWEST, 0, 0, None]

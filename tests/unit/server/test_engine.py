@@ -66,8 +66,8 @@ def test_a_result_that_waits_for_its_turn_can_be_stopped(engine: Engine) -> None
     first = engine.run(HOLDS_MEMORY)
     slow = iter(first)
     next(slow)
-    crowd = engine.crowd
-    with crowd.turn(lambda: None), crowd.turn(lambda: None):
+    result_memory = engine.result_memory
+    with result_memory.spill_slot(lambda: None), result_memory.spill_slot(lambda: None):
         rows = engine.run(LARGE)
         timer = threading.Timer(0.5, rows.interrupt)
         timer.start()

@@ -64,7 +64,7 @@ class Patient:
         connection = self.postgres
         if not self.has_catalog:
             raise Unknowable("needs the catalog")
-        return tables.every(connection)
+        return tables.list_all(connection)
 
     def rows(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
         """What Postgres answers to one of the doctor's own statements."""

@@ -55,7 +55,7 @@ def families(connection: Connection) -> Iterator[Family]:
     yield gauge("frostline_worker_leads", "1 while some worker leads.", Sample(found.leader is not None))
     yield from _of_tables(found)
     yield from _of_jobs(connection)
-    alive = sum(one.is_alive for one in pins.every(connection))
+    alive = sum(one.is_alive for one in pins.list_all(connection))
     yield gauge("frostline_pins", "Pins of readers that are alive.", Sample(alive))
 
 

@@ -21,7 +21,7 @@ from frostline.errors import CorruptionError, UnavailableError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.model import conversion as rules
 from frostline.model.conversion import Cell, Conversion, ConversionFacts, State
-from frostline.model.ladder import Step
+from frostline.model.heap_grid import Step
 from frostline.model.names import Name
 from frostline.model.registration import Refusal
 from frostline.model.tiers import TierKind
@@ -68,41 +68,43 @@ class _Work:
     report: Report
 
 
-def convert(connection: Connection, wish: Conversion, report: Report) -> Converted:
+def convert(connection: Connection, request: Conversion, report: Report) -> Converted:
     """Convert the table, or go on with it. Running it again when it is done changes nothing.
 
     No lock on the table is held or waited for longer than moments. UnavailableError when it could not be had within a
     minute, or somebody's transaction is older than the copy: then run it again later.
     """
-    with conversions.exclusive(connection, wish.name):
-        running = conversions.find(connection, wish.name)
+    with conversions.exclusive(connection, request.name):
+        running = conversions.find(connection, request.name)
         if running is None:
-            if _is_done(connection, wish):
-                return Converted(wish.name, changed=False)
-            running = _start(connection, wish)
-        _refuse_another(connection, running, wish)
+            if _is_done(connection, request):
+                return Converted(request.name, changed=False)
+            running = _start(connection, request)
+        _refuse_another(connection, running, request)
         return _go_on(connection, running, report)
 
 
-def tier_kind(connection: Connection, wish: Conversion) -> TierKind:
+def tier_kind(connection: Connection, request: Conversion) -> TierKind:
     """The type of the column to partition by; UsageError when it cannot be one."""
-    facts = conversions.facts(connection, wish.name, wish.tier_key)
+    facts = conversions.facts(connection, request.name, request.tier_key)
     if facts.kind is None:
-        refuse("convert", wish.name, rules.refusals(facts))
-        raise UsageError(f"{wish.name} cannot be partitioned by {wish.tier_key}", hint="name a time or integer column")
+        refuse("convert", request.name, rules.refusals(facts))
+        raise UsageError(
+            f"{request.name} cannot be partitioned by {request.tier_key}", hint="name a time or integer column"
+        )
     return facts.kind
 
 
-def plan(connection: Connection, wish: Conversion) -> tuple[str, ...]:
+def plan(connection: Connection, request: Conversion) -> tuple[str, ...]:
     """The statements that would make the shadow. They are run and rolled back, so they are known to work."""
-    if conversions.find(connection, wish.name):
-        raise UsageError(f"{wish.name} is being converted already", hint="run it without --dry-run to go on")
-    if _is_done(connection, wish):
+    if conversions.find(connection, request.name):
+        raise UsageError(f"{request.name} is being converted already", hint="run it without --dry-run to go on")
+    if _is_done(connection, request):
         return ()
-    facts, kind, cells = _check(connection, wish)
+    facts, kind, cells = _check(connection, request)
     with _room_for_locks(cells):
         made = patience.patiently(
-            connection, wish.name, lambda: shadow.make(connection, wish, facts, kind, cells), dry_run=True
+            connection, request.name, lambda: shadow.make(connection, request, facts, kind, cells), dry_run=True
         )
     return made.statements
 
@@ -120,23 +122,23 @@ def abandon(connection: Connection, name: Name) -> bool:
         return True
 
 
-def _is_done(connection: Connection, wish: Conversion) -> bool:
+def _is_done(connection: Connection, request: Conversion) -> bool:
     """Whether the table is partitioned as it is wished for. How wide its partitions are does not matter."""
-    if tables.find(connection, wish.name):
-        raise UsageError(f"{wish.name} is managed by Frostline already", hint=f"frostline table show {wish.name}")
-    heap = conversions.facts(connection, wish.name, wish.tier_key).heap
+    if tables.find(connection, request.name):
+        raise UsageError(f"{request.name} is managed by Frostline already", hint=f"frostline table show {request.name}")
+    heap = conversions.facts(connection, request.name, request.tier_key).heap
     tier = heap.tier_column
-    is_done = heap.strategy == "r" and heap.key_parts == 1 and tier is not None and tier.name == wish.tier_key
+    is_done = heap.strategy == "r" and heap.key_parts == 1 and tier is not None and tier.name == request.tier_key
     if is_done and heap.tier_kind is not None:
-        _step(connection, wish, heap.tier_kind)  # a wrong width is refused all the same
+        _step(connection, request, heap.tier_kind)  # a wrong width is refused all the same
     return is_done
 
 
-def _refuse_another(connection: Connection, running: Running, wish: Conversion) -> None:
-    if running.tier_key != wish.tier_key or not _is_as_wide(connection, running.every, wish.every):
+def _refuse_another(connection: Connection, running: Running, request: Conversion) -> None:
+    if running.tier_key != request.tier_key or not _is_as_wide(connection, running.every, request.every):
         raise UsageError(
-            f"{wish.name} is being converted by {running.tier_key} every {running.every}",
-            hint=f"go on with that, or begin anew after: frostline table convert {wish.name} --abandon",
+            f"{request.name} is being converted by {running.tier_key} every {running.every}",
+            hint=f"go on with that, or begin anew after: frostline table convert {request.name} --abandon",
         )
 
 
@@ -147,33 +149,35 @@ def _is_as_wide(connection: Connection, one: str, other: str) -> bool:
     return tables.printed_width(connection, one) == tables.printed_width(connection, other)
 
 
-def _check(connection: Connection, wish: Conversion) -> tuple[ConversionFacts, TierKind, list[Cell]]:
+def _check(connection: Connection, request: Conversion) -> tuple[ConversionFacts, TierKind, list[Cell]]:
     """Refuse with all reasons at once, before anything is made."""
-    facts = conversions.facts(connection, wish.name, wish.tier_key)
-    refuse("convert", wish.name, rules.refusals(facts))
+    facts = conversions.facts(connection, request.name, request.tier_key)
+    refuse("convert", request.name, rules.refusals(facts))
     kind = facts.kind
     assert kind is not None
-    step = _step(connection, wish, kind)
+    step = _step(connection, request, kind)
     extent = shadow.extent(connection, facts, kind)
-    refuse("convert", wish.name, rules.extent_refusals(kind, wish.tier_key, extent))
-    cells = rules.cells(wish.name, kind, step, extent)
+    refuse("convert", request.name, rules.extent_refusals(kind, request.tier_key, extent))
+    cells = rules.cells(request.name, kind, step, extent)
     if isinstance(cells, Refusal):
-        raise UsageError(f"cannot convert {wish.name}: {cells.reason}", hint=cells.hint)
+        raise UsageError(f"cannot convert {request.name}: {cells.reason}", hint=cells.hint)
     return facts, kind, cells
 
 
-def _step(connection: Connection, wish: Conversion, kind: TierKind) -> Step:
-    step = rules.step(kind, wish.every, tables.step(connection, kind, wish.every))
+def _step(connection: Connection, request: Conversion, kind: TierKind) -> Step:
+    step = rules.step(kind, request.every, tables.step(connection, kind, request.every))
     if isinstance(step, Refusal):
         raise UsageError(step.reason, hint=step.hint)
     return step
 
 
-def _start(connection: Connection, wish: Conversion) -> Running:
-    facts, kind, cells = _check(connection, wish)
+def _start(connection: Connection, request: Conversion) -> Running:
+    facts, kind, cells = _check(connection, request)
     failpoints.reached(Failpoint.CONVERT_BEFORE_START)
     with _room_for_locks(cells):
-        made = patience.patiently(connection, wish.name, lambda: shadow.make(connection, wish, facts, kind, cells))
+        made = patience.patiently(
+            connection, request.name, lambda: shadow.make(connection, request, facts, kind, cells)
+        )
     failpoints.reached(Failpoint.CONVERT_PREPARED)
     return made.running
 

@@ -62,10 +62,12 @@ class Made:
     statements: tuple[str, ...]
 
 
-def make(connection: Connection, wish: Conversion, facts: ConversionFacts, kind: TierKind, cells: list[Cell]) -> Made:
+def make(
+    connection: Connection, request: Conversion, facts: ConversionFacts, kind: TierKind, cells: list[Cell]
+) -> Made:
     """Make the empty shadow, its partitions, indexes and constraints. Inside the caller's transaction."""
     _hold_still(connection, facts)
-    running = conversions.start(connection, wish, facts.heap.oid)
+    running = conversions.start(connection, request, facts.heap.oid)
     done: list[str] = []
     for statement in _statements(connection, running, facts, kind, cells):
         connection.execute(statement)

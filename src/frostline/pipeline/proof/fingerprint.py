@@ -46,7 +46,7 @@ def _postgres_hash(columns: Iterable[Column]) -> sql.Composable:
 
 
 def _postgres_value(column: Column) -> sql.Composable:
-    form = laketypes.of(column.carriage.lake_type).hashed
+    form = laketypes.of(column.encoding.lake_type).hashed
     return sql.SQL(form).format(sql.Identifier(column.name))
 
 
@@ -189,7 +189,7 @@ def _row_hashes(arrays: dict[int, Values], columns: Iterable[Column]) -> U64:
         result = (result << np.uint64(5)) - result
         # A column that is younger than the file has no values in it.
         if column.field_id in arrays:
-            result += columnhash.hashes(arrays[column.field_id], column.carriage.lake_type)
+            result += columnhash.hashes(arrays[column.field_id], column.encoding.lake_type)
     return result
 
 

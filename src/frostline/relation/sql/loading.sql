@@ -40,7 +40,7 @@ select case
 end
 
 -- name: lock_heap
--- As an INSERT takes it: whoever adds a constraint or a trigger waits for us, or we for him.
+-- As an INSERT takes it: a session that adds a constraint or a trigger waits for us, or we for it.
 lock table only {heap} in row exclusive mode
 
 -- name: shape

@@ -17,13 +17,13 @@ create index on pg_temp.frostline_folded ({key})
 -- name: analyze
 analyze pg_temp.{note}
 
--- name: be_silent
+-- name: disable_marking
 insert into frostline.folding (xid, table_id) values (pg_current_xact_id(), {table_id})
 
--- name: be_silent_setting
+-- name: disable_marking_setting
 select set_config('frostline.folding', 'on', true)
 
--- name: speak_again
+-- name: enable_marking
 delete from frostline.folding where xid = pg_current_xact_id() and table_id = {table_id}
 
 -- name: replication_role

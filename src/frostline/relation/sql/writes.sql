@@ -32,7 +32,7 @@ create or replace rule frostline_write as on insert to {door} do instead
     returning {returned};
 
 -- name: copy_function
--- COPY names the relation itself, so its caller may insert into it; a column for which he may not has its default already.
+-- COPY names the relation itself, so its caller may insert into it; a column that the caller may not set has its default already.
 create or replace function {function}() returns trigger
 language plpgsql as {body}
 #variable_conflict use_column

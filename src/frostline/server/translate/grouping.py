@@ -133,7 +133,7 @@ def _count(call: tree.FuncCall, name: str, scope: Scope) -> _Item:
 
 def _sum(name: str, column: Column) -> _Item:
     pg_type, added = column.pg_type, f"sum({duck.column(column)})"
-    if not column.carriage.pushable:
+    if not column.encoding.pushable:
         raise Untranslatable(f"sum of {pg_type.name}")
     if pg_type.name in ("int2", "int4"):
         return _number(name, "int8", duck.cast(added, "bigint"))  # too large is an error here as in Postgres
@@ -143,10 +143,10 @@ def _sum(name: str, column: Column) -> _Item:
 
 
 def _extreme(name: str, function: str, column: Column) -> _Item:
-    if not column.carriage.pushable or column.pg_type.name not in _ORDERED:
+    if not column.encoding.pushable or column.pg_type.name not in _ORDERED:
         raise Untranslatable(f"{function} of {column.pg_type.name}")
     value = f"{function}({duck.column(column)})"
-    return _Item(name, column.pg_type.name, value, printed_value(value, column.carriage.lake_type))
+    return _Item(name, column.pg_type.name, value, printed_value(value, column.encoding.lake_type))
 
 
 def _number(name: str, pg_type: str, value: str) -> _Item:

@@ -24,4 +24,4 @@ TYPE_OIDS = {
 
 def printed(column: Column) -> str:
     """The column as text, in DuckDB SQL."""
-    return printed_value(duck.column(column), column.carriage.lake_type)
+    return printed_value(duck.column(column), column.encoding.lake_type)

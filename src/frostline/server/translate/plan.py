@@ -166,7 +166,7 @@ def _translatable(nodes: Sequence[tree.Node], scope: Scope) -> Iterator[str]:
 def nothing(scan: Scan) -> str:
     """A relation with the columns of the scan and no row."""
     columns = (
-        f"{duck.cast('null', laketypes.duck_type(column.carriage.lake_type))} as {duck.column(column)}"
+        f"{duck.cast('null', laketypes.duck_type(column.encoding.lake_type))} as {duck.column(column)}"
         for column in scan.columns
     )
     return f"(select {duck.listed(columns) or 'null'} where false)"

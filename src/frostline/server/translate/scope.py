@@ -41,7 +41,7 @@ class Source:
 
     def value(self, column: Column) -> Value:
         """The column as DuckDB has it; only for types whose comparisons are known to agree."""
-        if not column.carriage.pushable:
+        if not column.encoding.pushable:
             raise Untranslatable(f"conditions on {column.pg_type.name} are for Postgres")
         pg_type = column.pg_type
         return Value(

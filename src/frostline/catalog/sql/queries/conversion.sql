@@ -81,7 +81,7 @@ select relreplident = 'i' from pg_class where oid = %(oid)s
 select relforcerowsecurity and relrowsecurity or row_security_active(oid) from pg_class where oid = %(oid)s
 
 -- name: owner_may
--- Whether the owner can do what the trigger and the copy do in his name.
+-- Whether the owner can do what the trigger and the copy do in the owner's name.
 select has_schema_privilege(relowner, relnamespace, 'usage') and has_table_privilege(relowner, oid, 'select')
        and has_table_privilege(relowner, oid, 'update')
   from pg_class where oid = %(oid)s

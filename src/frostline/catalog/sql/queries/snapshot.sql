@@ -8,8 +8,8 @@ select set_config(name, '0', false) from pg_settings
 
 -- name: waiting
 -- Who waits for a lock on a table because of this session, and for how many seconds: the one who has waited longest.
--- Who waits behind him is blocked by him, not by us. pg_blocking_pids stops the lock manager for a moment, so it is
--- asked only of those who have waited long enough. Locks nothing.
+-- What waits behind that session is blocked by it, not by us. pg_blocking_pids stops the lock manager for a moment, so
+-- it is asked only of those that have waited long enough. Locks nothing.
 with waiting as materialized (
     select w.pid, w.relation, extract(epoch from clock_timestamp() - w.waitstart)::int as waited_s
       from pg_locks w

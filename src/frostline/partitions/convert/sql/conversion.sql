@@ -5,7 +5,7 @@ select array[{texts}]
  order by {descending} limit 1
 
 -- name: as_owner
--- Constraints and indexes of the table call functions of its owner: with his rights.
+-- Constraints and indexes of the table call functions of its owner, with the owner's rights.
 set local role {owner}
 
 -- name: as_ourselves

@@ -130,7 +130,7 @@ begin
 end
 {body};
 revoke execute on function {function}() from public;
--- With the rights of the table's owner, and no more: his constraints and indexes call functions of his.
+-- With the rights of the table's owner, and no more: the table's constraints and indexes call the owner's functions.
 alter function {function}() owner to {owner};
 
 -- name: sync_triggers

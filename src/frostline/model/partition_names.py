@@ -1,11 +1,11 @@
-"""Names of new partitions: as the user names his own, if that can be told, and else the table's name with its place."""
+"""Names of new partitions: as the user's own, if that can be told, and else the table's name with its place."""
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from frostline.model.ladder import Ladder, local_time
+from frostline.model.heap_grid import HeapGrid, local_time
 from frostline.model.names import MAX_BYTES, Name, cut
 from frostline.model.tiers import TierKind, civil
 
@@ -34,19 +34,19 @@ class Cell:
     upper: int
 
 
-def next_name(table: Name, ladder: Ladder, known: Sequence[Cell], lower: int, upper: int) -> Name:
+def next_name(table: Name, grid: HeapGrid, known: Sequence[Cell], lower: int, upper: int) -> Name:
     """What to call the partition [lower, upper): as the newest two before it are called."""
     before = sorted((one for one in known if one.lower < lower), key=lambda one: one.lower)[-2:]
     if before:
-        label = _label(ladder)
-        for pattern in FORMATS if ladder.kind.is_time else _NUMBERS:
+        label = _label(grid)
+        for pattern in FORMATS if grid.kind.is_time else _NUMBERS:
             found = _by_pattern(pattern, label, before, lower, upper)
             if found is not None:
                 return found
         following = _by_number(before)
         if following is not None:
             return following
-    return own_name(table, ladder, lower)
+    return own_name(table, grid, lower)
 
 
 Label = Callable[[str, int, int], str | None]
@@ -80,29 +80,29 @@ def _by_number(before: Sequence[Cell]) -> Name | None:
     return Name(before[-1].name.schema, cut(head, MAX_BYTES - len(number)) + number)
 
 
-def own_name(table: Name, ladder: Ladder, lower: int) -> Name:
+def own_name(table: Name, grid: HeapGrid, lower: int) -> Name:
     """What we call the partition that begins there: the table's name, and its place as exactly as the grid needs."""
-    suffix = "_p" + (_label(ladder)(_usual(ladder), lower, lower) or str(lower)).replace("-", "m")
+    suffix = "_p" + (_label(grid)(_usual(grid), lower, lower) or str(lower)).replace("-", "m")
     return Name(table.schema, cut(table.table, MAX_BYTES - len(suffix)) + suffix)
 
 
-def _usual(ladder: Ladder) -> str:
-    step = ladder.step
-    if not ladder.kind.is_time:
+def _usual(grid: HeapGrid) -> str:
+    step = grid.step
+    if not grid.kind.is_time:
         return "{lower}"
     if step.months and not step.days and not step.units:
         return "{y:04}_{m:02}" if step.months % 12 else "{y:04}"
-    clock = "" if ladder.kind is TierKind.DATE or not step.units else "_{H:02}{M:02}"
+    clock = "" if grid.kind is TierKind.DATE or not step.units else "_{H:02}{M:02}"
     return "{y:04}_{m:02}_{d:02}" + clock + ("{S:02}" if clock and step.units % _MINUTE else "")
 
 
-def _label(ladder: Ladder) -> Label:
+def _label(grid: HeapGrid) -> Label:
     """Writes where a partition lies; None where its calendar has no such thing."""
 
     def write(pattern: str, lower: int, upper: int) -> str | None:
-        if not ladder.kind.is_time:
+        if not grid.kind.is_time:
             return pattern.format(lower=lower, upper=upper, last=upper - 1)
-        local = local_time(ladder.kind, lower, ladder.zone)
+        local = local_time(grid.kind, lower, grid.zone)
         parts = {} if local is None else _parts(*local)
         return None if not parts or ("{iso" in pattern and "w" not in parts) else pattern.format(**parts)
 

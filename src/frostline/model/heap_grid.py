@@ -1,7 +1,7 @@
 """The grid of a heap's own partitions: how it is told from those that are there, and which come next.
 
-`model/grid.py` is the lake's. This one is the user's: calendar months stay calendar months, and midnight may be that of
-a time zone.
+`model/lake_grid.py` is the lake's. This one is the user's: calendar months stay calendar months, and midnight may be
+that of a time zone.
 """
 
 import re
@@ -67,7 +67,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Ladder:
+class HeapGrid:
     """The edges anchor + n steps, for all whole n. `zone` is whose calendar it is; None is UTC."""
 
     kind: TierKind
@@ -115,12 +115,12 @@ class Unknown:
 
 
 def find(
-    kind: TierKind, ranges: Sequence[Edges], now: int, *, every: str | None = None, zone: str | None = None
-) -> Ladder | Unknown:
-    """The grid of the partitions with these finite bounds, or with steps of `every` from where they end."""
+    kind: TierKind, ranges: Sequence[Edges], now: int, *, interval: str | None = None, zone: str | None = None
+) -> HeapGrid | Unknown:
+    """The grid of the partitions with these finite bounds, or with steps of `interval` from where they end."""
     edges = chain(ranges, now)
-    if every is not None:
-        return _given(kind, edges, now, parse(kind, every), zone)
+    if interval is not None:
+        return _given(kind, edges, now, parse(kind, interval), zone)
     if not edges:
         return Unknown("it has no partition with two finite bounds")
     for newest in _samples(edges):
@@ -144,7 +144,7 @@ def chain(ranges: Sequence[Edges], now: int) -> list[int]:
     return [ordered[first][0], *(upper for _, upper in ordered[first : last + 1])]
 
 
-def missing(ladder: Ladder, taken: Sequence[Bounds], now: int, ahead: int, *, floor: int) -> list[Edges]:
+def missing(grid: HeapGrid, taken: Sequence[Bounds], now: int, ahead: int, *, floor: int) -> list[Edges]:
     """The cells to make so that there are `ahead` partitions beyond the one that holds now; none below `floor`.
 
     A cell that overlaps a partition is left out, and that one counts in its stead.
@@ -152,7 +152,7 @@ def missing(ladder: Ladder, taken: Sequence[Bounds], now: int, ahead: int, *, fl
     found: list[Edges] = []
     held = [Range(*one) for one in taken]
     beyond = 0
-    for lower, upper in _walk(ladder, held, _start(ladder, held, now, floor)):
+    for lower, upper in _walk(grid, held, _start(grid, held, now, floor)):
         if lower is not None and lower >= floor and not any(map(Range(lower, upper).overlaps, held)):
             found.append((lower, upper))
         beyond += lower is not None and lower > now
@@ -161,35 +161,35 @@ def missing(ladder: Ladder, taken: Sequence[Bounds], now: int, ahead: int, *, fl
     return found
 
 
-def _walk(ladder: Ladder, held: Sequence[Range], point: int) -> Iterator[tuple[int | None, int]]:
+def _walk(grid: HeapGrid, held: Sequence[Range], point: int) -> Iterator[tuple[int | None, int]]:
     """From there upwards: the partition that holds the point, or else its cell, and so on, as far as there are any."""
     while True:
         holding = next((one for one in held if point in one), None)
-        lower, upper = (holding.lower, holding.upper) if holding else ladder.cell(point) or (None, None)
+        lower, upper = (holding.lower, holding.upper) if holding else grid.cell(point) or (None, None)
         if upper is None:
             return
         yield lower, upper
         point = upper
 
 
-def _start(ladder: Ladder, held: Sequence[Range], now: int, floor: int) -> int:
+def _start(grid: HeapGrid, held: Sequence[Range], now: int, floor: int) -> int:
     """Where to begin: at the end of the last partition before now, unless that is too long ago."""
     ends = [one.upper for one in held if one.upper is not None and one.upper <= now]
-    last = max(ends, default=now) if floor == ladder.kind.lowest else max([*ends, floor])
-    return last if last <= now and ladder.step.fits(ladder.kind, now - last) <= MAX_GAP else now
+    last = max(ends, default=now) if floor == grid.kind.lowest else max([*ends, floor])
+    return last if last <= now and grid.step.fits(grid.kind, now - last) <= MAX_GAP else now
 
 
-def spelled(every: str) -> str:
+def spelled(interval: str) -> str:
     """A width as Postgres reads it: `month` is one month, a quarter three."""
-    return _WORDS.get(every.lower().removesuffix("s"), every)
+    return _WORDS.get(interval.lower().removesuffix("s"), interval)
 
 
-def parse(kind: TierKind, every: str) -> Step | None:
+def parse(kind: TierKind, interval: str) -> Step | None:
     """Read an interval as Postgres prints it, or for integers a number; None for one that is no step of this kind."""
     if not kind.is_time:
-        return Step(units=int(every)) if every.isascii() and every.isdecimal() and int(every) > 0 else None
-    found = _INTERVAL.fullmatch(every)
-    if not found or not every:
+        return Step(units=int(interval)) if interval.isascii() and interval.isdecimal() and int(interval) > 0 else None
+    found = _INTERVAL.fullmatch(interval)
+    if not found or not interval:
         return None
     years, months, days, hours, minutes, seconds = (
         int(found[name] or 0) for name in ("years", "months", "days", "H", "M", "S")
@@ -201,19 +201,19 @@ def parse(kind: TierKind, every: str) -> Step | None:
     return None if step == Step() or (kind is TierKind.DATE and step.units) else step
 
 
-def _given(kind: TierKind, edges: list[int], now: int, step: Step | None, zone: str | None) -> Ladder | Unknown:
+def _given(kind: TierKind, edges: list[int], now: int, step: Step | None, zone: str | None) -> HeapGrid | Unknown:
     if step is None:
         return Unknown(f"its --every is no width for a {kind.value}")
     if not edges:
         return calendar(kind, step, now)
     is_local = zone is not None and not _at_midnight(kind, edges[-1], None) and _at_midnight(kind, edges[-1], zone)
-    return Ladder(kind, edges[-1], step, zone if is_local else None)
+    return HeapGrid(kind, edges[-1], step, zone if is_local else None)
 
 
-def calendar(kind: TierKind, step: Step, now: int) -> Ladder:
+def calendar(kind: TierKind, step: Step, now: int) -> HeapGrid:
     """The grid of this step that UTC's calendar has; of integers, the one that has zero."""
     step = step.in_utc() if kind.is_time else step
-    return Ladder(kind, _origin(kind, step, now), step)
+    return HeapGrid(kind, _origin(kind, step, now), step)
 
 
 def _origin(kind: TierKind, step: Step, now: int) -> int:
@@ -234,16 +234,16 @@ def _samples(edges: Sequence[int]) -> Iterator[list[int]]:
             yield list(edges[-length - 1 :])
 
 
-def _told(kind: TierKind, edges: list[int], zone: str | None) -> Ladder | None:
-    """The ladder that has exactly these edges, if there is one."""
+def _told(kind: TierKind, edges: list[int], zone: str | None) -> HeapGrid | None:
+    """The grid that has exactly these edges, if there is one."""
     calendars = _calendars(kind, edges, zone) if kind.is_time else ()
-    for one in (*calendars, Ladder(kind, edges[0], Step(units=edges[1] - edges[0]))):
+    for one in (*calendars, HeapGrid(kind, edges[0], Step(units=edges[1] - edges[0]))):
         if [one.edge(number) for number in range(len(edges))] == edges:
             return one
     return None
 
 
-def _calendars(kind: TierKind, edges: list[int], zone: str | None) -> Iterator[Ladder]:
+def _calendars(kind: TierKind, edges: list[int], zone: str | None) -> Iterator[HeapGrid]:
     """Months and days that could be meant: those that begin at midnight first, UTC's before the zone's."""
     zones = [None] if zone is None or kind is not TierKind.TIMESTAMPTZ else [None, zone]
     for one in sorted(zones, key=lambda one: not _at_midnight(kind, edges[0], one)):
@@ -252,12 +252,12 @@ def _calendars(kind: TierKind, edges: list[int], zone: str | None) -> Iterator[L
             continue
         months, days = _months(second[0]) - _months(first[0]), second[0] - first[0]
         if months > 0 and civil(first[0])[2] <= 28:
-            yield Ladder(kind, edges[0], Step(months=months), one)
+            yield HeapGrid(kind, edges[0], Step(months=months), one)
         if days > 0 and first[1] == second[1]:
-            yield Ladder(kind, edges[0], Step(days=days), one)
+            yield HeapGrid(kind, edges[0], Step(days=days), one)
 
 
-def may_be_local(found: Ladder | Unknown) -> bool:
+def may_be_local(found: HeapGrid | Unknown) -> bool:
     """Whether the calendar of a time zone could be meant: it is no midnight of UTC where the days and months begin."""
     if isinstance(found, Unknown):
         return True

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.model import ladder
-from frostline.model.ladder import Edges, Ladder, Step, Unknown
+from frostline.model import heap_grid
+from frostline.model.heap_grid import Edges, HeapGrid, Step, Unknown
 from frostline.model.names import Name
-from frostline.model.partnames import Cell, next_name
+from frostline.model.partition_names import Cell, next_name
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, days_of, from_text, to_text
 
 TIMESTAMPTZ, TIMESTAMP, DATE = TierKind.TIMESTAMPTZ, TierKind.TIMESTAMP, TierKind.DATE
@@ -31,9 +31,9 @@ def texts(found: list[Edges], kind: TierKind = TIMESTAMPTZ) -> list[str]:
     return [to_text(kind, value) for value in [*(lower for lower, _ in found), found[-1][1]]] if found else []
 
 
-def told(partitions: list[Edges], now: int, kind: TierKind = TIMESTAMPTZ, zone: str | None = None) -> Ladder:
-    found = ladder.find(kind, partitions, now, zone=zone)
-    assert isinstance(found, Ladder), found
+def told(partitions: list[Edges], now: int, kind: TierKind = TIMESTAMPTZ, zone: str | None = None) -> HeapGrid:
+    found = heap_grid.find(kind, partitions, now, zone=zone)
+    assert isinstance(found, HeapGrid), found
     return found
 
 
@@ -43,7 +43,7 @@ def wanted(
     """The edges of what is to be made."""
     moment = at(now, kind)
     grid = told(partitions, moment, kind, zone)
-    return texts(ladder.missing(grid, partitions, moment, ahead, floor=kind.lowest), kind)
+    return texts(heap_grid.missing(grid, partitions, moment, ahead, floor=kind.lowest), kind)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_the_calendar_goes_on(kind: TierKind, edges: tuple[str, ...], next_edges
 def test_hours_are_of_one_width(width: int) -> None:
     there = [(number * width * HOUR, (number + 1) * width * HOUR) for number in range(5)]
     grid = told(there, 0)
-    assert ladder.missing(grid, there, 4 * width * HOUR, 1, floor=TIMESTAMPTZ.lowest) == [
+    assert heap_grid.missing(grid, there, 4 * width * HOUR, 1, floor=TIMESTAMPTZ.lowest) == [
         (5 * width * HOUR, 6 * width * HOUR)
     ]
 
@@ -97,7 +97,7 @@ def test_utc_comes_before_the_time_zone() -> None:
 
 
 def test_months_in_a_zone_nobody_told_us_of_are_no_grid() -> None:
-    assert ladder.find(TIMESTAMPTZ, ranges(*BERLIN), 0) == Unknown("its newest partitions are not alike")
+    assert heap_grid.find(TIMESTAMPTZ, ranges(*BERLIN), 0) == Unknown("its newest partitions are not alike")
 
 
 @pytest.mark.parametrize(
@@ -110,19 +110,19 @@ def test_months_in_a_zone_nobody_told_us_of_are_no_grid() -> None:
 def test_a_midnight_that_is_missing_or_comes_twice_is_the_one_that_postgres_takes(
     zone: str, day: str, midnight: str
 ) -> None:
-    assert Ladder(TIMESTAMPTZ, at(day), Step(days=1), zone).edge(1) == at(midnight)
+    assert HeapGrid(TIMESTAMPTZ, at(day), Step(days=1), zone).edge(1) == at(midnight)
 
 
 @pytest.mark.parametrize("kind", [TierKind.SMALLINT, TierKind.INTEGER, TierKind.BIGINT])
 def test_integers_have_a_width(kind: TierKind) -> None:
     there = [(0, 100), (100, 200)]
-    assert ladder.missing(told(there, 150, kind), there, 150, 2, floor=kind.lowest) == [(200, 300), (300, 400)]
+    assert heap_grid.missing(told(there, 150, kind), there, 150, 2, floor=kind.lowest) == [(200, 300), (300, 400)]
 
 
 def test_integers_end_with_their_type() -> None:
     there = [(32_000, 32_500)]
     grid = told(there, 32_400, TierKind.SMALLINT)
-    assert ladder.missing(grid, there, 32_400, 4, floor=TierKind.SMALLINT.lowest) == []
+    assert heap_grid.missing(grid, there, 32_400, 4, floor=TierKind.SMALLINT.lowest) == []
 
 
 @pytest.mark.parametrize(
@@ -137,14 +137,14 @@ def test_times_end_with_the_calendar(kind: TierKind, edges: tuple[str, ...]) -> 
 
 
 def test_hours_end_with_it_too() -> None:
-    last = Ladder(TIMESTAMP, at("294276-12-31 23:00:00", TIMESTAMP), Step(units=HOUR))
+    last = HeapGrid(TIMESTAMP, at("294276-12-31 23:00:00", TIMESTAMP), Step(units=HOUR))
     assert (last.edge(0), last.edge(1)) == (last.anchor, None)
 
 
 def test_a_zone_ends_with_its_own() -> None:
     there = ranges("9989-12-30 23:00:00+00", "9989-12-31 23:00:00+00")
-    grid = Ladder(TIMESTAMPTZ, there[0][0], Step(days=1), "Europe/Berlin")
-    assert ladder.missing(grid, there, there[0][0], 4, floor=TIMESTAMPTZ.lowest) == []
+    grid = HeapGrid(TIMESTAMPTZ, there[0][0], Step(days=1), "Europe/Berlin")
+    assert heap_grid.missing(grid, there, there[0][0], 4, floor=TIMESTAMPTZ.lowest) == []
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_zone_ends_with_its_own() -> None:
     ],
 )
 def test_partitions_that_are_not_alike_are_no_grid(partitions: list[Edges]) -> None:
-    assert ladder.find(TierKind.INTEGER, partitions, 0) == Unknown("its newest partitions are not alike")
+    assert heap_grid.find(TierKind.INTEGER, partitions, 0) == Unknown("its newest partitions are not alike")
 
 
 def test_the_newest_decide() -> None:
@@ -166,11 +166,11 @@ def test_the_newest_decide() -> None:
 
 
 def test_no_partition_is_no_grid() -> None:
-    assert isinstance(ladder.find(TIMESTAMPTZ, [], 0), Unknown)
+    assert isinstance(heap_grid.find(TIMESTAMPTZ, [], 0), Unknown)
 
 
 @pytest.mark.parametrize(
-    ("kind", "every", "step"),
+    ("kind", "interval", "step"),
     [
         (TIMESTAMPTZ, "1 mon", Step(months=1)),
         (TIMESTAMPTZ, "1 year 3 mons", Step(months=15)),
@@ -188,8 +188,8 @@ def test_no_partition_is_no_grid() -> None:
         (TierKind.BIGINT, "1 day", None),
     ],
 )
-def test_every_is_read_as_postgres_prints_it(kind: TierKind, every: str, step: Step | None) -> None:
-    assert ladder.parse(kind, every) == step
+def test_every_is_read_as_postgres_prints_it(kind: TierKind, interval: str, step: Step | None) -> None:
+    assert heap_grid.parse(kind, interval) == step
 
 
 @pytest.mark.parametrize(
@@ -203,11 +203,11 @@ def test_every_is_read_as_postgres_prints_it(kind: TierKind, every: str, step: S
     ],
 )
 def test_a_word_is_one_of_it(typed: str, text: str) -> None:
-    assert ladder.spelled(typed) == text
+    assert heap_grid.spelled(typed) == text
 
 
 @pytest.mark.parametrize(
-    ("kind", "every", "now", "cell"),
+    ("kind", "interval", "now", "cell"),
     [
         (DATE, "1 mon", "2024-02-17", ("2024-02-01", "2024-03-01")),
         (DATE, "3 mons", "2024-02-17", ("2024-01-01", "2024-04-01")),
@@ -219,68 +219,68 @@ def test_a_word_is_one_of_it(typed: str, text: str) -> None:
     ],
 )
 def test_without_partitions_every_follows_the_calendar(
-    kind: TierKind, every: str, now: str, cell: tuple[str, str]
+    kind: TierKind, interval: str, now: str, cell: tuple[str, str]
 ) -> None:
     moment = at(now, kind)
-    grid = ladder.find(kind, [], moment, every=every)
-    assert isinstance(grid, Ladder)
-    assert texts(ladder.missing(grid, [], moment, 0, floor=kind.lowest), kind) == list(cell)
+    grid = heap_grid.find(kind, [], moment, interval=interval)
+    assert isinstance(grid, HeapGrid)
+    assert texts(heap_grid.missing(grid, [], moment, 0, floor=kind.lowest), kind) == list(cell)
 
 
 def test_every_goes_on_where_the_partitions_end() -> None:
     there = ranges("2024-01-01", "2024-02-01", "2024-02-15", kind=DATE)
-    grid = ladder.find(DATE, there, at("2024-02-01", DATE), every="7 days")
-    assert isinstance(grid, Ladder)
-    found = ladder.missing(grid, there, at("2024-02-01", DATE), 2, floor=DATE.lowest)
+    grid = heap_grid.find(DATE, there, at("2024-02-01", DATE), interval="7 days")
+    assert isinstance(grid, HeapGrid)
+    found = heap_grid.missing(grid, there, at("2024-02-01", DATE), 2, floor=DATE.lowest)
     assert texts(found, DATE) == ["2024-02-15", "2024-02-22", "2024-02-29"]
 
 
 def test_every_keeps_to_the_midnight_of_the_zone() -> None:
-    grid = ladder.find(TIMESTAMPTZ, ranges(*BERLIN), at(BERLIN[2]), every="1 mon", zone="Europe/Berlin")
-    assert isinstance(grid, Ladder)
-    found = ladder.missing(grid, ranges(*BERLIN), at(BERLIN[2]), 1, floor=TIMESTAMPTZ.lowest)
+    grid = heap_grid.find(TIMESTAMPTZ, ranges(*BERLIN), at(BERLIN[2]), interval="1 mon", zone="Europe/Berlin")
+    assert isinstance(grid, HeapGrid)
+    found = heap_grid.missing(grid, ranges(*BERLIN), at(BERLIN[2]), 1, floor=TIMESTAMPTZ.lowest)
     assert texts(found) == BERLIN_NEXT
 
 
 def test_an_every_that_is_no_width_is_no_grid() -> None:
-    assert isinstance(ladder.find(DATE, [], 0, every="01:00:00"), Unknown)
+    assert isinstance(heap_grid.find(DATE, [], 0, interval="01:00:00"), Unknown)
 
 
 def test_what_is_there_is_not_made_again_and_counts() -> None:
     there = [(0, 10), (10, 20), (30, 40)]
     grid = told(there[:2], 15, TierKind.INTEGER)
-    assert ladder.missing(grid, there, 15, 3, floor=TierKind.INTEGER.lowest) == [(20, 30), (40, 50)]
+    assert heap_grid.missing(grid, there, 15, 3, floor=TierKind.INTEGER.lowest) == [(20, 30), (40, 50)]
 
 
 def test_what_overlaps_is_left_out() -> None:
     there = [(0, 10), (10, 20), (25, 45)]
     grid = told(there[:2], 15, TierKind.INTEGER)
-    assert ladder.missing(grid, there, 15, 4, floor=TierKind.INTEGER.lowest) == [(50, 60)]
+    assert heap_grid.missing(grid, there, 15, 4, floor=TierKind.INTEGER.lowest) == [(50, 60)]
 
 
 def test_a_partition_without_an_end_is_the_last() -> None:
     there = [(0, 10), (10, 20), (20, None)]
     grid = told([(0, 10), (10, 20)], 15, TierKind.INTEGER)
-    assert ladder.missing(grid, there, 15, 4, floor=TierKind.INTEGER.lowest) == []
+    assert heap_grid.missing(grid, there, 15, 4, floor=TierKind.INTEGER.lowest) == []
 
 
 def test_a_gap_before_now_is_filled_unless_it_is_too_long() -> None:
     there = [(0, 10)]
     grid = told(there, 0, TierKind.INTEGER)
     lowest = TierKind.INTEGER.lowest
-    assert ladder.missing(grid, there, 35, 0, floor=lowest) == [(10, 20), (20, 30), (30, 40)]
-    assert ladder.missing(grid, there, 10_005, 1, floor=lowest) == [(10_000, 10_010), (10_010, 10_020)]
+    assert heap_grid.missing(grid, there, 35, 0, floor=lowest) == [(10, 20), (20, 30), (30, 40)]
+    assert heap_grid.missing(grid, there, 10_005, 1, floor=lowest) == [(10_000, 10_010), (10_010, 10_020)]
 
 
 def test_nothing_is_made_below_the_floor() -> None:
     grid = told([(0, 10)], 0, TierKind.INTEGER)
-    assert ladder.missing(grid, [], 35, 0, floor=20) == [(20, 30), (30, 40)]
+    assert heap_grid.missing(grid, [], 35, 0, floor=20) == [(20, 30), (30, 40)]
 
 
 def test_infinity_is_no_place_for_a_partition() -> None:
     there = [(at("2024-01-01", DATE), at("2024-02-01", DATE)), (at("2024-02-01", DATE), DATE.highest)]
     grid = told(there[:1], there[0][0], DATE)
-    assert ladder.missing(grid, there, there[0][0], 4, floor=DATE.lowest) == []
+    assert heap_grid.missing(grid, there, there[0][0], 4, floor=DATE.lowest) == []
 
 
 @given(
@@ -289,7 +289,7 @@ def test_infinity_is_no_place_for_a_partition() -> None:
     value=st.integers(days_of(1800, 1, 1), days_of(2200, 1, 1)),
 )
 def test_every_value_lies_in_one_cell(anchor: int, step: Step, value: int) -> None:
-    grid = Ladder(DATE, anchor, step)
+    grid = HeapGrid(DATE, anchor, step)
     cell = grid.cell(value)
     assert cell is not None
     assert cell[0] <= value < cell[1]
@@ -329,7 +329,7 @@ MONTH, QUARTER, YEAR, DAY, WEEK = Step(1), Step(3), Step(12), Step(0, 1), Step(0
     ],
 )
 def test_a_new_partition_is_called_as_the_others_are(names: tuple[str, ...], step: Step, name: str) -> None:
-    grid = Ladder(DATE, days_of(2024, 1, 1), step)
+    grid = HeapGrid(DATE, days_of(2024, 1, 1), step)
     edges = [grid.edge(number) or 0 for number in (-1, 0, 1, 2)]
     cells = [Cell(Name("s", one), edges[index], edges[index + 1]) for index, one in enumerate(names, 2 - len(names))]
     found = next_name(EVENTS, grid, cells, edges[2], edges[3])
@@ -355,25 +355,25 @@ def test_a_name_is_that_of_the_local_day() -> None:
 )
 def test_partitions_of_integers_are_called_as_the_others_are(names: tuple[str, str], name: str) -> None:
     cells = [Cell(Name("public", one), index * 1000, index * 1000 + 1000) for index, one in enumerate(names)]
-    grid = Ladder(TierKind.BIGINT, 0, Step(units=1000))
+    grid = HeapGrid(TierKind.BIGINT, 0, Step(units=1000))
     assert next_name(EVENTS, grid, cells, 2000, 3000).table == name
 
 
 def test_years_before_christ_have_names() -> None:
-    grid = Ladder(DATE, 0, YEAR)
+    grid = HeapGrid(DATE, 0, YEAR)
     known = [Cell(Name("public", name), days_of(year, 1, 1), days_of(year + 1, 1, 1)) for name, year in (("a", -4),)]
     assert next_name(EVENTS, grid, known, days_of(-2, 1, 1), days_of(-1, 1, 1)).table == "events_pm002"
 
 
 def test_hours_have_their_own_names() -> None:
-    grid = Ladder(TIMESTAMP, 0, Step(units=6 * HOUR))
+    grid = HeapGrid(TIMESTAMP, 0, Step(units=6 * HOUR))
     assert next_name(EVENTS, grid, [], 6 * HOUR, 12 * HOUR).table == "events_p1970_01_01_0600"
-    grid = Ladder(TIMESTAMP, 0, Step(units=90_000_000))
+    grid = HeapGrid(TIMESTAMP, 0, Step(units=90_000_000))
     assert next_name(EVENTS, grid, [], 90_000_000, 180_000_000).table == "events_p1970_01_01_000130"
 
 
 def test_long_names_are_cut_before_their_place() -> None:
     long = Name("public", "ä" * 31)
-    found = next_name(long, Ladder(DATE, 0, MONTH), [], days_of(2024, 2, 1), days_of(2024, 3, 1)).table
+    found = next_name(long, HeapGrid(DATE, 0, MONTH), [], days_of(2024, 2, 1), days_of(2024, 3, 1)).table
     assert found.endswith("_p2024_02")
     assert len(found.encode()) <= 63

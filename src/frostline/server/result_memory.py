@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-_TURNS = 2
+_SPILL_SLOTS = 2
 _POLL_S = 0.1
 _UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _LIMIT = "select current_setting('memory_limit')"
@@ -21,27 +21,27 @@ _LIMIT = "select current_setting('memory_limit')"
 _USED = "select sum(memory_usage_bytes) from duckdb_memory() where tag not in ('EXTERNAL_FILE_CACHE', 'OBJECT_CACHE')"
 
 
-class Crowd:
+class ResultMemory:
     """Knows how much memory is taken, and lets a few results at a time go to disk."""
 
     def __init__(self, root: duckdb.DuckDBPyConnection, directory: Path) -> None:
         self._directory = directory
         self._limit_bytes = _bytes(str(_one(root, _LIMIT)))
-        self._turns = threading.BoundedSemaphore(_TURNS)
+        self._spill_slots = threading.BoundedSemaphore(_SPILL_SLOTS)
 
-    def is_dense(self, connection: duckdb.DuckDBPyConnection) -> bool:
+    def under_pressure(self, connection: duckdb.DuckDBPyConnection) -> bool:
         """Whether half of the memory is in use."""
         return 2 * int(str(_one(connection, _USED))) > self._limit_bytes
 
     @contextmanager
-    def turn(self, gives_up: Callable[[], None]) -> Generator[Path]:
-        """Wait for a turn to write a result, and get a file's name for it. `gives_up` raises to end the waiting."""
-        while not self._turns.acquire(timeout=_POLL_S):
-            gives_up()
+    def spill_slot(self, check_cancelled: Callable[[], None]) -> Generator[Path]:
+        """Wait until a result may be written, and get a file's name for it. `check_cancelled` raises to end that."""
+        while not self._spill_slots.acquire(timeout=_POLL_S):
+            check_cancelled()
         try:
             yield self._directory / f"result-{uuid.uuid4()}.arrow"
         finally:
-            self._turns.release()
+            self._spill_slots.release()
 
 
 def write(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import DateType, LongType, PrimitiveType, TimestampType
 
-from frostline.model import grid
+from frostline.model import lake_grid
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, days_of
 
 HOUR = MICROS_PER_DAY // 24
@@ -53,7 +53,7 @@ def test_the_pieces_cover_the_range_and_each_is_one_iceberg_partition(
     kind: TierKind, transform: str, data: st.DataObject
 ) -> None:
     lower, upper = data.draw(ranges(kind, transform))
-    pieces = list(grid.slices(transform, kind, lower, upper))
+    pieces = list(lake_grid.slices(transform, kind, lower, upper))
     edges = [lower, *(end for _, end in pieces)]
     assert edges[-1] == upper or not pieces
     assert [start for start, _ in pieces] == edges[:-1]
@@ -63,18 +63,18 @@ def test_the_pieces_cover_the_range_and_each_is_one_iceberg_partition(
 
 
 def test_an_empty_range_has_no_piece() -> None:
-    assert list(grid.slices("month", TierKind.DATE, 5, 5)) == []
+    assert list(lake_grid.slices("month", TierKind.DATE, 5, 5)) == []
 
 
 def test_a_month_is_one_piece_and_december_ends_the_year() -> None:
-    pieces = list(grid.slices("month", TierKind.DATE, days_of(2023, 11, 15), days_of(2024, 2, 1)))
+    pieces = list(lake_grid.slices("month", TierKind.DATE, days_of(2023, 11, 15), days_of(2024, 2, 1)))
     edges = [days_of(2023, 11, 15), days_of(2023, 12, 1), days_of(2024, 1, 1), days_of(2024, 2, 1)]
     assert pieces == list(pairwise(edges))
 
 
 @pytest.mark.parametrize(("kind", "transform"), CASES)
 def test_transforms_that_fit_are_taken(kind: TierKind, transform: str) -> None:
-    assert grid.check(transform, kind) is None
+    assert lake_grid.check(transform, kind) is None
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_transforms_that_fit_are_taken(kind: TierKind, transform: str) -> None:
     ],
 )
 def test_transforms_that_do_not_fit_are_named_in_the_reason(kind: TierKind, transform: str) -> None:
-    reason = grid.check(transform, kind)
+    reason = lake_grid.check(transform, kind)
     assert reason is not None
     assert repr(transform) in reason
 
@@ -100,9 +100,9 @@ def test_transforms_that_do_not_fit_are_named_in_the_reason(kind: TierKind, tran
 @given(data=st.data())
 def test_a_cell_starts_where_the_one_before_it_ends(kind: TierKind, transform: str, data: st.DataObject) -> None:
     number, _ = data.draw(ranges(kind, transform))
-    start = grid.cell_start(transform, kind, number)
-    assert start <= number < grid.cell_end(transform, kind, start)
-    assert grid.cell_end(transform, kind, start - 1) == start
+    start = lake_grid.cell_start(transform, kind, number)
+    assert start <= number < lake_grid.cell_end(transform, kind, start)
+    assert lake_grid.cell_end(transform, kind, start - 1) == start
 
 
 @pytest.mark.parametrize(
@@ -117,4 +117,4 @@ def test_a_cell_starts_where_the_one_before_it_ends(kind: TierKind, transform: s
     ],
 )
 def test_the_smallest_value_of_the_lake_begins_a_partition(transform: str, kind: TierKind, first: int) -> None:
-    assert grid.smallest(transform, kind) == first
+    assert lake_grid.smallest(transform, kind) == first
