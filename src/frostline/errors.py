@@ -15,7 +15,7 @@ FrostlineError
 |   |   +-- UnknownColumn
 |   +-- WrongPassword
 +-- ConflictError            somebody else changed it: reload, retry
-|   +-- Neither
+|   +-- UpsertRace
 +-- UnavailableError         something is down: retry later
 |   +-- DiskFull
 |   +-- OutOfMemory
