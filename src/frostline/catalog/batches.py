@@ -49,7 +49,7 @@ class Relation:
     @property
     def tier_key(self) -> Target:
         """The column that decides the tier."""
-        return next(one for one in self.columns if one.is_tier_key)
+        return next(column for column in self.columns if column.is_tier_key)
 
 
 @dataclass(frozen=True)

@@ -82,9 +82,9 @@ def swap_copies(connection: Connection, snapshot: str, moves: Sequence[Move]) ->
 
 def _swapped(connection: Connection, moves: Sequence[Move]) -> Pointer | None:
     """Move all pointers. Gives one that somebody else has moved: then the transaction must not be committed."""
-    _add_namespaces(connection, (one.pointer.namespace for one in moves))
-    made = [one for one in moves if one.previous is None]
-    swung = [one for one in moves if one.previous is not None]
+    _add_namespaces(connection, (move.pointer.namespace for move in moves))
+    made = [move for move in moves if move.previous is None]
+    swung = [move for move in moves if move.previous is not None]
     with connection.cursor() as cursor:
         for statement, chosen in (("insert", made), ("swap", swung)):
             cursor.executemany(_statement(statement), [_values(one) for one in chosen])
@@ -95,10 +95,10 @@ def _swapped(connection: Connection, moves: Sequence[Move]) -> Pointer | None:
 
 def _lost(connection: Connection, moves: Sequence[Move]) -> Pointer:
     """The first that does not point to what we have just set."""
-    namespaces = sorted({one.pointer.namespace for one in moves})
+    namespaces = sorted({move.pointer.namespace for move in moves})
     rows = connection.execute(_statement("within"), {"namespaces": namespaces}).fetchall()
     now = {Pointer(namespace, table): location for namespace, table, location in rows}
-    return next((one.pointer for one in moves if now.get(one.pointer) != one.location), moves[0].pointer)
+    return next((move.pointer for move in moves if now.get(move.pointer) != move.location), moves[0].pointer)
 
 
 def put(
@@ -120,8 +120,8 @@ def put(
     else:
         _add_namespaces(connection, [pointer.namespace])
         connection.execute(_statement("put"), {**_named(pointer), "metadata_location": location})
-    for one in others:
-        drop(connection, Pointer(one.schema, one.table))
+    for name in others:
+        drop(connection, Pointer(name.schema, name.table))
 
 
 def drop(connection: Connection, pointer: Pointer) -> None:
@@ -137,14 +137,14 @@ def drop_copies(connection: Connection, pointers: Iterable[Pointer]) -> None:
     with connection.cursor() as cursor:
         cursor.executemany(_statement("drop"), [_named(one) for one in gone])
     namespaces = {one.namespace for one in gone}
-    for level in (namespaces, {one.partition(".")[0] for one in namespaces}):
+    for level in (namespaces, {namespace.partition(".")[0] for namespace in namespaces}):
         connection.execute(_statement("drop_empty_namespaces"), {"namespaces": sorted(level)})
 
 
 def _add_namespaces(connection: Connection, namespaces: Iterable[str]) -> None:
     """In one order, so that two commits do not wait for each other."""
     with connection.cursor() as cursor:
-        values = [{"namespace": one} for one in sorted(set(namespaces))]
+        values = [{"namespace": namespace} for namespace in sorted(set(namespaces))]
         cursor.executemany(_statement("add_namespace"), values)
 
 

@@ -176,16 +176,16 @@ def publish(connection: Connection, run: Run, moment: Moment, tables: Sequence[C
     if connection.execute(_statement("publish"), values).rowcount != 1:
         raise ConflictError(f"version {run.version} is not being made any more", hint="run the command again")
     with connection.cursor() as cursor:
-        cursor.executemany(_statement("insert_table"), [_row(run, one) for one in tables])
+        cursor.executemany(_statement("insert_table"), [_row(run, copied) for copied in tables])
 
 
 def prepare(connection: Connection, run: Run, moment: Moment, tables: Sequence[Copied]) -> None:
     """Write down what is about to be committed to a catalog outside: until somebody knows, its outcome is unknown."""
-    locations = sorted({one.location for one in tables if one.location})
+    locations = sorted({copied.location for copied in tables if copied.location})
     values = {"snapshot_id": run.id, "lsn": moment.lsn, "taken_at": moment.taken_at, "locations": locations}
     with connection.transaction(), connection.cursor() as cursor:
         cursor.execute(_statement("prepare"), values)
-        cursor.executemany(_statement("insert_table"), [_row(run, one) for one in tables])
+        cursor.executemany(_statement("insert_table"), [_row(run, copied) for copied in tables])
 
 
 def refused(connection: Connection, snapshot_id: int) -> None:
@@ -223,22 +223,22 @@ def locations(connection: Connection, snapshot_ids: Sequence[int]) -> list[str]:
     return [row[0] for row in connection.execute(_statement("locations"), values).fetchall()]
 
 
-def _row(run: Run, one: Copied) -> dict[str, Any]:
+def _row(run: Run, copied: Copied) -> dict[str, Any]:
     return {
         "snapshot_id": run.id,
-        "schema": one.name.schema,
-        "table": one.name.table,
-        "namespace": one.namespace,
-        "lake_table": one.lake_table,
-        "metadata_location": one.metadata_location,
-        "lake_snapshot_id": one.lake_snapshot_id,
-        "rows": one.fingerprint.rows,
-        "size_bytes": one.size_bytes,
-        "hash_sum": one.fingerprint.hash_sum,
-        "reused": one.reused,
-        "source_oid": one.source_oid,
-        "columns": Jsonb([column.to_record() for column in one.columns]),
-        "last_field_id": one.last_field_id,
+        "schema": copied.name.schema,
+        "table": copied.name.table,
+        "namespace": copied.namespace,
+        "lake_table": copied.lake_table,
+        "metadata_location": copied.metadata_location,
+        "lake_snapshot_id": copied.lake_snapshot_id,
+        "rows": copied.fingerprint.rows,
+        "size_bytes": copied.size_bytes,
+        "hash_sum": copied.fingerprint.hash_sum,
+        "reused": copied.reused,
+        "source_oid": copied.source_oid,
+        "columns": Jsonb([column.to_record() for column in copied.columns]),
+        "last_field_id": copied.last_field_id,
     }
 
 

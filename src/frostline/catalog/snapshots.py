@@ -132,7 +132,7 @@ def _lost(does: str) -> Generator[None]:
 
 
 def _lock(relations: Sequence[Name]) -> sql.Composed:
-    names = [sql.SQL("only {}").format(sql.Identifier(one.schema, one.table)) for one in relations]
+    names = [sql.SQL("only {}").format(sql.Identifier(name.schema, name.table)) for name in relations]
     return sql.SQL("lock table {} in access share mode").format(sql.SQL(", ").join(names))
 
 

@@ -28,16 +28,16 @@ def jobs(invocation: Invocation, name: Name | None, limit: int, failed: bool) ->
     invocation.output.records([_described(one) for one in found])
 
 
-def _described(one: catalog.PastJob) -> dict[str, Any]:
+def _described(job: catalog.PastJob) -> dict[str, Any]:
     return {
-        "id": one.job_id,
-        "table": str(one.table),
-        "kind": one.kind,
-        "state": one.state.value,
-        "rows": one.rows,
-        "size_bytes": one.size_bytes,
-        "started": f"{one.started_at:%Y-%m-%d %H:%M:%S%z}",
-        "duration_s": round(one.duration.total_seconds(), 3),
-        "detail": one.detail,
-        "error": one.error,
+        "id": job.job_id,
+        "table": str(job.table),
+        "kind": job.kind,
+        "state": job.state.value,
+        "rows": job.rows,
+        "size_bytes": job.size_bytes,
+        "started": f"{job.started_at:%Y-%m-%d %H:%M:%S%z}",
+        "duration_s": round(job.duration.total_seconds(), 3),
+        "detail": job.detail,
+        "error": job.error,
     }

@@ -57,7 +57,7 @@ def _described(found: "Found") -> dict[str, Any]:
         "removed_files": sorted(files.removed),
         "delete_files": list(files.theirs.delete_files),
         "missing_files": list(found.missing),
-        "other_names": [str(one) for one in found.other_names],
+        "other_names": [str(name) for name in found.other_names],
         "not_adoptable": found.no_append,
         "done": found.done,
         "adopted_rows": found.rows,

@@ -98,8 +98,8 @@ def create(invocation: Invocation, name: str, master: str | None, dry_run: bool,
         invocation.output.say("not atomic: the catalog took the tables one after the other, or new ones empty at first")
 
 
-def _planned(one: "Relation") -> dict[str, Any]:
-    return {"table": str(one.name), "managed": one.is_managed}
+def _planned(relation: "Relation") -> dict[str, Any]:
+    return {"table": str(relation.name), "managed": relation.is_managed}
 
 
 def _made(result: "Result") -> dict[str, Any]:
@@ -108,9 +108,9 @@ def _made(result: "Result") -> dict[str, Any]:
         "version": result.version,
         "lsn": result.lsn,
         "tables": len(result.tables),
-        "reused": sum(one.reused for one in result.tables),
-        "rows": sum(one.fingerprint.rows for one in result.tables),
-        "lake_bytes": sum(one.size_bytes for one in result.tables),
+        "reused": sum(table.reused for table in result.tables),
+        "rows": sum(table.fingerprint.rows for table in result.tables),
+        "lake_bytes": sum(table.size_bytes for table in result.tables),
         "atomic": result.atomic,
     }
 
@@ -123,23 +123,23 @@ def list_(invocation: Invocation, name: str | None, every: bool) -> None:  # noq
     """List the versions of one snapshot, or of all."""
     with invocation.catalog() as connection:
         found = snapshot_versions.versions(connection, name, every=every)
-    invocation.output.records([_listed(one) | (_ended(one) if every else {}) for one in found])
+    invocation.output.records([_listed(version) | (_ended(version) if every else {}) for version in found])
 
 
-def _ended(one: "Version") -> dict[str, Any]:
-    return {"state": one.state, "error": one.error}
+def _ended(version: "Version") -> dict[str, Any]:
+    return {"state": version.state, "error": version.error}
 
 
-def _listed(one: "Version") -> dict[str, Any]:
+def _listed(version: "Version") -> dict[str, Any]:
     return {
-        "snapshot": one.name,
-        "version": one.version,
-        "taken": f"{one.taken_at:%Y-%m-%d %H:%M:%S%z}" if one.taken_at else None,
-        "lsn": one.lsn,
-        "tables": one.tables,
-        "rows": one.rows,
-        "lake_bytes": one.size_bytes,
-        "atomic": one.atomic,
+        "snapshot": version.name,
+        "version": version.version,
+        "taken": f"{version.taken_at:%Y-%m-%d %H:%M:%S%z}" if version.taken_at else None,
+        "lsn": version.lsn,
+        "tables": version.tables,
+        "rows": version.rows,
+        "lake_bytes": version.size_bytes,
+        "atomic": version.atomic,
     }
 
 
@@ -155,21 +155,21 @@ def show(invocation: Invocation, name: str, version: int | None) -> None:
         found = snapshot_drop.find(connection, name, version)
         tables = snapshot_versions.tables(connection, found)
     query = rules.cut_query(name, version)
-    everything = _listed(found) | {"cut": query, "copies": [_copied(one) for one in tables]}
-    invocation.output.screen(everything, [_brief(one) for one in tables], ["", query])
+    everything = _listed(found) | {"cut": query, "copies": [_copied(table) for table in tables]}
+    invocation.output.screen(everything, [_brief(table) for table in tables], ["", query])
 
 
-def _copied(one: "Shown") -> dict[str, Any]:
+def _copied(shown: "Shown") -> dict[str, Any]:
     return {
-        "table": str(one.name),
-        "namespace": one.namespace,
-        "lake_table": one.lake_table,
-        "metadata_location": one.metadata_location,
-        "lake_snapshot_id": one.lake_snapshot_id,
-        "rows": one.rows,
-        "lake_bytes": one.size_bytes,
-        "hash_sum": one.hash_sum,
-        "reused": one.reused,
+        "table": str(shown.name),
+        "namespace": shown.namespace,
+        "lake_table": shown.lake_table,
+        "metadata_location": shown.metadata_location,
+        "lake_snapshot_id": shown.lake_snapshot_id,
+        "rows": shown.rows,
+        "lake_bytes": shown.size_bytes,
+        "hash_sum": shown.hash_sum,
+        "reused": shown.reused,
     }
 
 

@@ -29,16 +29,16 @@ def status(invocation: Invocation) -> None:
         where = f"{settings.lake_host}:{settings.lake_port}"
         wrong.append(Problem(f"the lake server does not answer on {where}", "frostline serve"))
     everything = {
-        "tables": [_described(one) for one in found.tables],
+        "tables": [_described(table) for table in found.tables],
         "worker": found.leader,
-        "problems": [_problem(one) for one in wrong],
+        "problems": [_problem(problem) for problem in wrong],
     }
-    lines = [f"worker: {found.leader or 'none'}", *(f"! {one.what}\n    {one.command}" for one in wrong)]
-    invocation.output.screen(everything, [_brief(one) for one in found.tables], lines)
+    lines = [f"worker: {found.leader or 'none'}", *(f"! {problem.what}\n    {problem.command}" for problem in wrong)]
+    invocation.output.screen(everything, [_brief(table) for table in found.tables], lines)
 
 
-def _problem(one: Problem) -> dict[str, str]:
-    return {"problem": one.what, "command": one.command}
+def _problem(problem: Problem) -> dict[str, str]:
+    return {"problem": problem.what, "command": problem.command}
 
 
 def _described(one: "TableStatus") -> dict[str, Any]:

@@ -44,9 +44,9 @@ def sweep(invocation: Invocation, names: tuple[Name, ...], older_than: str, dry_
 def _list(output: Output, results: Sequence["Result"]) -> None:
     output.records(
         [
-            {"path": one.location, "size_bytes": one.size_bytes, "age_s": int(one.age.total_seconds())}
+            {"path": orphan.location, "size_bytes": orphan.size_bytes, "age_s": int(orphan.age.total_seconds())}
             for result in results
-            for one in result.orphans
+            for orphan in result.orphans
         ]
     )
 

@@ -82,7 +82,7 @@ def show(invocation: Invocation, name: Name) -> None:
         found = tables.get(connection, name)
         parts = heap.partitions(connection, found) if not found.has_lake else []
     columns = [_described_column(found, column) for column in found.columns]
-    invocation.output.records(columns or [_described_partition(found, one) for one in parts])
+    invocation.output.records(columns or [_described_partition(found, partition) for partition in parts])
 
 
 @table.command(name="set")

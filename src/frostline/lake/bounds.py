@@ -30,16 +30,16 @@ _LAST_CHARACTER = 0x10FFFF
 def raw_range(chunks: Sequence[Chunk]) -> tuple[Any, Any] | None:
     """The smallest and largest value as Parquet stores them; None where the footer does not tell or all are NULL."""
     statistics = [chunk.statistics for chunk in chunks if not _all_null(chunk)]
-    if not statistics or not all(one is not None and one.has_min_max for one in statistics):
+    if not statistics or not all(statistic is not None and statistic.has_min_max for statistic in statistics):
         return None
     if statistics[0].physical_type == "FIXED_LEN_BYTE_ARRAY":
         lows, highs = ([int.from_bytes(raw, "big", signed=True) for raw in raws] for raws in _raws(statistics))
         return min(lows), max(highs)
-    return min(one.min_raw for one in statistics), max(one.max_raw for one in statistics)
+    return min(statistic.min_raw for statistic in statistics), max(statistic.max_raw for statistic in statistics)
 
 
 def _raws(statistics: Sequence[Any]) -> tuple[list[bytes], list[bytes]]:
-    return [one.min_raw for one in statistics], [one.max_raw for one in statistics]
+    return [statistic.min_raw for statistic in statistics], [statistic.max_raw for statistic in statistics]
 
 
 def _all_null(chunk: Chunk) -> bool:

@@ -114,7 +114,7 @@ def staged(table: tables.Table, current: Table, base: str | None) -> StagedCommi
     snapshot = current.current_snapshot()
     manifests = snapshots.manifests(snapshot, current.io) if snapshot else []
     lists = [snapshot.manifest_list] if snapshot else []
-    written = [current.metadata_location, *lists, *(one.manifest_path for one in manifests)]
+    written = [current.metadata_location, *lists, *(manifest.manifest_path for manifest in manifests)]
     return StagedCommit(
         namespace=table.name.schema,
         table_name=table.internal,
@@ -228,9 +228,9 @@ def _inside(table: tables.Table, current: Table, replace: tuple[int, int]) -> li
 
 def _named(current: Table, replace: frozenset[str]) -> list[DataFile]:
     """The current data files of these paths; all of them must be there."""
-    found = [one for one in snapshots.data_files(current.current_snapshot(), current.io) if one.file_path in replace]
+    found = [file for file in snapshots.data_files(current.current_snapshot(), current.io) if file.file_path in replace]
     if len(found) != len(replace):
-        missing = sorted(replace - {one.file_path for one in found})
+        missing = sorted(replace - {file.file_path for file in found})
         raise CorruptionError(f"{missing[0]} is not in the lake snapshot that it is to be replaced in")
     return found
 
@@ -276,13 +276,13 @@ def _write_same_rows(
     packed: bool,
 ) -> None:
     """A snapshot of the same rows; CorruptionError if it has other files than it must, or another number of rows."""
-    meant = {one.file_path for one in snapshots.data_files(current.current_snapshot(), current.io)}
-    meant = meant - {one.file_path for one in removed} | {one.path for one in add}
+    meant = {file.file_path for file in snapshots.data_files(current.current_snapshot(), current.io)}
+    meant = meant - {file.file_path for file in removed} | {file.path for file in add}
     transaction = CachingTransaction(current)
     snapshot = Packing if packed else ReplaceFiles
     with snapshot(transaction, dict(summary), current.io) as producer:
         exchange(table, current, producer, add, removed)
     transaction.commit_transaction()
-    held = [one.file_path for one in snapshots.data_files(current.current_snapshot(), current.io)]
-    if sum(one.record_count for one in removed) != sum(one.rows for one in add) or sorted(held) != sorted(meant):
+    held = [file.file_path for file in snapshots.data_files(current.current_snapshot(), current.io)]
+    if sum(file.record_count for file in removed) != sum(file.rows for file in add) or sorted(held) != sorted(meant):
         raise CorruptionError(f"the new lake snapshot of {table.name} does not have the rows of the one before it")

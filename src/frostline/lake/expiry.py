@@ -19,8 +19,8 @@ def unknown(metadata: TableMetadata, states: Collection[LakeState]) -> Iterator[
     They are from before the catalog kept states. A snapshot whose metadata file is not known any more is named by its
     manifest list, which no other state has.
     """
-    locations = {one.metadata_location for one in states}
-    known = {one.snapshot_id for one in states}
+    locations = {state.metadata_location for state in states}
+    known = {state.snapshot_id for state in states}
     for entry in metadata.metadata_log:
         if entry.metadata_file not in locations:
             snapshot_id = _snapshot_of(entry.metadata_file)
@@ -67,4 +67,4 @@ def doomed(base: str, what: Expiry) -> Sizes:
     """The files that only these states and snapshots need. Reads every manifest of the lake once."""
     metadata = snapshots.read_metadata(base)
     files = reachable.only(metadata, what.snapshots)
-    return files | dict.fromkeys((one for one in what.locations if one.endswith(".metadata.json")), 0)
+    return files | dict.fromkeys((location for location in what.locations if location.endswith(".metadata.json")), 0)

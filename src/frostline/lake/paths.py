@@ -121,7 +121,7 @@ def written_by(table: str, job_id: int) -> list[str]:
     return [
         f"{table}/{folder}/{name}"
         for folder in _FOLDERS
-        for name in (one.base_name for one in _entries(f"{table}/{folder}"))
+        for name in (entry.base_name for entry in _entries(f"{table}/{folder}"))
         if job_of(name) == job_id
     ]
 
@@ -129,9 +129,9 @@ def written_by(table: str, job_id: int) -> list[str]:
 def stored(table: str) -> Iterator[StoredFile]:
     """All data and metadata files of a table location, whoever wrote them. Folders inside are passed over."""
     for folder in _FOLDERS:
-        for one in _entries(f"{table}/{folder}"):
-            if one.is_file and not one.base_name.startswith(_PROBE):
-                yield StoredFile(f"{table}/{folder}/{one.base_name}", one.size, one.mtime)
+        for entry in _entries(f"{table}/{folder}"):
+            if entry.is_file and not entry.base_name.startswith(_PROBE):
+                yield StoredFile(f"{table}/{folder}/{entry.base_name}", entry.size, entry.mtime)
 
 
 def below(root: str) -> Iterator[StoredFile]:
@@ -141,9 +141,9 @@ def below(root: str) -> Iterator[StoredFile]:
     scheme, netloc, path = io.parse_location(root)
     chosen = FileSelector(path, recursive=True, allow_not_found=True)
     entries: list[Any] = io.fs_by_scheme(scheme, netloc).get_file_info(chosen)
-    for one in entries:
-        if one.is_file:
-            yield StoredFile(root + one.path[len(path.rstrip("/")) :], one.size, one.mtime)
+    for entry in entries:
+        if entry.is_file:
+            yield StoredFile(root + entry.path[len(path.rstrip("/")) :], entry.size, entry.mtime)
 
 
 def store_clock(table: str) -> datetime:
@@ -154,7 +154,7 @@ def store_clock(table: str) -> datetime:
     try:
         with file_io(probe).new_output(probe).create(overwrite=True):
             pass
-        (found,) = (one for one in _entries(f"{table}/metadata") if one.base_name == name)
+        (found,) = (entry for entry in _entries(f"{table}/metadata") if entry.base_name == name)
         return found.mtime
     finally:
         delete(probe)
@@ -163,7 +163,7 @@ def store_clock(table: str) -> datetime:
 def names_in(folder: str, *, or_say_why: bool = False) -> frozenset[str]:
     """The names of what is in a folder; none when it is not there. With `or_say_why` a missing bucket is an error."""
     try:
-        return frozenset(one.base_name for one in _entries(folder, allow_not_found=not or_say_why))
+        return frozenset(entry.base_name for entry in _entries(folder, allow_not_found=not or_say_why))
     except FileNotFoundError:
         return frozenset()
 

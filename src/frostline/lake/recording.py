@@ -145,7 +145,7 @@ class Recording(Staging):
 
 def _adds(updates: Iterable[TableUpdate]) -> bool:
     """Whether there is a new snapshot, which tells a commit from all others."""
-    return any(isinstance(one, AddSnapshotUpdate) for one in updates)
+    return any(isinstance(update, AddSnapshotUpdate) for update in updates)
 
 
 def _with_properties(metadata: TableMetadata, properties: dict[str, str]) -> TableMetadata:
@@ -156,9 +156,9 @@ def _setting(updates: tuple[TableUpdate, ...], properties: dict[str, str]) -> tu
     """The updates with these properties too, all in one of them: there are catalogs that take no two."""
     if not properties:
         return updates
-    others = tuple(one for one in updates if not isinstance(one, SetPropertiesUpdate))
-    for one in updates:
-        properties = one.updates | properties if isinstance(one, SetPropertiesUpdate) else properties
+    others = tuple(update for update in updates if not isinstance(update, SetPropertiesUpdate))
+    for update in updates:
+        properties = update.updates | properties if isinstance(update, SetPropertiesUpdate) else properties
     return (*others, SetPropertiesUpdate(updates=properties))
 
 
@@ -193,7 +193,9 @@ def follows(change: TableChange) -> TableChange:
 
 def shows(metadata: TableMetadata, snapshot_id: int | None) -> bool:
     """Whether a table has had the snapshot. A catalog may show the newest only, so a child is a sign of it too."""
-    shown = {number for one in metadata.snapshots for number in (one.snapshot_id, one.parent_snapshot_id)}
+    shown = {
+        number for snapshot in metadata.snapshots for number in (snapshot.snapshot_id, snapshot.parent_snapshot_id)
+    }
     return snapshot_id is not None and snapshot_id in shown
 
 
@@ -204,7 +206,7 @@ def rebased(change: TableChange, created: TableMetadata) -> TableChange:
             f"the catalog numbers the columns or partitions of {change.name} in its own way",
             hint="use a catalog that creates tables as they are given, or one that creates them inside a transaction",
         )
-    updates = tuple(_with_schema(one, created.current_schema_id) for one in change.updates)
+    updates = tuple(_with_schema(update, created.current_schema_id) for update in change.updates)
     return replace(change, base=created, creation=(), updates=updates)
 
 
@@ -222,9 +224,9 @@ def kept(change: TableChange, table: Table) -> Table:
     )
 
 
-def numbered_alike(one: TableMetadata, other: TableMetadata) -> bool:
+def numbered_alike(metadata: TableMetadata, other: TableMetadata) -> bool:
     """Whether files of the one can be read as files of the other."""
-    return one.schema().as_struct() == other.schema().as_struct() and one.spec() == other.spec()
+    return metadata.schema().as_struct() == other.schema().as_struct() and metadata.spec() == other.spec()
 
 
 def _with_schema(update: TableUpdate, schema_id: int) -> TableUpdate:

@@ -185,11 +185,11 @@ def _surroundings(facts: ConversionFacts) -> Iterator[Refusal]:
     for key in heap.inbound_foreign_keys:
         hint = f"drop it: nothing is unique by the old key alone when {facts.tier_key} is part of the key"
         yield Refusal(f"foreign key {key} points at it", hint)
-    yield from (Refusal(f"materialized view {one} reads it", of_views) for one in heap.materialized_views)
-    yield from (Refusal(f"{one} uses its row type", "change it to named columns") for one in heap.row_type_users)
-    yield from (Refusal(f"{one} holds it", of_views) for one in facts.holders)
-    for one in facts.key_holders:
-        yield Refusal(f"{one} groups by its primary key alone", "name all columns in its GROUP BY")
+    yield from (Refusal(f"materialized view {view} reads it", of_views) for view in heap.materialized_views)
+    yield from (Refusal(f"{user} uses its row type", "change it to named columns") for user in heap.row_type_users)
+    yield from (Refusal(f"{holder} holds it", of_views) for holder in facts.holders)
+    for holder in facts.key_holders:
+        yield Refusal(f"{holder} groups by its primary key alone", "name all columns in its GROUP BY")
     for one in facts.replicated_by:
         hint = "take it out, convert, and put it back with publish_via_partition_root"
         yield Refusal(f"it is replicated by {one}", hint)

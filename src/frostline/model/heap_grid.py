@@ -150,7 +150,7 @@ def missing(grid: HeapGrid, taken: Sequence[Bounds], now: int, ahead: int, *, fl
     A cell that overlaps a partition is left out, and that one counts in its stead.
     """
     found: list[Edges] = []
-    held = [Range(*one) for one in taken]
+    held = [Range(*bounds) for bounds in taken]
     beyond = 0
     for lower, upper in _walk(grid, held, _start(grid, held, now, floor)):
         if lower is not None and lower >= floor and not any(map(Range(lower, upper).overlaps, held)):

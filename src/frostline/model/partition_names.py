@@ -36,7 +36,7 @@ class Cell:
 
 def next_name(table: Name, grid: HeapGrid, known: Sequence[Cell], lower: int, upper: int) -> Name:
     """What to call the partition [lower, upper): as the newest two before it are called."""
-    before = sorted((one for one in known if one.lower < lower), key=lambda one: one.lower)[-2:]
+    before = sorted((cell for cell in known if cell.lower < lower), key=lambda cell: cell.lower)[-2:]
     if before:
         label = _label(grid)
         for pattern in FORMATS if grid.kind.is_time else _NUMBERS:
@@ -55,9 +55,9 @@ Label = Callable[[str, int, int], str | None]
 def _by_pattern(pattern: str, label: Label, before: Sequence[Cell], lower: int, upper: int) -> Name | None:
     """The name by this pattern, if the others are called by it: the same around it, and no two alike."""
     around: set[tuple[str, str]] = set()
-    for one in before:
-        text = label(pattern, one.lower, one.upper)
-        head, found, tail = one.name.table.rpartition(text) if text else ("", "", "")
+    for cell in before:
+        text = label(pattern, cell.lower, cell.upper)
+        head, found, tail = cell.name.table.rpartition(text) if text else ("", "", "")
         if not found:
             return None
         around.add((head, tail))
@@ -70,7 +70,7 @@ def _by_pattern(pattern: str, label: Label, before: Sequence[Cell], lower: int, 
 
 def _by_number(before: Sequence[Cell]) -> Name | None:
     """The next of names that are counted."""
-    found = [_NUMBER.fullmatch(one.name.table) for one in before]
+    found = [_NUMBER.fullmatch(cell.name.table) for cell in before]
     if len(found) < 2 or found[0] is None or found[1] is None:
         return None
     (head, first), (other, second) = found[0].groups(), found[1].groups()

@@ -158,8 +158,8 @@ def partition_refusals(facts: HeapFacts) -> list[Refusal]:
     kind = facts.tier_kind
     if facts.relkind != "p":
         return [_not_partitioned(facts)]
-    ranges = [one for one in facts.partitions if not one.is_default] if kind is not None else []
-    unreadable = (refusal for one in ranges if kind for refusal in _unreadable_bound(kind, one))
+    ranges = [partition for partition in facts.partitions if not partition.is_default] if kind is not None else []
+    unreadable = (refusal for partition in ranges if kind for refusal in _unreadable_bound(kind, partition))
     return [*_shape(facts), *unreadable, *facts.dangers]
 
 
@@ -266,9 +266,9 @@ def _surroundings(facts: HeapFacts) -> list[Refusal]:
     keys, views, users = facts.inbound_foreign_keys, facts.materialized_views, facts.row_type_users
     of_keys, of_views = "drop it: a row in the lake cannot be locked by a key", "drop it, register, and create it again"
     found = [
-        *(Refusal(f"foreign key {one} points at it", of_keys) for one in keys),
-        *(Refusal(f"materialized view {one} reads it", of_views) for one in views),
-        *(Refusal(f"{one} uses its row type", "change it to named columns") for one in users),
+        *(Refusal(f"foreign key {key} points at it", of_keys) for key in keys),
+        *(Refusal(f"materialized view {view} reads it", of_views) for view in views),
+        *(Refusal(f"{user} uses its row type", "change it to named columns") for user in users),
         *facts.dangers,
         *facts.loud,
     ]
@@ -284,17 +284,17 @@ def _readers(facts: HeapFacts) -> list[Refusal]:
     """What names the table and could not go on as it is when a view takes its place."""
     anew = "drop it, register, and create it again"
     found = [
-        *(Refusal(f"policy {one} reads it", anew) for one in facts.other_policies),
+        *(Refusal(f"policy {policy} reads it", anew) for policy in facts.other_policies),
         *(
             Refusal(
-                f"view {one} has WITH CHECK OPTION, which does nothing above it",
-                f"alter view {one} reset (check_option)",
+                f"view {view} has WITH CHECK OPTION, which does nothing above it",
+                f"alter view {view} reset (check_option)",
             )
-            for one in facts.checked_views
+            for view in facts.checked_views
         ),
         *(
-            Refusal(f"view {one} groups by its primary key alone", "name every column of the view in its GROUP BY")
-            for one in facts.grouping_views
+            Refusal(f"view {view} groups by its primary key alone", "name every column of the view in its GROUP BY")
+            for view in facts.grouping_views
         ),
     ]
     if facts.row_security and len(facts.columns) > MOST_SECURED_COLUMNS:

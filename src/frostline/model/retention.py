@@ -48,8 +48,8 @@ def _aligned(table: Table, cutoff: int) -> int:
     return cutoff - cutoff % lake_grid.finest(table.lake_partition, table.tier_kind)
 
 
-def _lower(one: Whole, lowest: int) -> int:
-    return lowest if one.lower is None else one.lower
+def _lower(whole: Whole, lowest: int) -> int:
+    return lowest if whole.lower is None else whole.lower
 
 
 def below(files: Sequence[RecordedFile], value: int) -> tuple[list[RecordedFile], list[RecordedFile]]:

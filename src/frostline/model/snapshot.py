@@ -124,10 +124,10 @@ def choose(wanted: Sequence[Pattern], excluded: Sequence[Pattern], there: Sequen
     """
     found: dict[Name, Relation] = {}
     for pattern in wanted:
-        meant = [one for one in there if pattern.matches(one.name)]
+        meant = [relation for relation in there if pattern.matches(relation.name)]
         found |= {one.name: one for one in _usable(pattern, meant)}
     for pattern in excluded:
-        if not any(pattern.matches(one.name) for one in there):
+        if not any(pattern.matches(relation.name) for relation in there):
             raise BadRequest(f"--exclude {pattern.text!r} names no table", "take it out, or correct it")
     chosen = [one for one in found.values() if not any(pattern.matches(one.name) for pattern in excluded)]
     if not chosen:
@@ -136,7 +136,7 @@ def choose(wanted: Sequence[Pattern], excluded: Sequence[Pattern], there: Sequen
 
 
 def _usable(pattern: Pattern, meant: Sequence[Relation]) -> list[Relation]:
-    usable = [one for one in meant if one.is_table and (pattern.is_exact or not one.is_partition)]
+    usable = [relation for relation in meant if relation.is_table and (pattern.is_exact or not relation.is_partition)]
     if usable:
         return usable
     if pattern.is_exact and meant:

@@ -60,13 +60,17 @@ def cold_ranges(
 ) -> list[ColdRange]:
     """The whole cold range, without gaps and in order: partitions that are there, were there, and what lies between."""
     cold = Range(lowest, frost_line)
-    kept = {one.name for one in archived if one.in_heap}
+    kept = {partition.name for partition in archived if partition.in_heap}
     present = [
-        _cold_range(one.range.clip(cold), _holds(one, archived, kept), one.name, one.name)
-        for one in partitions
-        if not one.is_default and one.upper is not None and one.upper <= frost_line
+        _cold_range(partition.range.clip(cold), _holds(partition, archived, kept), partition.name, partition.name)
+        for partition in partitions
+        if not partition.is_default and partition.upper is not None and partition.upper <= frost_line
     ]
-    gone = [_cold_range(one.range.clip(cold), Holds.CHANGES, one.name) for one in archived if one.upper <= frost_line]
+    gone = [
+        _cold_range(partition.range.clip(cold), Holds.CHANGES, partition.name)
+        for partition in archived
+        if partition.upper <= frost_line
+    ]
     known = _in_order([*present, *_fitted(gone, _gaps(cold, present))])
     return _in_order([*known, *(_cold_range(free, Holds.NO_PARTITION) for free in _gaps(cold, known))])
 
@@ -77,10 +81,10 @@ def _cold_range(part: Range, holds: Holds, name: Name | None = None, partition: 
     return ColdRange(part.lower, part.upper, holds, name, partition)
 
 
-def _holds(one: Partition, archived: Sequence[Archived], kept: set[Name]) -> Holds:
-    if one.name in kept:
+def _holds(partition: Partition, archived: Sequence[Archived], kept: set[Name]) -> Holds:
+    if partition.name in kept:
         return Holds.EVERYTHING
-    return Holds.CHANGES if any(one.name == other.name for other in archived) else Holds.NO_PARTITION
+    return Holds.CHANGES if any(partition.name == other.name for other in archived) else Holds.NO_PARTITION
 
 
 def _fitted(gone: Iterable[ColdRange], free: Iterable[Range]) -> Iterator[ColdRange]:
@@ -100,7 +104,7 @@ def _gaps(cold: Range, taken: Iterable[ColdRange]) -> Iterator[Range]:
 
 
 def _in_order(some: Iterable[ColdRange]) -> list[ColdRange]:
-    return sorted(some, key=lambda one: one.lower)
+    return sorted(some, key=lambda cold_range: cold_range.lower)
 
 
 def reach(cold: Sequence[ColdRange], files: Sequence[RecordedFile]) -> list[int]:
@@ -109,21 +113,21 @@ def reach(cold: Sequence[ColdRange], files: Sequence[RecordedFile]) -> list[int]
     It goes through partitions that have everything, and through ranges without one that the lake has no row of.
     """
     found: list[int] = []
-    for one in reversed(cold):
-        if one.holds is Holds.EVERYTHING:
-            found.append(one.lower)
-        elif one.holds is Holds.CHANGES or overlapping(files, one.range):
+    for cold_range in reversed(cold):
+        if cold_range.holds is Holds.EVERYTHING:
+            found.append(cold_range.lower)
+        elif cold_range.holds is Holds.CHANGES or overlapping(files, cold_range.range):
             break
     return found
 
 
 def settled(line: int, cold: Sequence[ColdRange], files: Sequence[RecordedFile], lowest: int) -> int:
     """The line itself, or the smallest value that a row can have, if nothing below was ever archived or folded."""
-    below = [one for one in cold if one.upper <= line]
+    below = [cold_range for cold_range in cold if cold_range.upper <= line]
     untouched = all(one.holds is Holds.NO_PARTITION for one in below) and not overlapping(files, Range(lowest, line))
     return min(line, lowest) if untouched else line
 
 
 def beginning(cold: Sequence[ColdRange], value: int) -> int | None:
     """Where the range begins that the value lies in; None when the value is not cold."""
-    return next((one.lower for one in cold if value in one.range), None)
+    return next((cold_range.lower for cold_range in cold if value in cold_range.range), None)

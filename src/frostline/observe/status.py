@@ -107,13 +107,17 @@ def of_table(connection: Connection, table: Table) -> TableStatus:
     state = survey.of_facts(connection, table, seen)
     lake = _lake(connection, table, state, seen)
     partitions, line = seen.layout.partitions, seen.layout.frost_line
-    hot = [one for one in partitions if one.is_default or one.upper is None or one.upper > line]
+    hot = [
+        partition
+        for partition in partitions
+        if partition.is_default or partition.upper is None or partition.upper > line
+    ]
     return TableStatus(
         table=table,
         state=state,
         partitions=len(partitions),
-        hot_rows_estimate=sum(max(one.rows_estimate, 0) for one in hot),
-        hot_bytes=sum(one.size_bytes for one in hot),
+        hot_rows_estimate=sum(max(partition.rows_estimate, 0) for partition in hot),
+        hot_bytes=sum(partition.size_bytes for partition in hot),
         lake=lake,
         last_job=jobs.last(connection, table),
         next_action=_next(connection, table, state, seen),
@@ -125,7 +129,7 @@ def _lake(connection: Connection, table: Table, state: TableState, seen: Facts) 
     if seen.seam is None:
         return NO_LAKE
     kind, line = table.tier_kind, seen.seam.frost_line
-    waiting = {one.name for one in seen.uncleaned}
+    waiting = {partition.name for partition in seen.uncleaned}
     files, rows, size_bytes = jobs.lake_totals(connection, table)
     retained = seams.retained(connection, table)
     return LakeStatus(
@@ -141,12 +145,12 @@ def _lake(connection: Connection, table: Table, state: TableState, seen: Facts) 
         overlay_rows=state.marks,
         overlay_age_s=heap.oldest_mark_s(connection, table, line),
         uncleaned_partitions=len(waiting),
-        uncleaned_bytes=sum(one.size_bytes for one in seen.layout.partitions if one.name in waiting),
+        uncleaned_bytes=sum(partition.size_bytes for partition in seen.layout.partitions if partition.name in waiting),
     )
 
 
 def _signs(connection: Connection, table: Table, state: TableState, seen: Facts, lake: LakeStatus) -> Signs:
-    over = [one for one in seen.uncleaned if one.grace_is_over]
+    over = [partition for partition in seen.uncleaned if partition.grace_is_over]
     return Signs(
         held_from=lake.held_from,
         stray_rows=premake.stray(connection, table, seen.layout.frost_line).rows,
@@ -168,11 +172,15 @@ def _next(connection: Connection, table: Table, state: TableState, seen: Facts) 
 
 def _upcoming(connection: Connection, table: Table, seen: Facts) -> Iterator[Next]:
     line = seen.layout.frost_line
-    uppers = [one.upper for one in seen.layout.partitions if one.upper is not None and one.upper > line]
+    uppers = [
+        partition.upper
+        for partition in seen.layout.partitions
+        if partition.upper is not None and partition.upper > line
+    ]
     if uppers and table.held_from is None:
         yield Next(Kind.ARCHIVE, heap.ripe_at(connection, table, min(uppers)), "the next partition")
     yield Next(Kind.FOLD, heap.fold_due_at(connection, table, line), "fold_age")
-    ends = [one.grace_ends_at for one in seen.uncleaned if not one.grace_is_over]
+    ends = [partition.grace_ends_at for partition in seen.uncleaned if not partition.grace_is_over]
     yield Next(Kind.CLEAN, min(ends, default=None), "the end of the grace period")
 
 
@@ -185,5 +193,5 @@ def lag_s(kind: TierKind, lag: int) -> float | None:
 
 def problems(status: Status) -> Sequence[Problem]:
     """All of them, each with its table's name."""
-    named = [Problem(f"{one.table.name}: {it.what}", it.command) for one in status.tables for it in one.problems]
+    named = [Problem(f"{table.table.name}: {it.what}", it.command) for table in status.tables for it in table.problems]
     return [*status.problems, *named]

@@ -117,9 +117,9 @@ def _tiered(connection: Connection, table: Table, seen: Facts) -> TableState:
     cutoff = heap.cutoff(connection, table)
     ripe = plan.ripe(table, seen.layout.partitions, line, cutoff).partitions
     missing, problem = _partitions_ahead(connection, table, seen.layout)
-    over = [one for one in seen.uncleaned if one.grace_is_over]
-    blocked = [one for one in over if heap.marks(connection, table, one.lower, one.upper)]
-    snapshots = frozenset(one.snapshot_id for one in seen.states if one.snapshot_id is not None)
+    over = [partition for partition in seen.uncleaned if partition.grace_is_over]
+    blocked = [partition for partition in over if heap.marks(connection, table, partition.lower, partition.upper)]
+    snapshots = frozenset(state.snapshot_id for state in seen.states if state.snapshot_id is not None)
     old = expiry.expiry(seen.states, pins.on(connection, table), snapshots, ())
     return TableState(
         name=table.name,

@@ -137,9 +137,9 @@ def expirable(connection: Connection, table: Table, partitions: Sequence[Partiti
     partitions = heap.partitions(connection, table) if partitions is None else partitions
     cutoff = _cutoff(connection, table, partitions)
     children = _children(connection, table, partitions)
-    ripe = [one for one in children if cutoff is not None and one.upper <= cutoff]
+    ripe = [child for child in children if cutoff is not None and child.upper <= cutoff]
     stuck = _begun(connection, table, children, cutoff)
-    return [*stuck, *sorted(ripe, key=lambda one: one.upper)]
+    return [*stuck, *sorted(ripe, key=lambda child: child.upper)]
 
 
 def _cutoff(connection: Connection, table: Table, partitions: Sequence[Partition]) -> int | None:
@@ -153,17 +153,17 @@ def _children(connection: Connection, table: Table, partitions: Sequence[Partiti
     found = connection.execute(_statement("children").format(oid=sql.Literal(oid))).fetchall()
     about = {Name(schema, name): more for schema, name, *more in found}
     children: list[Expired] = []
-    for one in partitions:
-        if one.upper is not None and not one.is_default and one.name in about:
-            kind, is_pending, child_oid = about[one.name]
+    for partition in partitions:
+        if partition.upper is not None and not partition.is_default and partition.name in about:
+            kind, is_pending, child_oid = about[partition.name]
             phase = Phase.HALF_DETACHED if is_pending else Phase.ATTACHED
-            children.append(Expired(one.name, kind, child_oid, one.lower, one.upper, phase))
+            children.append(Expired(partition.name, kind, child_oid, partition.lower, partition.upper, phase))
     return children
 
 
 def _begun(connection: Connection, table: Table, children: Sequence[Expired], cutoff: int | None) -> Iterator[Expired]:
     """What an expiry that did not get to its end has left half detached or detached."""
-    by_oid = {one.oid: one for one in children}
+    by_oid = {expired.oid: expired for expired in children}
     for one in expiring.list_all(connection, table):
         child = by_oid.get(one.oid)
         is_ripe = cutoff is not None and one.upper <= cutoff
@@ -256,93 +256,93 @@ class _Expiry:
         )
         return "; ".join(f"{word} {', '.join(listed)}" for word, listed in lists if listed)
 
-    def _let_go(self, one: Expired) -> None:
+    def _let_go(self, expired: Expired) -> None:
         """Do what its phase asks for, and write down what became of it."""
-        if self.is_busy and one.phase.needs_heap:
-            self.waiting.append(f"{one.name}: {_BUSY}")
+        if self.is_busy and expired.phase.needs_heap:
+            self.waiting.append(f"{expired.name}: {_BUSY}")
             return
         try:
-            self._act(one)
+            self._act(expired)
         except (psycopg.errors.LockNotAvailable, UnavailableError):
-            self.is_busy = self.is_busy or one.phase.needs_heap
-            self.waiting.append(f"{one.name}: {_BUSY}")
+            self.is_busy = self.is_busy or expired.phase.needs_heap
+            self.waiting.append(f"{expired.name}: {_BUSY}")
         except _REFUSED as error:
-            self.waiting.append(f"{one.name}: {error.diag.message_detail or first_line(error)}")
+            self.waiting.append(f"{expired.name}: {error.diag.message_detail or first_line(error)}")
 
-    def _act(self, one: Expired) -> None:
-        match one.phase:
+    def _act(self, expired: Expired) -> None:
+        match expired.phase:
             case Phase.ATTACHED | Phase.HALF_DETACHED:
-                self._detach(one)
-                (self.dropped if self.drops else self.detached).append(str(one.name))
+                self._detach(expired)
+                (self.dropped if self.drops else self.detached).append(str(expired.name))
             case Phase.DETACHED:
-                self._drop(one)
-                self.dropped.append(str(one.name))
+                self._drop(expired)
+                self.dropped.append(str(expired.name))
             case Phase.HALF_DETACHED_TOO_EARLY:
-                self._with_heap(lambda: self._attach_again(one))
-                self.kept.append(f"{one.name}: {_WHY_KEPT[one.phase]}")
+                self._with_heap(lambda: self._attach_again(expired))
+                self.kept.append(f"{expired.name}: {_WHY_KEPT[expired.phase]}")
             case Phase.DETACHED_BY_SOMEBODY | Phase.DETACHED_TOO_EARLY:
-                self._forget(one)
-                self.kept.append(f"{one.name}: {_WHY_KEPT[one.phase]}")
+                self._forget(expired)
+                self.kept.append(f"{expired.name}: {_WHY_KEPT[expired.phase]}")
 
     def _with_heap(self, act: Callable[[], None]) -> None:
         patiently(self.connection, self.table.heap, act, patience_s=_HEAP_PATIENCE_S)
 
-    def _forget(self, one: Expired) -> None:
+    def _forget(self, expired: Expired) -> None:
         with self.connection.transaction():
             leases.require(self.connection, self.table)
-            expiring.forget(self.connection, self.table, one.oid)
+            expiring.forget(self.connection, self.table, expired.oid)
 
-    def _attach_again(self, one: Expired) -> None:
+    def _attach_again(self, expired: Expired) -> None:
         """One that is half detached is seen by nobody."""
         leases.require(self.connection, self.table)
-        self._execute("finalize", one)
+        self._execute("finalize", expired)
         low, high = (
             sql.SQL("minvalue") if value is None else sql.Literal(to_text(self.table.tier_kind, value))
-            for value in (one.lower, one.upper)
+            for value in (expired.lower, expired.upper)
         )
-        self._execute("attach_again", one, lower=low, upper=high)
-        expiring.forget(self.connection, self.table, one.oid)
+        self._execute("attach_again", expired, lower=low, upper=high)
+        expiring.forget(self.connection, self.table, expired.oid)
 
-    def _detach(self, one: Expired) -> None:
+    def _detach(self, expired: Expired) -> None:
         if new_partition.default_partition(self.connection, self.table) is None:
-            self._detach_concurrently(one)
+            self._detach_concurrently(expired)
             if self.drops:
-                self._drop(one)
+                self._drop(expired)
         else:
-            self._with_heap(lambda: self._detach_at_once(one))
+            self._with_heap(lambda: self._detach_at_once(expired))
             reached(Failpoint.PARTITION_DETACHED_ONE)
 
-    def _detach_at_once(self, one: Expired) -> None:
+    def _detach_at_once(self, expired: Expired) -> None:
         """With a DEFAULT partition Postgres knows no other way. In one transaction, dropping included."""
         leases.require(self.connection, self.table)
-        self._execute("finalize" if one.phase is Phase.HALF_DETACHED else "detach", one)
+        self._execute("finalize" if expired.phase is Phase.HALF_DETACHED else "detach", expired)
         if self.drops:
-            self._execute("drop", one)
-        expiring.forget(self.connection, self.table, one.oid)
+            self._execute("drop", expired)
+        expiring.forget(self.connection, self.table, expired.oid)
         reached(Failpoint.PARTITION_BEFORE_COMMIT)
 
-    def _detach_concurrently(self, one: Expired) -> None:
+    def _detach_concurrently(self, expired: Expired) -> None:
         """Cannot be in a transaction. What is written down tells the next run, should this one die, what it was."""
         with self.connection.transaction():
             leases.require(self.connection, self.table)
-            expiring.begin(self.connection, self.table, one.oid, one.name, one.upper, drops=self.drops)
+            expiring.begin(self.connection, self.table, expired.oid, expired.name, expired.upper, drops=self.drops)
         reached(Failpoint.PARTITION_MARKED)
         try:
             with self._waiting_for_readers():
-                self._execute("finalize" if one.phase is Phase.HALF_DETACHED else "detach_concurrently", one)
+                self._execute("finalize" if expired.phase is Phase.HALF_DETACHED else "detach_concurrently", expired)
         except BaseException:
-            self._forget_unless_pending(one)
+            self._forget_unless_pending(expired)
             raise
         reached(Failpoint.PARTITION_BEFORE_NOTE)
-        (expiring.set_detached if self.drops else expiring.forget)(self.connection, self.table, one.oid)
+        (expiring.set_detached if self.drops else expiring.forget)(self.connection, self.table, expired.oid)
         reached(Failpoint.PARTITION_DETACHED_ONE)
 
-    def _forget_unless_pending(self, one: Expired) -> None:
+    def _forget_unless_pending(self, expired: Expired) -> None:
         """Nothing happened to it, so it must not look as if. Should this fail too, the next run does it."""
         with suppress(psycopg.Error, ConflictError):
             found = _children(self.connection, self.table, heap.partitions(self.connection, self.table))
-            if not any(other.oid == one.oid and other.phase is Phase.HALF_DETACHED for other in found):
-                self._forget(one)
+            if not any(other.oid == expired.oid and other.phase is Phase.HALF_DETACHED for other in found):
+                self._forget(expired)
 
     @contextmanager
     def _waiting_for_readers(self) -> Generator[None]:
@@ -356,28 +356,32 @@ class _Expiry:
         finally:
             self.connection.execute(sql.SQL("reset lock_timeout"))
 
-    def _drop(self, one: Expired) -> None:
-        patiently(self.connection, one.name, lambda: self._drop_detached(one), patience_s=_DROP_PATIENCE_S)
+    def _drop(self, expired: Expired) -> None:
+        patiently(self.connection, expired.name, lambda: self._drop_detached(expired), patience_s=_DROP_PATIENCE_S)
         reached(Failpoint.PARTITION_DROPPED_ONE)
 
-    def _drop_detached(self, one: Expired) -> None:
+    def _drop_detached(self, expired: Expired) -> None:
         """Look again under its lock: somebody may have attached it again, to keep it."""
         leases.require(self.connection, self.table)
-        if one.kind != "f":  # Postgres locks no foreign table, which has no rows to lose
-            self._execute("lock", one)
-        name = sql.Literal(names.identifier(one.name).as_string(self.connection))
-        row = self.connection.execute(_statement("is_detached").format(oid=sql.Literal(one.oid), name=name)).fetchone()
+        if expired.kind != "f":  # Postgres locks no foreign table, which has no rows to lose
+            self._execute("lock", expired)
+        name = sql.Literal(names.identifier(expired.name).as_string(self.connection))
+        row = self.connection.execute(
+            _statement("is_detached").format(oid=sql.Literal(expired.oid), name=name)
+        ).fetchone()
         if row is None or not row[0]:
-            raise ConflictError(f"{one.name} was attached again while it was to be dropped", hint="frostline status")
-        self._execute("drop", one)
-        expiring.forget(self.connection, self.table, one.oid)
+            raise ConflictError(
+                f"{expired.name} was attached again while it was to be dropped", hint="frostline status"
+            )
+        self._execute("drop", expired)
+        expiring.forget(self.connection, self.table, expired.oid)
 
-    def _execute(self, statement: str, one: Expired, **parts: sql.Composable) -> None:
+    def _execute(self, statement: str, expired: Expired, **parts: sql.Composable) -> None:
         self.connection.execute(
             _statement(statement).format(
                 heap=names.identifier(self.table.heap),
-                partition=names.identifier(one.name),
-                kind=one.kind_sql,
+                partition=names.identifier(expired.name),
+                kind=expired.kind_sql,
                 **parts,
             )
         )

@@ -99,7 +99,7 @@ def plan(connection: Connection, table: Table, layout: Layout | None = None) -> 
     grid = _grid(connection, table, [(one.lower, one.upper) for one in known], now)
     if isinstance(grid, Unknown):
         return Plan((), None, grid.reason)
-    taken = [(one.lower, one.upper) for one in partitions if not one.is_default]
+    taken = [(partition.lower, partition.upper) for partition in partitions if not partition.is_default]
     cells = heap_grid.missing(grid, taken, now, table.policy.premake, floor=floor)
     return Plan(tuple(cells), grid, now=now, known=known)
 
@@ -115,9 +115,13 @@ def _known(connection: Connection, table: Table, partitions: Sequence[Partition]
     kind = table.tier_kind
     archived = jobs.archived(connection, table) if table.has_lake else []
     found = {(lower, upper): name for name, lower, upper, _ in archived}
-    found |= {(one.lower, one.upper): one.name for one in partitions if one.upper is not None and not one.is_default}
+    found |= {
+        (partition.lower, partition.upper): partition.name
+        for partition in partitions
+        if partition.upper is not None and not partition.is_default
+    }
     cells = (Cell(name, lower, upper) for (lower, upper), name in found.items() if lower is not None)
-    return tuple(one for one in cells if not kind.is_time or kind.lowest < one.lower < one.upper < kind.highest)
+    return tuple(cell for cell in cells if not kind.is_time or kind.lowest < cell.lower < cell.upper < kind.highest)
 
 
 def _grid(connection: Connection, table: Table, ranges: Sequence[Edges], now: int) -> HeapGrid | Unknown:

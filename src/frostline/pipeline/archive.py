@@ -176,9 +176,11 @@ class Job:
         marks.forget_lost(self.connection, self.table, *line)
         recorded = [file.recorded for file in files]
         jobs.replace_range(self.connection, self.table, self.job_id, *line, recorded)
-        for one in self.batch.partitions:
-            assert one.upper is not None
-            jobs.record_partition(self.connection, self.table, self.job_id, one.name, one.lower, one.upper)
+        for partition in self.batch.partitions:
+            assert partition.upper is not None
+            jobs.record_partition(
+                self.connection, self.table, self.job_id, partition.name, partition.lower, partition.upper
+            )
         jobs.advance(self.connection, self.job_id, State.PUBLISHED)
         reached(Failpoint.ARCHIVE_BEFORE_COMMIT)
 

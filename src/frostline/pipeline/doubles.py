@@ -109,7 +109,8 @@ def _unmarked(
             sql.SQL("m.{0} = h.{0}").format(sql.Identifier(column)) for column in table.key
         ),
         archived=sql.SQL(", ").join(
-            sql.SQL("{}::regclass").format(sql.Literal(names.identifier(one.name).as_string())) for one in archived
+            sql.SQL("{}::regclass").format(sql.Literal(names.identifier(partition.name).as_string()))
+            for partition in archived
         )
         if archived
         else sql.SQL("0"),

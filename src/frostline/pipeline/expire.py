@@ -106,19 +106,19 @@ class Expire:
 
     def _allowed(self, pinned: Collection[str]) -> Expiry:
         metadata = snapshots.read_metadata(self.base)
-        present = {one.snapshot_id for one in metadata.snapshots}
-        needed = {one.snapshot_id for one in metadata.refs.values()}
+        present = {snapshot.snapshot_id for snapshot in metadata.snapshots}
+        needed = {ref.snapshot_id for ref in metadata.refs.values()}
         return rules.expiry(self.states, pinned, present, needed)
 
     def _reasons(self, pinned: Mapping[str, str]) -> Iterator[str]:
-        seen = [one for one in self.states if one.is_over and one.is_seen]
+        seen = [state for state in self.states if state.is_over and state.is_seen]
         if seen:
             assert seen[-1].replaced_xid is not None
             who = jobs.older_snapshots(self.connection, seen[-1].replaced_xid)
             yield f"a transaction that may see {len(seen)} of them is still open: {', '.join(who) or 'it just ended'}"
-        for one in self.states:
-            if one.is_over and one.metadata_location in pinned:
-                yield f"snapshot {one.snapshot_id}: pinned by {pinned[one.metadata_location]}"
+        for state in self.states:
+            if state.is_over and state.metadata_location in pinned:
+                yield f"snapshot {state.snapshot_id}: pinned by {pinned[state.metadata_location]}"
 
     def _expire(self, what: Expiry, waiting: tuple[str, ...]) -> Result:
         files = expiry.doomed(self.base, what)
@@ -147,7 +147,7 @@ class Expire:
         locked = states.lock(self.connection, self.table, what.locations)
         pins.remove_dead(self.connection, self.table)
         pinned = pins.on(self.connection, self.table, dead=True).keys()
-        kept = {one.metadata_location for one in self.states} - (what.locations & locked)
+        kept = {state.metadata_location for state in self.states} - (what.locations & locked)
         return self._allowed(kept | pinned)
 
     def _swap(self, what: Expiry) -> None:

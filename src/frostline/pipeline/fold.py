@@ -138,7 +138,7 @@ class Fold:
             reached(Failpoint.FOLD_REMEMBERED)
             pieces = list(self._slices(snapshot))
             made = self.context.run_tasks(self.table, rewrite_slice, pieces)
-        size = sum(file.size_bytes for one in made for file in one.written)
+        size = sum(file.size_bytes for task in made for file in task.written)
         jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=remembered, size_bytes=size)
         reached(Failpoint.FOLD_REWRITTEN)
         return remembered, made
@@ -170,7 +170,7 @@ class Fold:
         hint = "frostline status shows whether the snapshot moved; then run frostline fold again"
         with job.publishing(self.connection, f"publishing a fold of {self.table.name}", hint=hint):
             change.swap(self.connection, staged, self.seam, self.seam.frost_line)
-            waiting = [str(one.name) for one in jobs.uncleaned(self.connection, self.table)]
+            waiting = [str(partition.name) for partition in jobs.uncleaned(self.connection, self.table)]
             taken = marks.take_away(self.connection, self.table, self.seam.frost_line, waiting)
             reached(Failpoint.FOLD_BEFORE_COMMIT)
         reached(Failpoint.FOLD_PUBLISHED)

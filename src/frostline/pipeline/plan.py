@@ -79,7 +79,7 @@ def retention(connection: Connection, table: Table, layout: Layout | None = None
     """What a retention would do now. `layout` is the heap, if the caller has read it already."""
     layout = layout or heap.layout(connection, table)
     period, current = table.policy.retention_period, seams.retained(connection, table)
-    whole = [Whole(one.name, one.lower) for one in jobs.uncleaned(connection, table)]
+    whole = [Whole(partition.name, partition.lower) for partition in jobs.uncleaned(connection, table)]
     cutoff = clock.before(connection, table, period, layout.partitions) if period else None
     wanted = rules.line(table, cutoff, layout.frost_line, whole, current)
     if wanted.value is None:

@@ -200,7 +200,7 @@ def _fill(connection: Connection, settings: Settings, table: Table, rows: Loadin
             for path, held in files.items():
                 _copy(settings, table, rows, path, held)
         line = seams.get(connection, table).frost_line
-        rows.settle(line, [(one.lower, one.upper) for one in jobs.uncleaned(connection, table)])
+        rows.settle(line, [(partition.lower, partition.upper) for partition in jobs.uncleaned(connection, table)])
     except (psycopg.IntegrityError, psycopg.DataError) as error:
         raise _refused(table, _said(error)) from error
     removed = seams.retained(connection, table)

@@ -130,7 +130,7 @@ class Job:
     def _note_locations(self, plan: Plan) -> None:
         """Folders that a catalog outside gave us have no token in their names."""
         if self.settings.catalog_uri is not None:
-            snapshot_versions.set_locations(self.connection, self.job, [one.location for one in plan.sources])
+            snapshot_versions.set_locations(self.connection, self.job, [source.location for source in plan.sources])
 
     def _stage(
         self, target: Target, plan: Plan, files: Mapping[int, Sequence[WrittenFile]], reused: frozenset[int]

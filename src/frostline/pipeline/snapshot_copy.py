@@ -107,7 +107,7 @@ class Copying:
         self, spark: "Callable[[], SparkSession]", without: frozenset[int]
     ) -> Mapping[int, Sequence[WrittenFile]]:
         """Copy the tables but for these; the written files by the number of their table."""
-        pieces = [one for number in self._numbers(without) for one in self._pieces(number)]
+        pieces = [piece for number in self._numbers(without) for piece in self._pieces(number)]
         files: dict[int, list[WrittenFile]] = {}
         for made in self._run(spark, copy_pieces, pieces):
             for number, file in made.files:
@@ -121,7 +121,7 @@ class Copying:
         recorded ones of the lake's files are added.
         """
         found = {n: _in_lake(one.cold) for n, one in enumerate(self.plan.sources) if _may_be_same(one)}
-        pieces = [one for number in found for one in self._heap_pieces(number)]
+        pieces = [piece for number in found for piece in self._heap_pieces(number)]
         for surveyed in self._run(spark, survey_pieces, pieces):
             for number, one in surveyed.found:
                 found[number] += one

@@ -63,7 +63,7 @@ def drop(
 def _droppable(connection: Connection, name: str) -> list[Version]:
     """The versions that can be seen, and those of which nobody knows."""
     found = snapshot_versions.versions(connection, name, every=True)
-    there = [one for one in found if one.state in ("published", "unknown")]
+    there = [version for version in found if version.state in ("published", "unknown")]
     if not there:
         raise UsageError(f"there is no snapshot {name!r}", hint="frostline snapshot list")
     return there
@@ -71,23 +71,23 @@ def _droppable(connection: Connection, name: str) -> list[Version]:
 
 def _older(there: Sequence[Version], keep: int) -> list[Version]:
     """All versions that are older than the newest so many that can be seen."""
-    seen = [one.version for one in there if one.state == "published"]
+    seen = [version.version for version in there if version.state == "published"]
     if keep > len(seen):
         return []
-    return [one for one in there if not keep or one.version < seen[-keep]]
+    return [version for version in there if not keep or version.version < seen[-keep]]
 
 
 def _drop(
     connection: Connection, settings: Settings, there: Sequence[Version], going: Sequence[Version], hint: str
 ) -> None:
-    staying = [one for one in there if one not in going]
-    for place in dict.fromkeys(one.place for one in going if one.place != BUILT_IN):
+    staying = [version for version in there if version not in going]
+    for place in dict.fromkeys(version.place for version in going if version.place != BUILT_IN):
         _drop_outside(
             connection, settings, place, *([one for one in those if one.place == place] for those in (going, staying))
         )
     with job.publishing(connection, f"dropping snapshot {going[0].name!r}", hint=hint):
         _unpublish(connection, _built_in(there), _built_in(staying))
-        snapshot_versions.drop(connection, [one.id for one in going])
+        snapshot_versions.drop(connection, [version.id for version in going])
         reached(Failpoint.SNAPSHOT_DROP_BEFORE_COMMIT)
     reached(Failpoint.SNAPSHOT_DROPPED)
 
@@ -102,7 +102,7 @@ def _drop_outside(
             hint="drop older ones, or all of them",
         )
     owners = snapshot_versions.owners(connection)
-    ours = [one for one in going if one.server in owners]  # the tables of others are not ours to drop
+    ours = [version for version in going if version.server in owners]  # the tables of others are not ours to drop
     names = _names(connection, ours) - _names(connection, staying)
     if names:
         _require(settings, place, going[0].name)
@@ -118,7 +118,7 @@ def _require(settings: Settings, place: Place, snapshot: str) -> None:
 
 
 def _names(connection: Connection, versions: Sequence[Version]) -> set[Name]:
-    return {one.name for version in versions for one in snapshot_versions.tables(connection, version)}
+    return {table.name for version in versions for table in snapshot_versions.tables(connection, version)}
 
 
 def _own_tables(
@@ -128,7 +128,7 @@ def _own_tables(
 
     ConflictError for a table that somebody has committed to: it may need our files.
     """
-    for identifier in ((snapshot, one.schema, one.table) for one in names):
+    for identifier in ((snapshot, name.schema, name.table) for name in names):
         found = rest.load(catalog, identifier)
         made_by = snapshot_targets.maker(snapshot, found) if found else None
         if found is None or found.current_snapshot() is None:
@@ -145,7 +145,7 @@ def _own_tables(
 
 
 def _built_in(versions: Sequence[Version]) -> list[Version]:
-    return [one for one in versions if one.place == BUILT_IN]
+    return [version for version in versions if version.place == BUILT_IN]
 
 
 def _unpublish(connection: Connection, there: Sequence[Version], staying: Sequence[Version]) -> None:
@@ -153,8 +153,8 @@ def _unpublish(connection: Connection, there: Sequence[Version], staying: Sequen
     if not there or there[-1] in staying:
         return
     before = snapshot_versions.tables(connection, there[-1])
-    pointers.drop_copies(connection, [one.pointer for one in before])
+    pointers.drop_copies(connection, [table.pointer for table in before])
     if staying:
         after = snapshot_versions.tables(connection, staying[-1])
-        moves = [Move(one.pointer, None, one.metadata_location) for one in after]
+        moves = [Move(table.pointer, None, table.metadata_location) for table in after]
         pointers.swap_copies(connection, there[-1].name, moves)

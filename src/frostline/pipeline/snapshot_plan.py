@@ -114,11 +114,11 @@ class _Found:
 
 def _find(connection: Connection, request: Request) -> _Found:
     relations = tuple(chosen(connection, request))
-    members = snapshot_sources.members(connection, [one.oid for one in relations])
-    for one in relations:
-        _refuse_foreign(one, members[one.oid])
+    members = snapshot_sources.members(connection, [relation.oid for relation in relations])
+    for relation in relations:
+        _refuse_foreign(relation, members[relation.oid])
     _refuse_untrusted(connection, members)
-    managed = [tables.get(connection, one.name) for one in relations if one.is_managed]
+    managed = [tables.get(connection, relation.name) for relation in relations if relation.is_managed]
     overlays = tuple(Name("frostline_overlay", one.internal) for one in managed)
     return _Found(relations, members, overlays)
 
@@ -151,8 +151,8 @@ def make(
     blocks = snapshot_sources.blocks(holder.connection, every)
     planner = _Planner(holder.connection, target, known, blocks)
     sources: list[Source] = []
-    for one in found.relations:
-        sources.append(planner.source(one, found.members[one.oid]))
+    for relation in found.relations:
+        sources.append(planner.source(relation, found.members[relation.oid]))
         holder.watch()  # a catalog outside takes its time
     return Plan(holder.export(), tuple(sources))
 
@@ -191,10 +191,12 @@ class _Planner:
         below: set[Name] = set()
         if cold:
             parts = heap.partitions(self.connection, cold.table, sizes=False)
-            below = {one.name for one in parts if one.upper is not None and one.upper <= cold.line}
-        for one in members:
-            if one.kind == "r" and one.name not in below and self.blocks[one.oid]:
-                yield Heap(one.name, one.oid, self.blocks[one.oid])
+            below = {
+                partition.name for partition in parts if partition.upper is not None and partition.upper <= cold.line
+            }
+        for member in members:
+            if member.kind == "r" and member.name not in below and self.blocks[member.oid]:
+                yield Heap(member.name, member.oid, self.blocks[member.oid])
 
     def _cold(self, managed: Table) -> Cold:
         seam = seams.get(self.connection, managed)
@@ -212,10 +214,10 @@ class _Planner:
 
 
 def _refuse_foreign(relation: Relation, members: Sequence[Member]) -> None:
-    for one in members:
-        if one.kind == "f":
+    for member in members:
+        if member.kind == "f":
             raise UsageError(
-                f"{relation.name} has the foreign table {one.name} in it, which no snapshot reaches",
+                f"{relation.name} has the foreign table {member.name} in it, which no snapshot reaches",
                 hint=f"leave it out: --exclude '{relation.name}'",
             )
 
@@ -232,7 +234,7 @@ def _columns(connection: Connection, relation: Relation) -> tuple[Column, ...]:
     if not found:
         hint = f"leave it out: --exclude '{relation.name}'"
         raise UsageError(f"{relation.name} has no columns, and Parquet cannot hold its rows", hint=hint)
-    return tuple(tables.column(one, 0, encoding(one.pg_type, one.collation)) for one in found)
+    return tuple(tables.column(column, 0, encoding(column.pg_type, column.collation)) for column in found)
 
 
 def ranges(source: Source, shard_bytes: int) -> Iterator[tuple[Heap, int, int | None, int]]:

@@ -114,8 +114,8 @@ class BuiltIn(_Common):
         return True
 
 
-def _move(one: Staged) -> Move:
-    return Move(one.copied.pointer, one.previous, one.copied.metadata_location)
+def _move(staged: Staged) -> Move:
+    return Move(staged.copied.pointer, staged.previous, staged.copied.metadata_location)
 
 
 def _gone(staged: Sequence[Staged], known: Mapping[Name, Known]) -> list[Copied]:
@@ -279,16 +279,16 @@ def settle(connection: Connection, settings: Settings, name: str) -> None:
         return
     with rest.opened(settings) as catalog:
         for version in unknown:
-            tables = [one for one in snapshot_versions.tables(connection, version) if not one.reused]
-            there = {one.name: found for one in tables for found in _committed(catalog, name, one)}
+            tables = [table for table in snapshot_versions.tables(connection, version) if not table.reused]
+            there = {table.name: found for table in tables for found in _committed(catalog, name, table)}
             if len(there) == len(tables):
                 snapshot_versions.settle(connection, version.id, there, atomic=False)
             elif not there:
                 snapshot_versions.give_up(connection, version.id)
 
 
-def _committed(catalog: rest.Catalog, name: str, one: snapshot_versions.Shown) -> Iterator[str]:
+def _committed(catalog: rest.Catalog, name: str, shown: snapshot_versions.Shown) -> Iterator[str]:
     """Where the catalog has the metadata, if the table has the snapshot."""
-    found = rest.load(catalog, (name, one.name.schema, one.name.table))
-    if found and shows(found.metadata, one.lake_snapshot_id):
+    found = rest.load(catalog, (name, shown.name.schema, shown.name.table))
+    if found and shows(found.metadata, shown.lake_snapshot_id):
         yield found.metadata_location

@@ -133,8 +133,8 @@ def _partition(shard: Shard) -> sql.Identifier:
 
 def _survey_query(shard: Shard, unholdable: Sequence[sql.Composed]) -> sql.Composed:
     floats = _tests(shard.table, lambda lake_type: lake_type.twins).values()
-    twins = [sql.SQL("coalesce(bool_or({}), false)").format(one) for one in floats]
-    counts = [sql.SQL("count(*) filter (where {})").format(one) for one in unholdable]
+    twins = [sql.SQL("coalesce(bool_or({}), false)").format(test) for test in floats]
+    counts = [sql.SQL("count(*) filter (where {})").format(composed) for composed in unholdable]
     return _SURVEY.format(
         hash=fingerprint.postgres_row_hash(shard.table),
         unholdable=sql.SQL(", ").join(counts),

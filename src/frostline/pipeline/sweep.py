@@ -51,7 +51,7 @@ class Result:
     @property
     def size_bytes(self) -> int:
         """Of all that was deleted."""
-        return sum(one.size_bytes for one in self.orphans)
+        return sum(orphan.size_bytes for orphan in self.orphans)
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Sweep:
         metadata = snapshots.read_metadata(base)
         needed |= {base, *(one.metadata_file for one in metadata.metadata_log)}
         needed |= reachable.all_files(metadata).keys()
-        present = {one.snapshot_id for one in metadata.snapshots}
+        present = {snapshot.snapshot_id for snapshot in metadata.snapshots}
         for one in known:
             if one.snapshot_id is not None and one.snapshot_id not in present:
                 needed |= reachable.all_files(snapshots.read_metadata(one.metadata_location)).keys()
@@ -190,9 +190,9 @@ class Sweep:
         begun = job.begun(_log, self.connection, self.table, "sweep", files=len(found.orphans))
         with begun as (job_id, _):
             with store.reachable(f"delete files of {self.table.name} that belong to nothing"):
-                for _ in paths.delete_each(one.location for one in found.orphans):
+                for _ in paths.delete_each(orphan.location for orphan in found.orphans):
                     failpoints.reached(Failpoint.SWEEP_DELETED_ONE)
-            checksums.forget(self.connection, [one.location for one in found.orphans])
+            checksums.forget(self.connection, [orphan.location for orphan in found.orphans])
             failpoints.reached(Failpoint.SWEEP_DELETED)
             left = f", {found.left} of another history left" if found.left else ""
             jobs.describe(self.connection, job_id, f"{len(found.orphans)} files{left}")

@@ -72,10 +72,10 @@ def _start(connection: Connection, table: Table, seam: Seam, cold: Sequence[Cold
             f"--to {last!r} is not the frost line {line}: a range is thawed from a value up to that",
             hint=f"frostline thaw {table.name} --from VALUE; later, archive with a longer --hot or shorter",
         )
-    for one in heap.partitions(connection, table):
-        if one.upper is not None and one.upper > seam.frost_line and _begins_below(one.lower, seam):
+    for partition in heap.partitions(connection, table):
+        if partition.upper is not None and partition.upper > seam.frost_line and _begins_below(partition.lower, seam):
             raise UsageError(
-                f"partition {one.name} lies on both sides of the frost line {line}", hint="detach it first"
+                f"partition {partition.name} lies on both sides of the frost line {line}", hint="detach it first"
             )
     start = rules.beginning(cold, _first(connection, table, first))
     if start is None:
@@ -154,7 +154,9 @@ class Thaw:
         pieces = [piece for cold_range, name in made for piece in self._pieces(cold_range, name)]
         done = self.context.run_tasks(self.table, fill, pieces)
         failpoints.reached(Failpoint.THAW_FILLED)
-        meant = {name: sum((one.fingerprint for one in done if one.refill == name), start=NO_ROWS) for _, name in made}
+        meant = {
+            name: sum((task.fingerprint for task in done if task.refill == name), start=NO_ROWS) for _, name in made
+        }
         for _, name in made:
             self._verify(name, meant[name])
         failpoints.reached(Failpoint.THAW_VERIFIED)

@@ -106,7 +106,7 @@ def before_lowering(
     """
     with connection.transaction():
         connection.execute(_statement("one_snapshot"))
-        partitions = [one for one in jobs.uncleaned(connection, table) if one.name in kept]
+        partitions = [partition for partition in jobs.uncleaned(connection, table) if partition.name in kept]
         counted: list[str] = []
         fault = next(_lacking(connection, table, line, partitions, _Files(counted, without_lake)), None)
     if fault:

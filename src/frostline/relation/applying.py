@@ -38,7 +38,7 @@ class Applying:
         self._stage = stage
         self._relation = names.identifier(stage.relation.name)
         self._won = won(stage, attempts)
-        self._columns = [one.name for one in stage.columns]
+        self._columns = [column.name for column in stage.columns]
 
     def append(self) -> Applied:
         """Insert all rows."""

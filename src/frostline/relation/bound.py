@@ -48,7 +48,7 @@ def _partitions(connection: Connection, table: Table) -> dict[Name, tuple[int | 
 
 def _foreign(connection: Connection, table: Table) -> list[HeapPartition]:
     found = facts.read_partitions(connection, _oid(connection, table), sizes=False)
-    return [one for one in found if one.relkind == "f"]
+    return [partition for partition in found if partition.relkind == "f"]
 
 
 def _oid(connection: Connection, table: Table) -> int:
@@ -97,9 +97,9 @@ def _attach_as(
 
 def _fetch_size(connection: Connection, table: Table) -> int:
     """Rows a round trip. A backend holds that many at once, so wide rows come in smaller batches."""
-    known = [one for one in heap.partitions(connection, table) if one.rows_estimate > 0]
-    rows = sum(one.rows_estimate for one in known)
-    row_bytes = max(1, sum(one.size_bytes for one in known) // rows) if rows else _UNKNOWN_ROW_BYTES
+    known = [partition for partition in heap.partitions(connection, table) if partition.rows_estimate > 0]
+    rows = sum(partition.rows_estimate for partition in known)
+    row_bytes = max(1, sum(partition.size_bytes for partition in known) // rows) if rows else _UNKNOWN_ROW_BYTES
     return max(_LEAST_ROWS, min(_MOST_ROWS, _FETCH_BYTES // row_bytes))
 
 

@@ -33,7 +33,7 @@ def now(connection: Connection, table: Table, partitions: Sequence[Partition], f
     found = _newest(connection, table, partitions)
     if found is not None:
         return found
-    lowest = min((one.lower for one in partitions if one.lower is not None), default=0)
+    lowest = min((partition.lower for partition in partitions if partition.lower is not None), default=0)
     return lowest if floor == kind.lowest else max(lowest, floor)
 
 

@@ -47,10 +47,10 @@ def partitions(connection: Connection, table: Table, *, sizes: bool = True) -> l
     """All partitions of the heap with their bounds on the axis. Without `sizes` it takes no lock on any of them."""
     found = facts.read_partitions(connection, tables.heap_oid(connection, table.name, table.mode), sizes=sizes)
     result: list[Partition] = []
-    for one in found:
-        lower, upper = (None, None) if one.is_default else bounds(table.tier_kind, one.bound)
-        about = (one.is_default, one.size_bytes, one.rows_estimate, one.is_unlogged)
-        result.append(Partition(one.name, lower, upper, *about))
+    for partition in found:
+        lower, upper = (None, None) if partition.is_default else bounds(table.tier_kind, partition.bound)
+        about = (partition.is_default, partition.size_bytes, partition.rows_estimate, partition.is_unlogged)
+        result.append(Partition(partition.name, lower, upper, *about))
     return result
 
 
@@ -66,11 +66,11 @@ def layout(connection: Connection, table: Table) -> Layout:
 
 def refuse_unlogged(connection: Connection, table: Table) -> None:
     """UsageError when a partition is unlogged. A crash of Postgres would empty it, and an archive would not know."""
-    for one in partitions(connection, table, sizes=False):
-        if one.is_unlogged:
+    for partition in partitions(connection, table, sizes=False):
+        if partition.is_unlogged:
             raise UsageError(
-                f"partition {one.name} of {table.name} is unlogged: a crash of Postgres would empty it",
-                hint=f"alter table {one.name} set logged",
+                f"partition {partition.name} of {table.name} is unlogged: a crash of Postgres would empty it",
+                hint=f"alter table {partition.name} set logged",
             )
 
 
@@ -93,12 +93,14 @@ def refuse_smallest(connection: Connection, table: Table, relations: Iterable[Na
 def may_be_smallest(table: Table, partitions: Iterable[Partition]) -> list[Name]:
     """The partitions that can have such a value; DEFAULT is one of them."""
     first = lake_grid.smallest(table.lake_partition, table.tier_kind)
-    return [one.name for one in partitions if one.lower is None or one.lower < first]
+    return [partition.name for partition in partitions if partition.lower is None or partition.lower < first]
 
 
 def follow_renames(connection: Connection, table: Table) -> None:
     """Call archived partitions as they are called now: what has their bounds and marks its changes is one of them."""
-    present = {(one.lower, one.upper): one.name for one in partitions(connection, table, sizes=False)}
+    present = {
+        (partition.lower, partition.upper): partition.name for partition in partitions(connection, table, sizes=False)
+    }
     for name, lower, upper, is_cleaned in jobs.archived(connection, table):
         found = present.get((lower, upper))
         if not is_cleaned and found is not None and found != name and _is_captured(connection, table, found):
@@ -110,7 +112,7 @@ def keep(connection: Connection, table: Table, wanted: Iterable[Partition]) -> N
 
     ACCESS SHARE, as a reader has it.
     """
-    bounds_of = {one.name: (one.lower, one.upper) for one in wanted}
+    bounds_of = {partition.name: (partition.lower, partition.upper) for partition in wanted}
     try:
         be_brief(connection)
         for name in bounds_of:
@@ -118,7 +120,7 @@ def keep(connection: Connection, table: Table, wanted: Iterable[Partition]) -> N
         connection.execute(sql.SQL("set local lock_timeout to default"))
     except (psycopg.errors.UndefinedTable, psycopg.errors.LockNotAvailable):
         raise changed(table) from None
-    present = {one.name: (one.lower, one.upper) for one in partitions(connection, table)}
+    present = {partition.name: (partition.lower, partition.upper) for partition in partitions(connection, table)}
     if not bounds_of.items() <= present.items():
         raise changed(table)
 

@@ -117,8 +117,8 @@ class Loading:
         """
         with self._connection.cursor() as cursor:
             with cursor.copy(_statement("copy").format(**self._parts)) as copy:
-                for one in lines:
-                    copy.write(one)
+                for line in lines:
+                    copy.write(line)
             return cursor.rowcount
 
     def settle(self, line: int, left: Sequence[tuple[int | None, int]] = ()) -> None:
@@ -144,7 +144,7 @@ class Loading:
         """For each column what the batch has, else what the relation would put there."""
         text = _statement("defaults").format(**_literals(self._connection, self._table))
         defaults = dict(self._connection.execute(text).fetchall())
-        given = {one.name for one in stage.columns}
+        given = {column.name for column in stage.columns}
         return sql.SQL(", ").join(
             names.column("s", stage.staged(name)) if name in given else names.trusted(defaults.get(name) or "null")
             for name in self._written

@@ -30,7 +30,7 @@ def apply(connection: Connection, entries: Sequence[Entry], *, dry_run: bool = F
     ACCESS EXCLUSIVE on the tables that become tiered, all at once in brief tries: nobody waits for one table while we
     wait for the next.
     """
-    new = [one.name for one in entries if one.mode.has_lake and tables.find(connection, one.name) is None]
+    new = [entry.name for entry in entries if entry.mode.has_lake and tables.find(connection, entry.name) is None]
 
     def act() -> list[Imported]:
         for name in new:

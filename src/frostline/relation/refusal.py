@@ -10,5 +10,5 @@ from frostline.model.registration import Refusal
 def refuse(doing: str, name: Name, reasons: Sequence[Refusal]) -> None:
     """Raise UsageError if there is any reason."""
     if reasons:
-        reason = "; ".join(one.reason for one in reasons)
-        raise UsageError(f"cannot {doing} {name}: {reason}", hint="\n".join(one.hint for one in reasons))
+        reason = "; ".join(refusal.reason for refusal in reasons)
+        raise UsageError(f"cannot {doing} {name}: {reason}", hint="\n".join(refusal.hint for refusal in reasons))

@@ -84,7 +84,7 @@ def _columns(columns: Iterable[Target]) -> sql.Composed:
 
 def won(stage: Stage, attempts: Iterable[int]) -> sql.Composed:
     """The rows of these attempts, for a FROM."""
-    literal = sql.Literal("{" + ",".join(str(one) for one in attempts) + "}")
+    literal = sql.Literal("{" + ",".join(str(attempt) for attempt in attempts) + "}")
     return statement("won").format(stage=stage.identifier, attempts=literal)
 
 

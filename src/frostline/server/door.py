@@ -53,5 +53,5 @@ class Door:
 
     def _next_to_go(self) -> int:
         """They are in the order of their coming."""
-        most = Counter(one.address for one in self._strangers.values()).most_common(1)[0][0]
+        most = Counter(stranger.address for stranger in self._strangers.values()).most_common(1)[0][0]
         return next(number for number, one in self._strangers.items() if one.address == most)

@@ -57,7 +57,7 @@ def candidates(scan: Scan, tables: LakeTables, meter: Meter) -> tuple[str, tuple
     files, sampled = drawn(files_of(scan, tables, meter), scan.sample)
     if not files:
         return nothing(scan), ()
-    asked = (one for one in scan.conditions if not _is_certain(one, scan, files))
+    asked = (condition for condition in scan.conditions if not _is_certain(condition, scan, files))
     conditions = (*_range(scan, files), *asked, *sampled)
     columns = {duck.name(column): column for column in (*scan.columns, _tier_column(scan.source.table))}
     relation = ducksql.read_parquet((_literal(file) for file in files), columns.items())

@@ -55,7 +55,7 @@ def of_where(spark: SparkSession, schema: StructType, where: str, tier_key: str 
     columns = frozenset(_name(one) for one in written if _class(one) == "AttributeReference")
     if tier_key is None or any(map(_may_change, written)):
         return Where(columns, EVERYTHING)
-    found = [_of_expression(one, tier_key) for one in _conjuncts(_condition(filtered, "optimizedPlan"))]
+    found = [_of_expression(conjunct, tier_key) for conjunct in _conjuncts(_condition(filtered, "optimizedPlan"))]
     return Where(columns, together(found))
 
 
@@ -127,8 +127,8 @@ def _of_expression(expression: Expression, tier_key: str) -> Range:
         return EVERYTHING
     if _is_key(operands[-1], tier_key):
         operator, operands = _FLIPPED[operator], operands[::-1]
-    values = [_literal(one) for one in operands[1:]]
-    numbers = [one for one in values if one is not None]
+    values = [_literal(child) for child in operands[1:]]
+    numbers = [value for value in values if value is not None]
     if not _is_key(operands[0], tier_key) or len(numbers) < len(values):
         return EVERYTHING
     return _range(operator, numbers)

@@ -187,8 +187,8 @@ class _Frame:
 
     def _group(self, names: dict[int, str], files: list[ColdFile], columns: dict[str, Column]) -> DataFrame:
         """Files in which the columns have the same names. What they lack is null."""
-        present = [one for one in columns.values() if one.field_id in names]
-        stored = StructType([StructField(names[one.field_id], shape.spark_type(one)) for one in present])
+        present = [column for column in columns.values() if column.field_id in names]
+        stored = StructType([StructField(names[column.field_id], shape.spark_type(column)) for column in present])
         reader = self.spark.read.schema(stored).options(**_STRICT)
         rows = reader.parquet(*(file.path for file in files))
         return rows.select(*(_stored(names, name, one) for name, one in columns.items()))

@@ -156,10 +156,10 @@ def _earlier(connection: Connection, table: Table, as_of: int | datetime) -> Tab
 def _now(connection: Connection, table: Table) -> TablePoint:
     seam = seams.get(connection, table)
     partitions = heap.partitions(connection, table, sizes=False)
-    hot = [one for one in partitions if one.upper is None or one.upper > seam.frost_line]
+    hot = [partition for partition in partitions if partition.upper is None or partition.upper > seam.frost_line]
     condition = names.within(table, None, seam.frost_line)
     marks = _one(connection, _statement("marks").format(overlay=names.overlay(table), condition=condition))
-    targets = tuple(_target(connection, one.name, one.lower, one.upper) for one in hot)
+    targets = tuple(_target(connection, partition.name, partition.lower, partition.upper) for partition in hot)
     overlay = _overlay(connection, table) if marks else None
     return TablePoint(table, seam.metadata_location, seam.snapshot_id, seam.frost_line, targets, overlay, marks)
 

@@ -116,8 +116,10 @@ def _check(target: Target) -> sql.Composed:
     name, is_called = sql.Literal(names.identifier(target.name).as_string()), _statement("is_called")
     schema, relation = sql.Literal(target.name.schema), sql.Literal(target.name.table)
     columns = [
-        is_called.format(name=name, number=one.number, schema=schema, relation=relation, column=sql.Literal(one.name))
-        for one in target.columns
+        is_called.format(
+            name=name, number=column.number, schema=schema, relation=relation, column=sql.Literal(column.name)
+        )
+        for column in target.columns
     ]
     return _statement("check").format(name=name, is_as_it_was=sql.SQL(" and ").join(columns))
 

@@ -91,7 +91,7 @@ def _suitable(connection: Connection, staged: Staged, lake_rows: int) -> Table |
     if staged.batch.mode != "append" or staged.rows < lake_rows:
         return Declined()
     tier_key = staged.stage.relation.tier_key.name
-    if tier_key not in [one.name for one in staged.stage.columns]:
+    if tier_key not in [column.name for column in staged.stage.columns]:
         return Declined(f"the batch has no column {tier_key}, so Postgres has to say what is cold")
     table = _ours(connection, staged.batch)
     if isinstance(table, Declined):
@@ -215,9 +215,9 @@ def _check(run: Run, table: Table, load: Loading) -> Declined | None:
             f"which has removed what is before {to_text(table.tier_kind, removed)}",
             hint="correct the DataFrame, then write again; nothing was written",
         )
-    for one in jobs.uncleaned(connection, table):
-        if load.has_row(one.lower, one.upper):
-            return Declined(f"{one.name} is in its grace period, and has to stay the whole truth of its range")
+    for partition in jobs.uncleaned(connection, table):
+        if load.has_row(partition.lower, partition.upper):
+            return Declined(f"{partition.name} is in its grace period, and has to stay the whole truth of its range")
     return None
 
 

@@ -19,7 +19,7 @@ Column = Any
 
 def csv(batch: Any, attempt: int) -> pa.Buffer:
     """The batch as COPY takes it, with the attempt before each row. NULL is nothing, and every text is in quotes."""
-    columns = [pa.array([str(attempt)] * batch.num_rows, pa.string()), *(texts(one) for one in batch.columns)]
+    columns = [pa.array([str(attempt)] * batch.num_rows, pa.string()), *(texts(column) for column in batch.columns)]
     sink = pa.BufferOutputStream()
     names = [str(number) for number in range(len(columns))]
     pacsv.write_csv(_arrow.RecordBatch.from_arrays(columns, names=names), sink, _OPTIONS)

@@ -55,7 +55,7 @@ def _refuse_twice(names: Sequence[str]) -> None:
 def _target(relation: Relation, field: spark.StructField) -> Target:
     found = relation.column(field.name)
     if found is None:
-        names = [one.name for one in relation.columns]
+        names = [column.name for column in relation.columns]
         close = difflib.get_close_matches(field.name, names, n=1, cutoff=0.8)
         close = close or [name for name in names if name.lower() == field.name.lower()]
         hint = f"did you mean {quoted(close[0])}?" if close else f"leave it out: df.drop({field.name!r})"
@@ -96,9 +96,9 @@ def _require_key(relation: Relation, names: Sequence[str], mode: str) -> None:
 
 
 def _require_values(relation: Relation, names: Sequence[str]) -> None:
-    for one in relation.columns:
-        if one.not_null and not one.has_default and not one.generated and one.name not in names:
+    for column in relation.columns:
+        if column.not_null and not column.has_default and not column.generated and column.name not in names:
             raise UsageError(
-                f"column {quoted(one.name)} of {relation.name} must not be null and has no default",
+                f"column {quoted(column.name)} of {relation.name} must not be null and has no default",
                 hint="add it to the DataFrame",
             )

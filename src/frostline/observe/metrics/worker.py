@@ -61,14 +61,14 @@ def families(connection: Connection) -> Iterator[Family]:
 
 def _of_tables(found: Status) -> Iterator[Family]:
     for name, text, number in _GAUGES:
-        numbers = ((one, number(one)) for one in found.tables)
+        numbers = ((table, number(table)) for table in found.tables)
         samples = [Sample(value, {"table": str(one.table.name)}) for one, value in numbers if value is not None]
         yield gauge(f"frostline_table_{name}", text, *samples)
 
 
 def _of_jobs(connection: Connection) -> Iterator[Family]:
     totals = jobs.totals(connection)
-    labelled = [({"table": str(one.table), "kind": one.kind}, one) for one in totals]
+    labelled = [({"table": str(total.table), "kind": total.kind}, total) for total in totals]
 
     def family(name: str, text: str, number: Callable[[jobs.JobTotals], float]) -> Family:
         samples: Iterable[Sample] = (Sample(number(one), labels) for labels, one in labelled)

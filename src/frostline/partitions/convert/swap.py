@@ -90,8 +90,10 @@ def check_unchanged(connection: Connection, running: Running) -> None:
         raise UsageError(f"{running.name} was altered while it was converted", hint=again)
     reasons = rules.refusals(facts)
     if reasons:
-        reason = "; ".join(one.reason for one in reasons)
-        raise UsageError(f"cannot convert {running.name}: {reason}", hint="\n".join(one.hint for one in reasons))
+        reason = "; ".join(refusal.reason for refusal in reasons)
+        raise UsageError(
+            f"cannot convert {running.name}: {reason}", hint="\n".join(refusal.hint for refusal in reasons)
+        )
 
 
 def _read(connection: Connection, running: Running) -> _Belongings:
@@ -128,21 +130,21 @@ def _statements(connection: Connection, running: Running, found: _Belongings) ->
     yield from dependents.statements(found.dependents)
 
 
-def _hand_over(connection: Connection, running: Running, one: _Sequence) -> Iterator[sql.Composed]:
+def _hand_over(connection: Connection, running: Running, sequence: _Sequence) -> Iterator[sql.Composed]:
     """Take the sequence from the old table at once; yields what gives it to the new one, its next value kept."""
-    table, parts = identifier(running.name), {"sequence": one.name, "column": one.column}
-    if not one.identity:
+    table, parts = identifier(running.name), {"sequence": sequence.name, "column": sequence.column}
+    if not sequence.identity:
         connection.execute(_statement("disown").format(**parts))
         yield _statement("own").format(table=table, old=identifier(old(running)), **parts)
         return
-    connection.execute(_statement("freeze_sequence").format(increment=sql.Literal(one.increment), **parts))
+    connection.execute(_statement("freeze_sequence").format(increment=sql.Literal(sequence.increment), **parts))
     value, is_called = only_row(connection.execute(_statement("sequence_value").format(**parts)))
     connection.execute(_statement("drop_identity").format(original=table, **parts))
-    how = sql.SQL("always" if one.identity == "a" else "by default")
-    yield _statement("add_identity").format(table=table, how=how, options=one.options, **parts)
-    name = sql.Literal(one.name.as_string(connection))
+    how = sql.SQL("always" if sequence.identity == "a" else "by default")
+    yield _statement("add_identity").format(table=table, how=how, options=sequence.options, **parts)
+    name = sql.Literal(sequence.name.as_string(connection))
     yield _statement("set_sequence").format(sequence=name, value=value, is_called=is_called)
-    yield from (sql.Composed([trusted(text)]) for text in one.grants)
+    yield from (sql.Composed([trusted(text)]) for text in sequence.grants)
 
 
 def drop_old(connection: Connection, running: Running) -> bool:

@@ -59,8 +59,8 @@ def _fill(made: Node, name: str | None, value: Any, waiting: list[_Place]) -> No
     else:
         messages = [value] if isinstance(value, Message) else [one for one in value if isinstance(one, Message)]
         places = _places(made, name)
-        for one in messages:
-            waiting.append((one, places, len(places)))
+        for message in messages:
+            waiting.append((message, places, len(places)))
             places.append(None)
 
 

@@ -354,13 +354,16 @@ def kind_name(node: object) -> str:
 @cache
 def names(kind: type[Node]) -> tuple[str, ...]:
     """The fields of such a node, `rest` excepted."""
-    return tuple(one.name for one in fields(kind) if one.name != "rest")
+    return tuple(field.name for field in fields(kind) if field.name != "rest")
 
 
 @cache
 def branches(kind: type[Node]) -> tuple[str, ...]:
     """The fields of such a node that may hold other nodes."""
-    return (*(one.name for one in fields(kind) if one.name != "rest" and one.type not in (str, int, bool)), "rest")
+    return (
+        *(field.name for field in fields(kind) if field.name != "rest" and field.type not in (str, int, bool)),
+        "rest",
+    )
 
 
 KINDS = {name: kind for name, kind in globals().items() if isinstance(kind, type) and issubclass(kind, Node)}
