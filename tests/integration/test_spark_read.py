@@ -41,13 +41,16 @@ def changed(shared_lake: Lake) -> Lake:
 
 def _kinds(lake: Lake) -> None:
     run(lake.catalog, SMALL_TABLES)
-    for name in ("hot_only", "cold_only", "overlay_only", "empty", "dated", "unzoned", "wide"):
-        lake.add(name, hot="1 month" if name != "wide" else "1000", grace="10 years")
-    for result in lake.archive("cold_only", "overlay_only", "dated", "unzoned", "wide"):
+    widths = {"wide": "1000", "narrow": "100"}
+    for name in ("hot_only", "cold_only", "overlay_only", "empty", "dated", "unzoned", "wide", "narrow"):
+        lake.add(name, hot=widths.get(name, "1 month"), grace="10 years")
+    run(lake.catalog, "insert into public.narrow values (400, 400)")
+    for result in lake.archive("cold_only", "overlay_only", "dated", "unzoned", "wide", "narrow"):
         assert result.error is None
     run(lake.catalog, "delete from public.overlay_only; insert into public.overlay_only values (7, '2024-01-07', 'x')")
     run(lake.catalog, "update public.wide set note = 'new' where tenant = 'a,b' and n < 30")
     run(lake.catalog, "delete from public.wide where n = 40; delete from public.dated where id = 3")
+    run(lake.catalog, "delete from public.narrow where id = 5; insert into public.narrow values (6, -6)")
     run(lake.catalog, "update public.unzoned set note = 'changed' where id = 2")
 
 
@@ -68,6 +71,9 @@ create table public.dated_1 partition of public.dated for values from ('2024-01-
 create table public.dated_2 partition of public.dated for values from ('2090-01-01') to ('2090-02-01');
 insert into public.dated select i, date '2024-01-01' + i, 'x' from generate_series(0, 20) i;
 insert into public.dated select i, date '2090-01-01' + i, 'x' from generate_series(0, 20) i;
+create table public.narrow (id int, k smallint, primary key (id, k)) partition by range (k);
+create table public.narrow_1 partition of public.narrow for values from (0) to (100);
+insert into public.narrow select i, i from generate_series(0, 99) i;
 create table public.unzoned (id int, ts timestamp, note text, primary key (id, ts)) partition by range (ts);
 create table public.unzoned_1 partition of public.unzoned for values from ('2024-01-01') to ('2024-02-01');
 create table public.unzoned_2 partition of public.unzoned for values from ('2090-01-01') to ('2090-02-01');
@@ -115,6 +121,10 @@ CONDITIONS = [
     ("events", "1 = 1", None),
     ("dated", "d >= '2024-01-15' and d < '2090-01-03'", None),
     ("dated", "d = '2024-01-15'", None),
+    ("narrow", "k > 50", None),
+    ("narrow", "k >= 100000", None),
+    ("narrow", "k = -100000 or k <= -100000", None),
+    ("narrow", "k <= -5", None),
     ("unzoned", "ts >= '2024-01-15 00:00:00.000001' and ts < '2090-01-03'", None),
     ("wide", "n > 20.5 and n <= 5003 and tenant = 'a,b'", None),
 ]

@@ -26,10 +26,10 @@ from frostline.model.policy import Policy
 from frostline.relation import foreign_server, guard, registration
 from frostline.relation.registration import Request
 
-PACKAGES = ("relation", "pipeline", "spark", "embedded", "embedded.doctor")
+PACKAGES = ("relation", "partitions", "partitions.convert", "pipeline", "spark", "runtime", "observe.doctor")
 PARSED = {
-    "partitioning.detach_concurrently": "cannot be rolled back; test_partition_mode.py runs it",
-    "partitioning.finalize": "needs a DETACH that was interrupted; test_partition_mode.py has one",
+    "dropping.detach_concurrently": "cannot be rolled back; test_partition_mode.py runs it",
+    "dropping.finalize": "needs a DETACH that was interrupted; test_partition_mode.py has one",
 }
 """Of these only Postgres' grammar is asked, and why."""
 FRAGMENTS = {

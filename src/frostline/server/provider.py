@@ -11,7 +11,7 @@ from frostline.catalog.connect import Connection, connect
 from frostline.errors import CorruptionError, UnavailableError
 from frostline.lake import expected, snapshots, warehouse
 from frostline.model.tables import LakeFile, Table
-from frostline.server.own_session import explained
+from frostline.server.own_session import OwnSessionFailed, explained
 
 TABLE_CACHED_S = 30.0
 """How long a table's description may be old. Its columns are matched by field id, so a late rename does no harm."""
@@ -39,6 +39,8 @@ class CatalogTables:
             return known[1]
         try:
             table = self._ask(lambda connection: tables.by_id(connection, table_id))
+        except OwnSessionFailed:
+            raise
         except UnavailableError:
             if known is None:
                 raise

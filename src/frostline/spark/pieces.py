@@ -55,6 +55,7 @@ class LakePiece(InputPartition):
 
 def cut(at: TablePoint, part: Part, wanted: Range) -> list[InputPartition]:
     """The tasks that together read the part's rows of the range."""
+    wanted = _possible(at, wanted)
     return [*_hot(at, part, wanted), *_overlay(at, part, wanted), *_cold(at, part, wanted)]
 
 
@@ -89,9 +90,15 @@ def _cold(at: TablePoint, part: Part, wanted: Range) -> Iterator[LakePiece]:
 
 def cold_files(at: TablePoint, wanted: Range) -> list[ColdFile]:
     """The lake files that can hold a row of the range, below the frost line."""
-    below = _below_the_line(at, wanted)
+    below = _below_the_line(at, _possible(at, wanted))
     files = lakefiles.of_state(at.table, at.metadata_location, at.snapshot_id, at.dsn)
     return [file for file in files if below.overlaps(lakefiles.tier_range(at.table, file))]
+
+
+def _possible(at: TablePoint, wanted: Range) -> Range:
+    """Within what the tier key's type can hold: to Spark a smallint is an integer, and Postgres refuses the rest."""
+    tier = at.table.tier
+    return wanted.clip(Range.closed(tier.kind.lowest, tier.kind.highest)) if tier else wanted
 
 
 def _below_the_line(at: TablePoint, wanted: Range) -> Range:

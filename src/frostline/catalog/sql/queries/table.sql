@@ -22,7 +22,7 @@ select t.table_id, t.schema_name, t.table_name, t.tier_key, t.tier_kind, t.lake_
        coalesce(t.every_interval::text, t.every_span::text) as partition_interval, t.premake, t.expire_by,
        t.fold_rows, t.fold_age::text, t.snapshot_retention::text, t.target_file_size
   from frostline.managed_table t
- where (%(table_id)s::integer is null or t.table_id = %(table_id)s)
+ where (%(table_id)s::numeric is null or t.table_id = %(table_id)s::numeric)
    and (%(table)s::text is null or t.schema_name = %(schema)s and t.table_name = %(table)s)
  order by t.schema_name, t.table_name
 
