@@ -251,6 +251,12 @@ def test_a_heap_that_was_dropped_by_hand_is_told_apart_from_an_unknown_table(cat
         catalog.execute("drop table public._events")
 
 
+@pytest.mark.parametrize("number", [0, 2**40, 10**30])
+def test_a_number_that_no_table_has_is_told(catalog: Connection, number: int) -> None:
+    with pytest.raises(UsageError, match=f"there is no managed table {number}"):
+        tables.by_id(catalog, number)
+
+
 def test_our_sessions_see_what_was_committed_before_their_lock(database: str) -> None:
     """Whatever the database's own default is: what is read under a lock must not be older than the lock."""
     with open_connection(database, purpose="tests") as connection:
