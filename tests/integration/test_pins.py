@@ -166,7 +166,7 @@ def test_a_reader_that_pins_and_ends_before_the_live_snapshots_are_read_is_seen(
         pins.make(events.catalog, table, state, 60)
         run(reader, "commit")
 
-    before(monkeypatch, states, "every", pin_and_end, call=call)
+    before(monkeypatch, states, "list_all", pin_and_end, call=call)
     expired(events)
     assert count_with_pyiceberg(state) == 100
     assert value(events.catalog, JOBS) == 1, "there was nothing to do the second time"
