@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _PREFIX = "frostline-secrets-"
+_UNNAMED = "frostline-new-secrets-"
 _LOCK = "lock"
 
 _guard = threading.Lock()
@@ -49,14 +50,20 @@ def get(place: str) -> str | None:
 
 def _own_folder() -> Path:
     """The folder of this process. Its lock says that somebody uses it, however the process ends."""
-    global _folder, _holder  # noqa: PLW0603  (a process has one)
+    global _folder, _holder
     if _folder is None or not _folder.exists():
         _remove_abandoned()
-        _folder = Path(tempfile.mkdtemp(prefix=_PREFIX))  # with mode 0700
-        _holder = os.open(_folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
-        fcntl.flock(_holder, fcntl.LOCK_EX)
+        _folder, _holder = _locked_folder()
         atexit.register(_remove, _folder, os.getpid())
     return _folder
+
+
+def _locked_folder() -> tuple[Path, int]:
+    """Under its name only when it is locked: whoever tidies up at this moment would take it for an abandoned one."""
+    unnamed = Path(tempfile.mkdtemp(prefix=_UNNAMED))  # with mode 0700
+    holder = os.open(unnamed / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    return unnamed.rename(unnamed.with_name(f"{_PREFIX}{uuid.uuid4().hex}")), holder
 
 
 def _remove(folder: Path, owner: int) -> None:

@@ -1,12 +1,13 @@
 """What Spark sends to its tasks has no secret in it, and where a task finds it all the same."""
 
+import fcntl
 import os
 import pickle
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
@@ -158,6 +159,19 @@ def test_secrets_go_with_their_process_and_those_of_a_killed_one_with_the_next(t
         secretfile.put("another")
         assert [place.parent.exists() for place in places] == [False, False, True]
         living.communicate("\n")
+
+
+def test_a_folder_is_never_there_without_its_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody who tidies up in the moment in which it is locked finds nothing to take away."""
+    real: Callable[[int, int], None] = fcntl.flock
+
+    def flock(file: int, how: int) -> None:
+        if not how & fcntl.LOCK_NB:
+            puts("", tmp_path).communicate("\n")
+        real(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert secretfile.get(secretfile.put("kept")) == "kept"
 
 
 def test_libpq_finds_the_password_on_another_machine_in_its_password_file(
