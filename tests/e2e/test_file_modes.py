@@ -49,6 +49,7 @@ class World:
         self.shown: dict[str, str] = {}
         for one in (self.temp, self.cwd):
             one.mkdir()
+            one.chmod(0o755)  # as the temporary folder of a machine is, whatever the mask of this process
         keep = {name: value for name, value in os.environ.items() if not name.startswith(("FROSTLINE_", "PG"))}
         self.environment = keep | {
             "FROSTLINE_HOME": str(self.home),

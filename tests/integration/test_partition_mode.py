@@ -94,7 +94,7 @@ def test_a_dry_run_adds_nothing(catalog: Connection) -> None:
 
 
 @pytest.mark.parametrize(
-    ("create", "request", "complaint"),
+    ("create", "asked", "complaint"),
     [
         ("create table public.events (k int)", Policy(), "public.events is not partitioned"),
         ("create view public.events as select 1 as k", Policy(), "public.events is not a table"),
@@ -121,10 +121,10 @@ def test_a_dry_run_adds_nothing(catalog: Connection) -> None:
         ),
     ],
 )
-def test_what_cannot_be_managed_is_refused(catalog: Connection, create: str, request: Policy, complaint: str) -> None:
+def test_what_cannot_be_managed_is_refused(catalog: Connection, create: str, asked: Policy, complaint: str) -> None:
     run(catalog, create)
     with pytest.raises(UsageError, match=complaint) as refused:
-        partition_mode.add(catalog, Request(EVENTS, request))
+        partition_mode.add(catalog, Request(EVENTS, asked))
     assert refused.value.hint
     assert tables.list_all(catalog) == []
 

@@ -50,3 +50,13 @@ def test_after_a_session_the_program_behind_ours_is_found(tmp_path: Path, monkey
     monkeypatch.setenv("JAVA_HOME", str(java.WRAPPER))
     monkeypatch.setenv("SPARK_JAVA", str(program))
     assert java.find_java() == program
+
+
+def test_our_wrapper_without_the_program_behind_it_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = fake_java(tmp_path, "21.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(java.WRAPPER))
+    monkeypatch.delenv("SPARK_JAVA", raising=False)
+    monkeypatch.setenv("PATH", f"{program.parent}:/bin:/usr/bin")
+    assert java.find_java() == program
