@@ -30,6 +30,8 @@ from frostline.partitions import new_partition
 from frostline.relation import clock, heap, names
 from frostline.settings import Settings
 
+_statement = sqlfiles.statements(__name__, "dropping")
+
 _WAIT_MS = 2_000
 """How long DETACH CONCURRENTLY waits for readers. Nobody waits for it, so it may take its time."""
 _HEAP_PATIENCE_S = 10.0
@@ -123,10 +125,6 @@ class Expired:
     def kind_sql(self) -> sql.SQL:
         """What SQL calls such a thing."""
         return sql.SQL(_KINDS[self.kind])
-
-
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "dropping")[name])
 
 
 def expirable(connection: Connection, table: Table, partitions: Sequence[Partition] | None = None) -> list[Expired]:

@@ -28,6 +28,8 @@ from frostline.partitions.strays import Stray
 from frostline.relation import clock, heap, names
 from frostline.relation.heap import Layout
 
+_statement = sqlfiles.statements(__name__, "premake")
+
 MOST_MOVED = 10_000
 """So many rows are moved out of DEFAULT into their own partition while readers and writers wait."""
 SMALL_BYTES = 8 << 20
@@ -81,10 +83,6 @@ class _Strays(Enum):
     """They have to be moved, so nobody else may read or write the heap."""
     RULED_OUT = auto()
     """The guard of DEFAULT proves that there is none, so nobody looks for them."""
-
-
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "premake")[name])
 
 
 def plan(connection: Connection, table: Table, layout: Layout | None = None) -> Plan:

@@ -1,17 +1,18 @@
 """Rows in DEFAULT that belong to a partition of their own: how many there are, and how they are moved there."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from psycopg import sql
 
 from frostline import sqlfiles
 from frostline.catalog import facts, tables
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, only_row
 from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.partitions import new_partition
 from frostline.relation import heap, marks, names
+
+_statement = sqlfiles.statements(__name__, "strays")
 
 
 @dataclass(frozen=True)
@@ -36,21 +37,11 @@ class About:
     """A foreign key points at it, or at the heap."""
 
 
-def _statement(name: str) -> sql.SQL:
-    return sql.SQL(sqlfiles.load(__package__ or "", "strays")[name])
-
-
-def _row(connection: Connection, statement: sql.Composed) -> tuple[Any, ...]:
-    row = connection.execute(statement).fetchone()
-    assert row is not None
-    return row
-
-
 def about(connection: Connection, table: Table, default: Name) -> About:
     """What there is to know before its rows are read or moved. Reads catalogs only."""
     parts = {"default_partition": default, "heap": table.heap}
     literals = {key: sql.Literal(names.identifier(name).as_string(connection)) for key, name in parts.items()}
-    kind, size_bytes, is_referenced = _row(connection, _statement("about").format(**literals))
+    kind, size_bytes, is_referenced = only_row(connection.execute(_statement("about").format(**literals)))
     return About(kind == "r", size_bytes, is_referenced)
 
 
@@ -62,7 +53,7 @@ def count(connection: Connection, table: Table, default: Name, condition: sql.Co
         condition=condition,
         most=sql.Literal(most),
     )
-    rows, lowest, highest = _row(connection, statement)
+    rows, lowest, highest = only_row(connection.execute(statement))
     return Stray(rows, rows == most, lowest, highest)
 
 

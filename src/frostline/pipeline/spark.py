@@ -175,9 +175,8 @@ def _warn_if_open(spark: SparkSession) -> None:
 
 def _prepare_environment(master: str) -> None:
     """Set what the Java launcher reads from the environment; it is inherited and cannot be an option."""
-    if os.environ.get("JAVA_HOME") != str(WRAPPER) or not os.environ.get("SPARK_JAVA"):
-        os.environ["SPARK_JAVA"] = str(find_java())
-        os.environ["JAVA_HOME"] = str(WRAPPER)
+    os.environ["SPARK_JAVA"] = str(find_java())
+    os.environ["JAVA_HOME"] = str(WRAPPER)
     if is_local(master):
         os.environ["PYSPARK_PYTHON"] = sys.executable
 
