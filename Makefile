@@ -19,7 +19,7 @@ INTEROP := org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0 \
            org.postgresql:postgresql:42.7.14 \
            org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner
 
-.PHONY: install demo test test-all test-lowest test-pg15 interop jars soak bench bench-smoke check format lint types contracts lock clean
+.PHONY: install demo test test-all test-lowest test-pg15 interop jars soak bench bench-tpch bench-smoke check format lint types contracts lock clean
 
 install: $(STAMP)
 
@@ -71,6 +71,10 @@ soak: install
 # Every question of benchmarks/cases, and the page of the answers: make bench SCALE=4. Less than 30 minutes on two cores.
 bench: install jars
 	$(BIN)/python -m benchmarks.run --scale $(SCALE) --json docs/reference/benchmarks.json --page docs/reference/benchmarks.md
+
+# TPC-H at scale factor 1, on the same page.
+bench-tpch: install
+	$(BIN)/python -m benchmarks.run tpch_1 --scale $(SCALE) --json docs/reference/benchmarks.json --page docs/reference/benchmarks.md
 
 # A few small ones. Fails only when something is less than half as good as what is stored: make bench-smoke STORE=--store
 bench-smoke: install

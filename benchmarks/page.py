@@ -22,6 +22,7 @@ theirs, size our bytes over theirs. Where something is compared with nothing, th
 ```bash
 make bench              # everything, less than 30 minutes on two cores; needs Maven for the JDBC driver
 make bench SCALE=4      # four times the rows
+make bench-tpch         # TPC-H at scale factor 1, which is not part of everything
 python -m benchmarks.run fold --scale 0.1
 ```
 
@@ -53,6 +54,7 @@ def _page(records: Mapping[str, Record], answers: Sequence[Answer], pictures: st
         yield f"\n## {name}\n\n{record.question}\n\n![Samples of {name}]({pictures}/{name}.svg)\n"
         yield "| measured | median | lowest | highest | rows a second | samples |\n|---|---|---|---|---|---|"
         yield from _table(record.samples)
+        yield from (f"\n### {one.what}\n\n{one.note}" for one in record.samples if one.note)
     yield ""
 
 

@@ -22,6 +22,8 @@ class Sample:
     """The most resident memory in all, by program."""
     size_bytes: int = 0
     """Where the question is about bytes, on disk or in memory."""
+    note: str = ""
+    """What the page says of it below the table, in Markdown: a plan, a reason."""
 
     @property
     def rows_a_second(self) -> float:

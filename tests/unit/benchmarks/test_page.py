@@ -48,6 +48,15 @@ def test_the_page_has_figure_spread_and_verdict(kept: Path, tmp_path: Path):
     assert "scale 0.5" in text
 
 
+def test_a_note_is_below_the_table_of_its_case(tmp_path: Path):
+    samples = [Sample("ours", 1.0, 1, note="Why.\n\n```text\nSeq Scan\n```"), Sample("ours", 1.0, 1)]
+    path = tmp_path / "answers.json"
+    records.keep(path, records.record("case", "How fast?", 1.0, 1.0, samples, []))
+    page.write(tmp_path / "page.md", records.load(path))
+    text = (tmp_path / "page.md").read_text()
+    assert text.endswith("| ours | 1 s | 1 s | 1 s |  | 2 |\n\n### ours\n\nWhy.\n\n```text\nSeq Scan\n```\n")
+
+
 def test_the_plots_are_well_formed_and_show_every_sample(kept: Path, tmp_path: Path):
     page.write(tmp_path / "page.md", records.load(kept))
     for name, dots in (("answers", 4), ("case", 4)):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import smoke
+from benchmarks import run, smoke
 from benchmarks.question import Answer, Measure, Question, answer, figure
 from benchmarks.run import CASES
 from benchmarks.sample import Sample
@@ -95,3 +95,7 @@ def test_every_smoke_case_exists_and_is_stored():
         assert name in CASES
         for one in importlib.import_module(f"benchmarks.cases.{name}").QUESTIONS:
             assert (f'"{one.text}"' in stored) == one.measure.is_ratio
+
+
+def test_what_takes_long_is_asked_only_by_its_name():
+    assert set(CASES) - set(run.usual()) == {"tpch_1"}
