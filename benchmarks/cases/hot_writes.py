@@ -1,9 +1,10 @@
-"""What do inserts and updates of hot rows cost, compared with the bare heap?
+"""What do inserts, updates and deletes of hot rows cost, compared with the bare heap?
 
 The same statements go to the relation `events` and to its own heap `_events`, with one client. Single rows are inserted and updated by prepared
 statements of pgbench, each a transaction: with the server's defaults, where a commit waits for the disk (to both in turn, one by one,
 because the disk is not the same a second later), and with `synchronous_commit = off`, where nothing hides behind the disk. Updates are asked once more with generic plans on both sides
-(`plan_cache_mode = force_generic_plan`). 100,000 rows (times the scale) come in one INSERT ... SELECT from a temporary table, and by COPY.
+(`plan_cache_mode = force_generic_plan`). 100,000 rows (times the scale) come in one INSERT ... SELECT from a temporary table, and by COPY. As many are
+updated by one statement, and deleted by one; the latter is shown only. Each of 5,000 rows (times the scale) is deleted by its key, once with the wait for the disk and once without.
 """
 
 import time
@@ -18,7 +19,7 @@ from benchmarks.world import Lab, World
 
 ROUNDS = 4
 SECONDS = 2
-MANY = 100_000
+MANY, DELETED = 100_000, 5_000
 RELATION, HEAP = "relation", "heap"
 TABLES = {RELATION: "public.events", HEAP: "public._events"}
 START = {"id": hotkeys.NEW}
@@ -27,6 +28,12 @@ GENERIC = {**NO_WAIT, "plan_cache_mode": "force_generic_plan"}
 INSERT = (
     f"\\set id :id + 1\n\\set day 20241001 + :id % 28\ninsert into {{table}} ({data.COLUMNS}) values ({{values}});\n"
 )
+DELETE = (
+    f"\\set {{side}} :{{side}} + 1\n\\set day 20241001 + (:{{side}} - {hotkeys.NEW}) % 28\n"
+    "delete from {table} where id = :{side} and ts = :day;\n"
+)
+UPDATE_MANY = f"update {{table}} set temperature = temperature + 1 where id > {hotkeys.NEW} and ts >= '2024-10-01'"
+DELETE_MANY = f"delete from {{table}} where id > {hotkeys.NEW} and ts >= '2024-10-01'"
 UPDATE = f"{hotkeys.PICK}update {{table}} set temperature = temperature + 1 where id = :id and ts = :day;\n"
 
 
@@ -42,6 +49,9 @@ QUESTIONS = (
     _asked("hot update by key, prepared", "update", 0.75),
     _asked("hot update by key, prepared, no wait for the disk", "update, no wait", 0.75),
     _asked("hot update by key, prepared, no wait for the disk, generic plans", "update, generic", 0.75),
+    _asked("hot delete by key, prepared", "delete", 0.6),
+    _asked("hot delete by key, prepared, no wait for the disk", "delete, no wait", 0.6),
+    _asked("hot update of 100,000 rows in one statement", "update of many", 0.5),
 )
 
 
@@ -60,6 +70,9 @@ def measure(lab: Lab, scale: float) -> Iterator[Sample]:
             yield from _single(world, "update, generic", UPDATE, How("prepared", seconds, GENERIC))
             yield from _many(world, "insert of many", many, lambda table: _insert_staged(world, table))
             yield from _many(world, "copy", many, lambda table: _copy(world, table, text))
+            yield from _deleted(world, int(DELETED * scale))
+            yield from _changed(world, "update of many", many, UPDATE_MANY)
+            yield from _changed(world, "delete of many", many, DELETE_MANY)
 
 
 def _mixed(world: World, name: str, script: str, how: How) -> Iterator[Sample]:
@@ -86,6 +99,38 @@ def _many(world: World, name: str, rows: int, insert: Callable[[str], int]) -> I
         _tidy(world)
 
 
+def _deleted(world: World, rows: int) -> Iterator[Sample]:
+    """Each row exists, and is deleted once: the relation's are half of them, the heap's the other half."""
+    scripts = {side: DELETE.format(side=side, table=table) for side, table in TABLES.items()}
+    starts = {RELATION: hotkeys.NEW, HEAP: hotkeys.NEW + rows}
+    _insert_staged(world, TABLES[HEAP], 2 * rows)
+    for side, script in scripts.items():
+        how = How("prepared", 0, NO_WAIT, starts, rows)
+        yield pgbench.run(world, f"{side}, delete, no wait", script, how)
+    assert not _left(world)
+    _tidy(world)
+    _insert_staged(world, TABLES[HEAP], 2 * rows)
+    named = {f"{side}, delete": script for side, script in scripts.items()}
+    yield from pgbench.mixed(world, named, How("prepared", 0, {}, starts, rows))
+    assert _left(world) == rows
+    _tidy(world)
+
+
+def _left(world: World) -> int:
+    return len(world.ask(f"select id from public._events where id > {hotkeys.NEW}"))
+
+
+def _changed(world: World, name: str, rows: int, statement: str) -> Iterator[Sample]:
+    """All of them by one statement, on rows that are the newest of the heap."""
+    for what, table in TABLES.items():
+        _insert_staged(world, TABLES[HEAP])
+        world.run("vacuum analyze public._events")
+        start = time.perf_counter()
+        assert world.run(statement.format(table=table)) == rows
+        yield Sample(f"{what}, {name}", time.perf_counter() - start, rows)
+        _tidy(world)
+
+
 def _stage(world: World, many: int) -> None:
     values = hotkeys.values(f"{hotkeys.NEW} + i", hotkeys.day_of("i"))
     world.run("create temporary table staged as select * from public._events limit 0")
@@ -98,8 +143,10 @@ def _text(world: World) -> bytes:
         return b"".join(bytes(part) for part in copy)
 
 
-def _insert_staged(world: World, table: str) -> int:
-    return world.run(f"insert into {table} ({data.COLUMNS}) select {data.COLUMNS} from staged")
+def _insert_staged(world: World, table: str, rows: int | None = None) -> int:
+    """All of them, or the first."""
+    chosen = "" if rows is None else f" where id <= {hotkeys.NEW + rows}"
+    return world.run(f"insert into {table} ({data.COLUMNS}) select {data.COLUMNS} from staged{chosen}")
 
 
 def _copy(world: World, table: str, text: bytes) -> int:

@@ -19,12 +19,13 @@ _OF_ONE = re.compile(r"- (\d+) transactions \(.*?- latency average = ([\d.]+) ms
 
 @dataclass(frozen=True)
 class How:
-    """How scripts are run. pgbench takes whole seconds, and knows only numbers as variables."""
+    """How scripts are run. pgbench takes whole seconds, and knows only numbers as variables. `transactions` are an end instead of the time."""
 
     mode: Mode
     seconds: float
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     variables: Mapping[str, int] = field(default_factory=dict[str, int])
+    transactions: int = 0
 
 
 def run(world: World, what: str, script: str, how: How) -> Sample:
@@ -58,7 +59,8 @@ def _output(world: World, scripts: Sequence[str], how: How) -> str:
         path.write_text(script)
         given.append(f"--file={path}")
     program = [world.postgres.programs.bin_dir / "pgbench", "--no-vacuum", "--client=1", f"--protocol={how.mode}"]
-    length = f"--time={max(1, round(how.seconds))}"
+    time = f"--time={max(1, round(how.seconds))}"
+    length = f"--transactions={how.transactions}" if how.transactions else time
     done = subprocess.run(
         [*program, length, *given, _dsn(world, how.settings)], capture_output=True, text=True, check=False
     )
