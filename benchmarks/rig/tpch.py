@@ -125,15 +125,13 @@ def _everything() -> Iterator[tuple[str, str]]:
 
 
 def _partitioned(world: World, schema: str, name: str) -> None:
-    """Monthly partitions for all seven years."""
+    """A partition for each of the seven years."""
     world.run(f"create table {schema}.{name} ({_SPLIT[name]}) partition by range ({_TIER_KEY[name]})")
     for year in YEARS:
-        for month in range(1, 13):
-            after = f"{year + month // 12}-{month % 12 + 1:02}-01"
-            world.run(
-                f"create table {schema}.{name}_{year}{month:02} partition of {schema}.{name} "
-                f"for values from ('{year}-{month:02}-01') to ('{after}')"
-            )
+        world.run(
+            f"create table {schema}.{name}_{year} partition of {schema}.{name} "
+            f"for values from ('{year}-01-01') to ('{year + 1}-01-01')"
+        )
 
 
 def _load(world: World, generator: duckdb.DuckDBPyConnection, schema: str, name: str) -> None:
