@@ -68,7 +68,7 @@ $(JARS)/.complete: Makefile
 soak: install
 	FROSTLINE_TEST_SOAK_MINUTES=$(MINUTES) $(BIN)/pytest tests/property/test_lifecycle.py -k as_long_as_asked $(PYTEST_ARGS)
 
-# Every question of benchmarks/cases, and the page of the answers: make bench SCALE=4. Less than 30 minutes on two cores.
+# Every question of benchmarks/cases, and the page of the answers: make bench SCALE=4. Less than 40 minutes on two cores.
 bench: install jars
 	$(BIN)/python -m benchmarks.run --scale $(SCALE) --json docs/reference/benchmarks.json --page docs/reference/benchmarks.md
 

@@ -20,7 +20,7 @@ one run: the middle of all rounds, and in brackets the lowest and the highest. S
 theirs, size our bytes over theirs. Where something is compared with nothing, the page says so.
 
 ```bash
-make bench              # everything, less than 30 minutes on two cores; needs Maven for the JDBC driver
+make bench              # everything, less than 40 minutes on two cores; needs Maven for the JDBC driver
 make bench SCALE=4      # four times the rows
 make bench-tpch         # TPC-H at scale factor 1, which is not part of everything
 python -m benchmarks.run fold --scale 0.1

@@ -19,6 +19,11 @@ def explained(world: World, query: str, *, analyze: bool) -> str:
     return short(found[0]["Plan"])
 
 
+def folded(ours: str, other: str) -> str:
+    """Both plans as a page shows them to those who ask."""
+    return f"<details><summary>Its plan, and the heap's</summary>\n\n```text\n{ours}\n```\n\n```text\n{other}\n```\n\n</details>"
+
+
 def short(plan: Node) -> str:
     """The lines of a plan that came as JSON."""
     return "\n".join(_lines(plan, 0))
