@@ -35,6 +35,7 @@ TARGETS = {**dict.fromkeys(range(1, 23), OVER), 17: 54.0, 20: 300.0}
 _ALL = "A foreign scan inside the relation is not told which keys a join needs"
 REASONS = {
     4: f"{_ALL}, so all cold lines that were late come into Postgres, for a few thousand orders.",
+    7: f"{_ALL}, so all cold orders and the lines of two years come into Postgres, for the customers of two nations.",
     8: f"{_ALL}, so all cold rows of `lineitem` come into Postgres, for some hundred parts.",
     17: "The average is a sub-query for each line of the parts in question, and each is a question to the lake server. "
     f"{_ALL}, so all cold rows of `lineitem` come into Postgres, too.",
