@@ -94,6 +94,24 @@ def test_merging_foreign_tables_waits_for_nobody_who_holds_a_heap_partition(even
     assert value(events.catalog, "select count(*) from public.events") == 650
 
 
+def test_the_empty_partition_of_an_earlier_version_comes_to_the_lower_end(events: Lake) -> None:
+    """At the upper end it is part of every hot plan."""
+    lake, empty = (f'frostline_lake."{events.table().internal}{suffix}"' for suffix in ("", " nothing"))
+    foreign = value(events.catalog, "select ftrelid::regclass::text from pg_foreign_table")
+    run(
+        events.catalog,
+        f"drop table {empty}; alter table {lake} detach partition {foreign};"
+        f"create table {empty} partition of {lake} for values from ('infinity') to (maxvalue);"
+        f"alter table {lake} attach partition {foreign} for values from (minvalue) to ('2024-04-01 00:00+00')",
+    )
+    one_more(events, 4, 50)
+    bound_of = "select pg_get_expr(relpartbound, oid) from pg_class where oid = '{}'::regclass"
+    assert value(events.catalog, bound_of.format(empty)) == "FOR VALUES FROM (MINVALUE) TO ('-infinity')"
+    assert value(events.catalog, "select count(*) from pg_foreign_table") == 1
+    assert value(events.catalog, "select count(*) from public.events") == 650
+    assert not bound.merge(events.catalog, events.table())
+
+
 def test_after_many_small_archives_the_merged_table_is_analyzed(lake: Lake) -> None:
     make_events(lake.catalog, "public.events", months=4)
     fill_events(lake.catalog, months=4, rows_a_month=200)

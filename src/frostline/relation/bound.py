@@ -21,7 +21,7 @@ from frostline.model.registration import HeapPartition
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
 from frostline.relation import heap, lakecolumns, names
-from frostline.relation.definition import template
+from frostline.relation.definition import nothing, template
 
 _statement = sqlfiles.statements(__name__, "bound")
 
@@ -49,6 +49,13 @@ def _partitions(connection: Connection, table: Table) -> dict[Name, tuple[int | 
 def _foreign(connection: Connection, table: Table) -> list[HeapPartition]:
     found = facts.read_partitions(connection, _oid(connection, table), sizes=False)
     return [partition for partition in found if partition.relkind == "f"]
+
+
+def _is_old_fashioned(connection: Connection, table: Table) -> bool:
+    """Whether the empty partition lies at the upper end, where earlier versions put it, in the way of hot queries."""
+    partitions = facts.read_partitions(connection, _oid(connection, table), sizes=False)
+    empty = [partition for partition in partitions if partition.relkind != "f"]
+    return any(bounds(table.tier_kind, partition.bound)[0] is not None for partition in empty)
 
 
 def _oid(connection: Connection, table: Table) -> int:
@@ -85,11 +92,12 @@ def _attach(connection: Connection, table: Table, lower: int | None, upper: int)
 def _attach_as(
     connection: Connection, table: Table, foreign_table: sql.Identifier, lower: int | None, upper: int
 ) -> None:
+    first = sql.Literal(to_text(table.tier_kind, table.tier_kind.lowest if lower is None else lower))
     connection.execute(
         template("attach").format(
             lake=names.lake(table),
             foreign_table=foreign_table,
-            lower=sql.SQL("minvalue") if lower is None else sql.Literal(to_text(table.tier_kind, lower)),
+            lower=sql.SQL("minvalue") if lower is None and _is_old_fashioned(connection, table) else first,
             upper=sql.Literal(to_text(table.tier_kind, upper)),
         )
     )
@@ -168,9 +176,10 @@ def settle_standbys(connection: Connection) -> int:
 def merge(connection: Connection, table: Table) -> bool:
     """Make one foreign table of several, if nobody holds the lake table just now; says whether it did.
 
-    ACCESS EXCLUSIVE for a few milliseconds, never queued for: a reader cannot pile up behind it.
+    The empty partition of an earlier version comes to the lower end. ACCESS EXCLUSIVE for a few milliseconds, never
+    queued for: a reader cannot pile up behind it.
     """
-    if len(_partitions(connection, table)) < 2:
+    if len(_partitions(connection, table)) < 2 and not _is_old_fashioned(connection, table):
         return False
     return _replace(connection, table, lambda: current(connection, table))
 
@@ -185,6 +194,12 @@ def _replace(connection: Connection, table: Table, upper: Callable[[], int | Non
             largest = found.pop().name if found and bound is not None else None
             for one in found:
                 connection.execute(sql.SQL("drop foreign table {}").format(names.identifier(one.name)))
+            if largest is not None:
+                parts = {"lake": names.lake(table), "foreign_table": names.identifier(largest)}
+                connection.execute(_statement("detach").format(**parts))
+            if _is_old_fashioned(connection, table):
+                connection.execute(_statement("drop_nothing").format(nothing=names.nothing(table)))
+                connection.execute(nothing(table))
             if largest is not None and bound is not None:
                 _widen(connection, table, largest, bound)
     except psycopg.errors.LockNotAvailable:
@@ -193,12 +208,11 @@ def _replace(connection: Connection, table: Table, upper: Callable[[], int | Non
 
 
 def _widen(connection: Connection, table: Table, largest: Name, upper: int) -> None:
-    """The one foreign table that is left is the one for everything below `upper`. What ANALYZE knows of it stays.
+    """The one foreign table that is left, detached, is the one for everything below `upper`. What ANALYZE knows stays.
 
     All locks are on the lake's tables, which we have: waiting for another one here would make every reader wait.
     """
     name = Name(largest.schema, _foreign_name(table, upper))
-    connection.execute(_statement("detach").format(lake=names.lake(table), foreign_table=names.identifier(largest)))
     if name != largest:
         values = {"foreign_table": names.identifier(largest), "name": sql.Identifier(name.table)}
         connection.execute(_statement("rename").format(**values))

@@ -17,6 +17,7 @@ _ROWS: dict[str, LiteralString] = {
     "o": "o",
     "m": "m",
     "r": "r",
+    "u": "u",
     "frostline_old": "frostline_old",
 }
 

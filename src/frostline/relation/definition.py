@@ -47,6 +47,7 @@ class Definition:
             yield self._default_partition()
         yield self._overlay()
         yield self._lake()
+        yield nothing(self.table)
         yield from self._reading()
         yield self._outer_view()
         yield from self._defaults()
@@ -114,10 +115,8 @@ class Definition:
     def _lake(self) -> sql.Composed:
         return template("lake").format(
             lake=names.lake(self.table),
-            nothing=names.nothing(self.table),
             columns=lakecolumns.definitions(self.table),
             tier_key=sql.Identifier(self.table.tier_key),
-            highest=sql.Literal(to_text(self.table.tier_kind, self.table.tier_kind.highest)),
         )
 
     def _inner_view(self) -> sql.Composed:
@@ -136,6 +135,7 @@ class Definition:
 
     def _arms(self) -> sql.Composed:
         return template("arms").format(
+            columns=COMMA.join(prefixed("u", self.columns)),
             heap=self.heap,
             lake=names.lake(self.table),
             overlay=names.overlay(self.table),
@@ -146,7 +146,7 @@ class Definition:
             line=line(self.table),
             table_id=sql.Literal(self.table.id),
             secret=template("secret").format(table_id=sql.Literal(self.table.id)),
-            lake_key_is_marked=self._lake_key_equals("m"),
+            is_marked=AND.join(self._pairs("m", "u")),
         )
 
     def _lake_key_equals(self, row: str) -> sql.Composed:
@@ -307,6 +307,15 @@ def mark_trigger(table: Table, partition: sql.Identifier) -> sql.Composed:
     Takes SHARE ROW EXCLUSIVE on that partition: waits for its writers, never blocks a reader.
     """
     return template("mark_trigger").format(partition=partition, function=names.function(table, "mark"))
+
+
+def nothing(table: Table) -> sql.Composed:
+    """Makes the partition of the lake table that is always empty."""
+    return template("nothing").format(
+        nothing=names.nothing(table),
+        lake=names.lake(table),
+        lowest=sql.Literal(to_text(table.tier_kind, table.tier_kind.lowest)),
+    )
 
 
 def replace_image(table: Table) -> sql.Composed:

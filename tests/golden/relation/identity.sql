@@ -33,24 +33,33 @@ create table "frostline_lake"."Größe_7" (
     "code" text collate pg_catalog."C",
     "total" numeric(14,2)
 ) partition by range ("day");
--- Always empty, at the very end of the range. Postgres prunes at run time only among two partitions or more.
-create table "frostline_lake"."Größe_7 nothing" partition of "frostline_lake"."Größe_7" for values from ('2147483647') to (maxvalue);
+
+-- Always empty, before the first value. Postgres prunes at run time only among two partitions or more, and at the lower
+-- end this one is out of the way of every statement that says how new its rows are.
+create table "frostline_lake"."Größe_7 nothing" partition of "frostline_lake"."Größe_7" for values from (minvalue) to ('-2147483648');
 
 create or replace view "frostline_relation"."Größe_7" as
-select h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total", 'heap'::text as frostline_tier, null::bigint as frostline_snapshot,
-       (select s.write_secret from frostline.seam as s where s.table_id = 7) as frostline_secret, h.tableoid as frostline_partition, h.ctid as frostline_place
-  from "Odd ""Shop"""."_Größe" as h
- where h."day" >= (select s."line_integer"::integer from frostline.seam as s where s.table_id = 7)
-union all
-select c."Id", c."seq", c."day", c."price", c."exact"::numeric, c."doc"::jsonb, c."feeling", c."tags"::text[], c."code", c."total", 'lake'::text, c.frostline_snapshot, (select s.write_secret from frostline.seam as s where s.table_id = 7), null::oid, null::tid
-  from "frostline_lake"."Größe_7" as c
- where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = 7)
-   and c."day" < (select s."line_integer"::integer from frostline.seam as s where s.table_id = 7)
-   and not exists (select from "frostline_overlay"."Größe_7" as m where m."day" = c."day" and m."Id" = c."Id")
-union all
-select o."Id", o."seq", o."day", o."price", o."exact", o."doc", o."feeling", o."tags", o."code", o."total", 'overlay'::text, null::bigint, (select s.write_secret from frostline.seam as s where s.table_id = 7), null::oid, o.ctid
-  from "frostline_overlay"."Größe_7" as o
- where o.frostline_live and o."day" < (select s."line_integer"::integer from frostline.seam as s where s.table_id = 7);
+-- Postgres makes one Append of the three tables only if no arm has a condition of its own; so all stand above, and each
+-- folds away where it does not apply. docs/design/relation.md says why each is written as it is.
+select u."Id", u."seq", u."day", u."price", u."exact", u."doc", u."feeling", u."tags", u."code", u."total", frostline_tier, frostline_snapshot, (select s.write_secret from frostline.seam as s where s.table_id = 7) as frostline_secret, frostline_partition, frostline_place
+  from (
+    select h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total", 'heap'::text as frostline_tier, null::bigint as frostline_snapshot,
+           h.tableoid as frostline_partition, h.ctid as frostline_place,
+           true as frostline_is_hot, null::boolean as frostline_is_cold, true as frostline_live
+      from "Odd ""Shop"""."_Größe" as h
+    union all
+    select c."Id", c."seq", c."day", c."price", c."exact"::numeric, c."doc"::jsonb, c."feeling", c."tags"::text[], c."code", c."total", 'lake'::text, c.frostline_snapshot, null::oid, null::tid, false, true, true
+      from "frostline_lake"."Größe_7" as c
+    union all
+    select o."Id", o."seq", o."day", o."price", o."exact", o."doc", o."feeling", o."tags", o."code", o."total", 'overlay'::text, null::bigint, null::oid, o.ctid, false, true, o.frostline_live
+      from "frostline_overlay"."Größe_7" as o
+  ) as u
+ where (u."day" >= (select s."line_integer"::integer from frostline.seam as s where s.table_id = 7) or u.frostline_is_cold)
+   and (u.frostline_is_hot or nullif(u."day" < (select s."line_integer"::integer from frostline.seam as s where s.table_id = 7), false) is not null)
+   and u.frostline_live
+   and (u.frostline_tier <> 'lake' or u.frostline_snapshot
+        = (select s.snapshot_id from frostline.seam as s where s.table_id = 7))
+   and (u.frostline_tier <> 'lake' or nullif(exists (select from "frostline_overlay"."Größe_7" as m where m."day" = u."day" and m."Id" = u."Id"), true) is not null);
 
 create view "Odd ""Shop"""."Größe" as select "Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code", "total" from "frostline_relation"."Größe_7" as "Größe";
 

@@ -36,6 +36,10 @@ select count(*), count(*) filter (where coalesce(r.replay_lsn < %(written)s::pg_
 -- Under the ACCESS EXCLUSIVE lock on the lake table, which nobody queued for; the same transaction attaches it again.
 alter table {lake} detach partition {foreign_table}
 
+-- name: drop_nothing
+-- As above.
+drop table {nothing}
+
 -- name: rename
 -- As above.
 alter foreign table {foreign_table} rename to {name}

@@ -27,8 +27,11 @@ create table {lake} (
     frostline_snapshot bigint,
     {columns}
 ) partition by range ({tier_key});
--- Always empty, at the very end of the range. Postgres prunes at run time only among two partitions or more.
-create table {nothing} partition of {lake} for values from ({highest}) to (maxvalue);
+
+-- name: nothing
+-- Always empty, before the first value. Postgres prunes at run time only among two partitions or more, and at the lower
+-- end this one is out of the way of every statement that says how new its rows are.
+create table {nothing} partition of {lake} for values from (minvalue) to ({lowest});
 
 -- name: inner_view
 create or replace view {inner} as
@@ -45,20 +48,27 @@ select {columns}, frostline_tier, frostline_snapshot, frostline_secret, frostlin
  where not pg_catalog.row_security_active({heap_name}::regclass) or {may_select};
 
 -- name: arms
-select {heap_columns}, 'heap'::text as frostline_tier, null::bigint as frostline_snapshot,
-       {secret} as frostline_secret, h.tableoid as frostline_partition, h.ctid as frostline_place
-  from {heap} as h
- where h.{tier_key} >= {line}
-union all
-select {lake_columns}, 'lake'::text, c.frostline_snapshot, {secret}, null::oid, null::tid
-  from {lake} as c
- where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = {table_id})
-   and c.{tier_key} < {line}
-   and not exists (select from {overlay} as m where {lake_key_is_marked})
-union all
-select {overlay_columns}, 'overlay'::text, null::bigint, {secret}, null::oid, o.ctid
-  from {overlay} as o
- where o.frostline_live and o.{tier_key} < {line}
+-- Postgres makes one Append of the three tables only if no arm has a condition of its own; so all stand above, and each
+-- folds away where it does not apply. docs/design/relation.md says why each is written as it is.
+select {columns}, frostline_tier, frostline_snapshot, {secret} as frostline_secret, frostline_partition, frostline_place
+  from (
+    select {heap_columns}, 'heap'::text as frostline_tier, null::bigint as frostline_snapshot,
+           h.tableoid as frostline_partition, h.ctid as frostline_place,
+           true as frostline_is_hot, null::boolean as frostline_is_cold, true as frostline_live
+      from {heap} as h
+    union all
+    select {lake_columns}, 'lake'::text, c.frostline_snapshot, null::oid, null::tid, false, true, true
+      from {lake} as c
+    union all
+    select {overlay_columns}, 'overlay'::text, null::bigint, null::oid, o.ctid, false, true, o.frostline_live
+      from {overlay} as o
+  ) as u
+ where (u.{tier_key} >= {line} or u.frostline_is_cold)
+   and (u.frostline_is_hot or nullif(u.{tier_key} < {line}, false) is not null)
+   and u.frostline_live
+   and (u.frostline_tier <> 'lake' or u.frostline_snapshot
+        = (select s.snapshot_id from frostline.seam as s where s.table_id = {table_id}))
+   and (u.frostline_tier <> 'lake' or nullif(exists (select from {overlay} as m where {is_marked}), true) is not null)
 
 -- name: line
 (select s.{line_column}{line_cast} from frostline.seam as s where s.table_id = {table_id})
