@@ -14,8 +14,8 @@ from frostline.catalog.connect import Connection, only_row
 from frostline.catalog.pointers import Pointer
 from frostline.catalog.snapshots import Moment
 from frostline.errors import ConflictError
+from frostline.model.fields import Field
 from frostline.model.names import Name
-from frostline.model.snapshot import Carried
 from frostline.model.tables import Fingerprint
 
 _statement = sqlfiles.statements(__name__, "queries/snapshot_version")
@@ -53,7 +53,7 @@ class Copied:
     size_bytes: int
     fingerprint: Fingerprint
     source_oid: int
-    columns: tuple[Carried, ...]
+    columns: tuple[Field, ...]
     last_field_id: int
     reused: bool = False
     location: str = ""
@@ -164,7 +164,7 @@ def _known(schema: str, table: str, namespace: str, lake_table: str, *rest: Any)
         size_bytes=size,
         fingerprint=Fingerprint(rows, int(hash_sum)),
         source_oid=oid,
-        columns=tuple(Carried(**column) for column in columns),
+        columns=tuple(Field(**column) for column in columns),
         last_field_id=last_field_id,
     )
     return Known(copied, is_ours, is_current)

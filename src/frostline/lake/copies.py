@@ -6,12 +6,10 @@ the commit is the staging's: the built-in one writes them as a metadata file, an
 
 from collections.abc import Mapping, Sequence
 
-from pyiceberg.schema import Schema
-from pyiceberg.table import Table, Transaction
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import AddSchemaUpdate, AssertCurrentSchemaId, SetCurrentSchemaUpdate
 
-from frostline.lake import commit, paths, pyiceberg_compat, schema, snapshots, store, warehouse
+from frostline.lake import commit, paths, schema, snapshots, store, warehouse
 from frostline.lake.commit import Staging
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import tables
@@ -41,7 +39,7 @@ def stage(
     with store.reachable(f"write the lake's metadata of {table.name}"):
         removed = list(snapshots.data_files(current.current_snapshot(), current.io))
         transaction = current.transaction()
-        _follow(transaction, schema.iceberg_schema(table))
+        schema.follow(transaction, schema.iceberg_schema(table))
         update = transaction.update_snapshot(snapshot_properties=dict(summary))
         with update.overwrite() if removed else update.fast_append() as producer:
             commit.exchange(table, current, producer, add, removed)
@@ -56,20 +54,3 @@ def _new(table: tables.LakeTable, identifier: tuple[str, ...], location: str, st
 
 def _old(identifier: tuple[str, ...], base: tuple[str, TableMetadata], staging: Staging) -> Table:
     return Table(identifier, base[1], base[0], paths.file_io(base[0]), staging)
-
-
-def _follow(transaction: Transaction, wanted: Schema) -> None:
-    """Let the schema be this one; one that the table had before is taken up again."""
-    metadata = transaction.table_metadata
-    now = metadata.schema()
-    if now.fields == wanted.fields:
-        return
-    number = next((one.schema_id for one in metadata.schemas if one.fields == wanted.fields), None)
-    required = AssertCurrentSchemaId.model_validate({"current-schema-id": now.schema_id})
-    if number is None:
-        number = max(one.schema_id for one in metadata.schemas) + 1
-        chosen = SetCurrentSchemaUpdate.model_validate({"schema-id": number})
-        updates = (AddSchemaUpdate(schema=wanted.model_copy(update={"schema_id": number})), chosen)
-    else:
-        updates = (SetCurrentSchemaUpdate.model_validate({"schema-id": number}),)
-    pyiceberg_compat.apply(transaction, updates, (required,))

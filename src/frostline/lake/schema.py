@@ -1,4 +1,4 @@
-"""The Iceberg side of a managed table: schema, partition spec and sort order."""
+"""The Iceberg side of a table: schema and how it changes, partition spec and sort order."""
 
 import re
 from typing import Any
@@ -11,11 +11,14 @@ from pyiceberg.partitioning import (
     PartitionSpec,
 )
 from pyiceberg.schema import Schema
+from pyiceberg.table import Transaction
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortDirection, SortField, SortOrder
+from pyiceberg.table.update import AddSchemaUpdate, AssertCurrentSchemaId, SetCurrentSchemaUpdate
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform, parse_transform
 from pyiceberg.types import NestedField, PrimitiveType
 
 from frostline.errors import UsageError
+from frostline.lake import pyiceberg_compat
 from frostline.model.tables import Column, LakeTable
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, civil
 
@@ -34,6 +37,27 @@ def iceberg_schema(table: LakeTable) -> Schema:
     return Schema(
         *(NestedField(column.field_id, column.name, iceberg_type(column), required=False) for column in table.columns)
     )
+
+
+def follow(transaction: Transaction, wanted: Schema) -> None:
+    """Let the table's schema be this one from the next commit on; one that it had before is taken up again.
+
+    Its field ids are those of `model.fields.evolve`, so that files written before are read as they were meant. Refused
+    at the commit if somebody else has changed the schema meanwhile.
+    """
+    metadata = transaction.table_metadata
+    now = metadata.schema()
+    if now.fields == wanted.fields:
+        return
+    number = next((one.schema_id for one in metadata.schemas if one.fields == wanted.fields), None)
+    required = AssertCurrentSchemaId.model_validate({"current-schema-id": now.schema_id})
+    if number is None:
+        number = max(one.schema_id for one in metadata.schemas) + 1
+        chosen = SetCurrentSchemaUpdate.model_validate({"schema-id": number})
+        updates = (AddSchemaUpdate(schema=wanted.model_copy(update={"schema_id": number})), chosen)
+    else:
+        updates = (SetCurrentSchemaUpdate.model_validate({"schema-id": number}),)
+    pyiceberg_compat.apply(transaction, updates, (required,))
 
 
 def parquet_names(table: LakeTable) -> tuple[str, ...]:

@@ -1,14 +1,12 @@
-"""Snapshots of many tables: which tables a pattern means, which field ids their columns get, how work is shared out."""
+"""Snapshots of many tables: which tables a pattern means, and how work is shared out."""
 
 import heapq
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
-from frostline.model import laketypes
 from frostline.model.names import Name
-from frostline.model.tables import Column
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^\s",.]+))\s*')
@@ -143,41 +141,6 @@ def _usable(pattern: Pattern, meant: Sequence[Relation]) -> list[Relation]:
         kind = _KINDS.get(meant[0].kind, "no table")
         raise BadRequest(f"{meant[0].name} is {kind}, and snapshots take tables only", "copy it into a table first")
     raise BadRequest(f"--tables {pattern.text!r} names no table", "psql: \\dt *.* shows the tables there are")
-
-
-@dataclass(frozen=True)
-class Carried:
-    """A column as the version before had it."""
-
-    attnum: int
-    field_id: int
-    name: str
-    lake_type: str
-
-    def to_record(self) -> dict[str, Any]:
-        """As the catalog keeps it."""
-        return {"attnum": self.attnum, "field_id": self.field_id, "name": self.name, "lake_type": self.lake_type}
-
-
-def carried(column: Column) -> Carried:
-    """What the next version has to know of a column."""
-    return Carried(column.attnum, column.field_id, column.name, column.encoding.lake_type)
-
-
-def with_field_ids(
-    columns: Iterable[Column], before: Sequence[Carried], last_field_id: int
-) -> tuple[tuple[Column, ...], int]:
-    """The columns with the field ids that they keep or get, and the last id that was ever given."""
-    known = {one.attnum: one for one in before}
-    result: list[Column] = []
-    for column in columns:
-        old = known.get(column.attnum)
-        if old and laketypes.can_become(old.lake_type, column.encoding.lake_type):
-            result.append(replace(column, field_id=old.field_id))
-        else:
-            last_field_id += 1
-            result.append(replace(column, field_id=last_field_id))
-    return tuple(result), last_field_id
 
 
 def bins(items: Mapping[Item, int] | Sequence[tuple[Item, int]], capacity_bytes: int) -> list[list[Item]]:

@@ -19,7 +19,7 @@ from frostline.errors import message_of
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import paths, warehouse
 from frostline.lake.datafiles import WrittenFile
-from frostline.model import snapshot
+from frostline.model import fields, snapshot
 from frostline.model.names import Name
 from frostline.model.tables import NO_ROWS
 from frostline.pipeline import snapshot_targets, snapshot_tidy
@@ -162,7 +162,7 @@ class Job:
             size_bytes=sum(file.size_bytes for file in files),
             fingerprint=sum((file.fingerprint for file in files), start=NO_ROWS),
             source_oid=source.oid,
-            columns=tuple(map(snapshot.carried, source.table.columns)),
+            columns=tuple(map(fields.of, source.table.columns)),
             last_field_id=source.last_field_id,
             location=source.location,
         )

@@ -16,7 +16,7 @@ from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import damage, datafiles, ducksql, ducktext, paths, schema, warehouse
 from frostline.lake.datafiles import WrittenFile
-from frostline.model import snapshot
+from frostline.model import fields, snapshot
 from frostline.model.range import Range
 from frostline.model.tables import NO_ROWS, Fingerprint, RecordedFile, Table, TableCopy
 from frostline.pipeline import copying, export, source, tasks
@@ -196,7 +196,7 @@ class Copying:
 
 def _may_be_same(origin: Source) -> bool:
     """Whether the copy that is there has the same columns, and Postgres alone can say whether it has the same rows."""
-    if origin.base is None or origin.base.columns != tuple(map(snapshot.carried, origin.table.columns)):
+    if origin.base is None or origin.base.columns != tuple(map(fields.of, origin.table.columns)):
         return False
     return origin.cold is None or (
         origin.cold.marks == 0 and all(file.upper < origin.cold.line for file in origin.cold.files)

@@ -11,7 +11,7 @@ from frostline.catalog.snapshot_sources import Member
 from frostline.catalog.snapshot_versions import Copied, Known
 from frostline.catalog.snapshots import Holder, Moment
 from frostline.errors import UnavailableError, UsageError
-from frostline.model import snapshot
+from frostline.model import fields, snapshot
 from frostline.model.archive import BLOCK_BYTES, block_ranges
 from frostline.model.names import Name
 from frostline.model.snapshot import BadRequest, Pattern, Relation
@@ -172,7 +172,7 @@ class _Planner:
         plain = managed.columns if managed else _columns(self.connection, relation)
         known = self.known.get(relation.name)
         base = self.target.base(relation, known)
-        columns, last = snapshot.with_field_ids(plain, base.columns if base else (), base.last_field_id if base else 0)
+        columns, last = fields.evolve(plain, base.columns if base else (), base.last_field_id if base else 0)
         table = TableCopy(relation.name, columns, managed.tier if managed else None)
         cold = self._cold(managed) if managed else None
         return Source(

@@ -1,17 +1,24 @@
 """The Iceberg side of a table."""
 
 import dataclasses
+from uuid import uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import DateType, DecimalType, IntegerType, LongType, StringType, TimestampType, TimestamptzType
 from tests.fixtures.lake_tables import column, events
 
 from frostline.errors import UsageError
-from frostline.lake import schema
-from frostline.model import lake_grid
+from frostline.lake import commit, schema
+from frostline.model import fields, lake_grid
+from frostline.model.names import Name
+from frostline.model.tables import Column, TableCopy
 from frostline.model.tiers import MICROS_PER_DAY, TierKind
 
 PYTHON_DAYS = st.integers(-719_162, 2_932_896)
@@ -88,3 +95,67 @@ def test_the_partition_field_has_a_reserved_name():
     renamed = dataclasses.replace(events().columns[1], name="frost month")
     table = events(columns=(events().columns[0], renamed), tier_key="frost month")
     assert schema.partition_spec(table).fields[0].name == "frostline_month"
+
+
+COPY = TableCopy(
+    Name("public", "events"),
+    (column(1, "id", "integer", "int4"), column(2, "note", "text", "text")),
+)
+
+
+def following(*steps: TableCopy) -> TableMetadata:
+    """The metadata of a table whose schema has followed so many changes."""
+    catalog = commit.Staging(uuid4())
+    metadata = commit.new_metadata(COPY, "file:///nowhere", {})
+    for step in steps:
+        table = Table(("public", "events"), metadata, "", PyArrowFileIO(), catalog)
+        transaction = table.transaction()
+        schema.follow(transaction, schema.iceberg_schema(step))
+        metadata = transaction.table_metadata
+    return metadata
+
+
+def changed(*now: Column, last: int = 2) -> TableCopy:
+    columns, _ = fields.evolve(now, [fields.of(one) for one in COPY.columns], last)
+    return dataclasses.replace(COPY, columns=columns)
+
+
+def described(metadata: TableMetadata) -> list[tuple[int, str, str]]:
+    return [(field.field_id, field.name, str(field.field_type)) for field in metadata.schema().fields]
+
+
+def test_a_schema_follows_its_columns_by_their_ids():
+    """One is renamed and promoted, one dropped, one added."""
+    metadata = following(changed(column(1, "number", "bigint", "int8"), column(3, "day", "date", "date")))
+    assert described(metadata) == [(1, "number", "long"), (3, "day", "date")]
+    assert metadata.last_column_id == 3
+    assert [one.schema_id for one in metadata.schemas] == [0, 1]
+
+
+def test_a_schema_that_is_the_same_is_no_change():
+    metadata = following(COPY, COPY)
+    assert (metadata.current_schema_id, [one.schema_id for one in metadata.schemas]) == (0, [0])
+
+
+def test_a_schema_that_the_table_had_is_taken_up_again():
+    other = changed(column(1, "number", "integer", "int4"))
+    metadata = following(other, COPY, other)
+    assert described(metadata) == [(1, "number", "int")]
+    assert (metadata.current_schema_id, [one.schema_id for one in metadata.schemas]) == (1, [0, 1])
+
+
+def test_a_schema_that_somebody_else_has_changed_is_not_followed():
+    """The commit requires the schema that it was decided by."""
+    table = Table(
+        ("public", "events"),
+        commit.new_metadata(COPY, "file:///nowhere", {}),
+        "",
+        PyArrowFileIO(),
+        commit.Staging(uuid4()),
+    )
+    transaction = table.transaction()
+    schema.follow(transaction, schema.iceberg_schema(changed(column(3, "day", "date", "date"))))
+    others = following(changed(column(1, "number", "integer", "int4")))
+    (requirement,) = transaction._requirements
+    with pytest.raises(CommitFailedException, match="schema"):
+        requirement.validate(others)

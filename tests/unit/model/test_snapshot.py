@@ -1,21 +1,15 @@
-"""Which tables a pattern means, which field ids columns get, and how pieces are shared out."""
-
-from dataclasses import replace
+"""Which tables a pattern means, and how pieces are shared out."""
 
 import pytest
-from tests.fixtures.lake_tables import column
 
 from frostline.model.names import Name
 from frostline.model.snapshot import (
     BadRequest,
-    Carried,
     Relation,
     bins,
-    carried,
     check_name,
     choose,
     parse_patterns,
-    with_field_ids,
 )
 
 THERE = [
@@ -78,19 +72,6 @@ def test_a_name_is_a_namespace_and_a_folder(name: str) -> None:
     check_name("a" * 63)
     with pytest.raises(BadRequest, match="not a name of a snapshot"):
         check_name(name)
-
-
-def test_columns_keep_their_ids_by_number_while_their_type_can_follow() -> None:
-    first = [column(0, "a", "integer", "int4"), column(0, "b", "text", "text")]
-    columns = [replace(one, attnum=number) for number, one in enumerate(first, 1)]
-    made, last = with_field_ids(columns, (), 0)
-    assert ([one.field_id for one in made], last) == ([1, 2], 2)
-    wider = replace(columns[0], encoding=replace(columns[0].encoding, lake_type="long"), name="renamed")
-    made, last = with_field_ids([wider, replace(columns[1], attnum=3)], tuple(map(carried, made)), last)
-    assert ([one.field_id for one in made], last) == ([1, 3], 3)
-    narrower = [Carried(1, 9, "a", "long")]
-    made, last = with_field_ids(columns[:1], narrower, 9)
-    assert ([one.field_id for one in made], last) == ([10], 10)
 
 
 def test_small_pieces_share_tasks_and_large_ones_do_not() -> None:
