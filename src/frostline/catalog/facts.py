@@ -20,14 +20,17 @@ def rows(connection: Connection, query: str, **values: Any) -> list[tuple[Any, .
     return connection.execute(_statement(query), values).fetchall()
 
 
-def read(connection: Connection, name: Name) -> HeapFacts:
-    """All facts about the table of that name. Takes no lock beyond ACCESS SHARE on a DEFAULT partition."""
+def read(connection: Connection, name: Name, *, catalogs_only: bool = False) -> HeapFacts:
+    """All facts about the table of that name. Takes no lock beyond ACCESS SHARE on its partitions.
+
+    With `catalogs_only` it takes none at all: without the partitions' sizes, and without a look into DEFAULT.
+    """
     found = rows(connection, "relation", schema=name.schema, table=name.table)
     if not found:
         hint = "frostline table list shows the managed ones; check the schema"
         raise UsageError(f"table {name} does not exist", hint=hint)
     oid, relkind, persistence, owner, strategy, parts, tier_attnum, row_security, is_partition, _ = found[0]
-    partitions = read_partitions(connection, oid)
+    partitions = read_partitions(connection, oid, sizes=not catalogs_only)
     keys = rows(connection, "primary_key", oid=oid)[0][0]
     owner_is_ours = rows(connection, "may_use", owner=owner)[0][0]
     dangers = tuple(trust.refusals(connection, oid)) if owner_is_ours else ()
@@ -46,7 +49,7 @@ def read(connection: Connection, name: Name) -> HeapFacts:
         columns=read_columns(connection, oid),
         primary_key=tuple(keys or ()),
         partitions=partitions,
-        default_has_rows=not dangers and _default_has_rows(connection, partitions),
+        default_has_rows=not catalogs_only and not dangers and _default_has_rows(connection, partitions),
         inbound_foreign_keys=_texts(connection, "inbound_foreign_keys", oid),
         materialized_views=materialized_views(connection, oid),
         row_type_users=_texts(connection, "row_type_users", oid),

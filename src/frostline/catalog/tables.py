@@ -1,5 +1,7 @@
 """Managed tables: reading, adding and removing their rows in the catalog."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -250,21 +252,21 @@ def set_swept(connection: Connection, table: Table) -> None:
     connection.execute(_statement("set_swept"), {"table_id": table.id})
 
 
-def objects_digest(connection: Connection, table: Table) -> str | None:
-    """Of which version the table's objects in Postgres are; None for one from before such were kept."""
-    row = connection.execute(_statement("objects_digest"), {"table_id": table.id}).fetchone()
-    return None if row is None else row[0]
+def object_digests(connection: Connection, table: Table) -> dict[str, str]:
+    """What was written down for each of the table's objects when it was made; nothing of older versions."""
+    row = connection.execute(_statement("object_digests"), {"table_id": table.id}).fetchone()
+    return json.loads(row[0]) if row and row[0] and row[0].startswith("{") else {}
 
 
-def functions_digest(connection: Connection, table: Table) -> str:
-    """What stands for the table's functions as they are in Postgres now."""
-    row = connection.execute(_statement("functions_digest"), {"table_id": table.id}).fetchone()
-    return "" if row is None else row[0]
+def lock_objects(connection: Connection, table: Table) -> None:
+    """Until the end of the transaction nobody else changes the table's objects. Readers and writers go on."""
+    connection.execute(_statement("lock_objects"), {"table_id": table.id})
 
 
-def set_objects_digest(connection: Connection, table: Table, digest: str) -> None:
-    """Say so, in the transaction that makes them."""
-    connection.execute(_statement("set_objects_digest"), {"table_id": table.id, "digest": digest})
+def set_object_digests(connection: Connection, table: Table, digests: Mapping[str, str]) -> None:
+    """Write it down, in the transaction that makes them."""
+    values = {"table_id": table.id, "digests": json.dumps(digests, ensure_ascii=False)}
+    connection.execute(_statement("set_object_digests"), values)
 
 
 def has_row_security(connection: Connection, table: Table) -> bool:

@@ -21,7 +21,8 @@ from frostline.model.registration import HeapPartition
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
 from frostline.relation import heap, lakecolumns, names
-from frostline.relation.definition import nothing, template
+from frostline.relation.definition import nothing
+from frostline.relation.objects import template
 
 _statement = sqlfiles.statements(__name__, "bound")
 

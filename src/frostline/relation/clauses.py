@@ -6,6 +6,7 @@ from typing import LiteralString
 from psycopg import sql
 
 from frostline.model.registration import HeapFacts
+from frostline.model.tables import Table
 
 COMMA = sql.SQL(", ")
 AND = sql.SQL(" and ")
@@ -25,6 +26,12 @@ _ROWS: dict[str, LiteralString] = {
 def prefixed(prefix: str, columns: Iterable[str]) -> list[sql.Composable]:
     """Each column behind a row's name: `new.id`, `h.id`."""
     return [sql.SQL(".").join((sql.SQL(_ROWS[prefix]), sql.Identifier(column))) for column in columns]
+
+
+def same_key(table: Table, left: str, right: str) -> sql.Composed:
+    """The condition that two rows have the same key: `m.id = new.id and ...`."""
+    pairs = zip(prefixed(left, table.key), prefixed(right, table.key), strict=True)
+    return AND.join(sql.SQL("{} = {}").format(*pair) for pair in pairs)
 
 
 def identifiers(columns: Iterable[str]) -> sql.Composed:

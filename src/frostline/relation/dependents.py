@@ -8,8 +8,8 @@ from psycopg import sql
 from frostline.catalog import facts
 from frostline.catalog.connect import Connection
 from frostline.model.names import Name
-from frostline.relation.definition import template
 from frostline.relation.names import identifier, trusted
+from frostline.relation.objects import template
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from frostline.model.tiers import TierKind, from_text, to_text
 from frostline.partitions import new_partition
 from frostline.relation import clock, names
 from frostline.relation import marks as overlay_marks
-from frostline.relation.definition import line, mark_trigger, replace_image
+from frostline.relation.definition import marking, replace_image
+from frostline.relation.views import line
 
 _statement = sqlfiles.statements(__name__, "heap")
 
@@ -197,7 +198,8 @@ def _capture(connection: Connection, table: Table, partition: Partition) -> None
 
 def mark_changes(connection: Connection, table: Table, target: sql.Identifier) -> None:
     """Put the marking triggers on a partition, or on a table that is about to become one. SHARE ROW EXCLUSIVE on it."""
-    connection.execute(mark_trigger(table, target))
+    for statement in marking(table, target).create:
+        connection.execute(statement)
 
 
 def forget_marks(connection: Connection, table: Table, lower: int | None, upper: int | None) -> None:

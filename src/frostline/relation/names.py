@@ -21,6 +21,11 @@ def inner(table: Table) -> sql.Identifier:
     return sql.Identifier("frostline_relation", table.internal)
 
 
+def aside(table: Table) -> Name:
+    """What the relation is called from when the heap takes its name back until it is dropped."""
+    return Name(table.name.schema, f"frostline_{table.id}")
+
+
 def overlay(table: Table) -> sql.Identifier:
     """The overlay."""
     return sql.Identifier("frostline_overlay", table.internal)

@@ -20,8 +20,9 @@ from frostline.model.tables import Column, Table
 from frostline.model.tiers import TierKind
 from frostline.model.types import encoding
 from frostline.relation import dependents, foreign_server, names, plans, policy, renewal
-from frostline.relation.definition import Definition, template
+from frostline.relation.definition import Definition
 from frostline.relation.lakecolumns import domain_name, needs_domain
+from frostline.relation.objects import template
 from frostline.relation.refusal import refuse
 
 LOCK_TIMEOUT_MS = 5_000

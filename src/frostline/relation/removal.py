@@ -13,9 +13,9 @@ from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.partitions import partition_mode, premake
 from frostline.relation import dependents, heap, names, refill
-from frostline.relation.definition import template
+from frostline.relation.definition import Definition
+from frostline.relation.objects import template
 from frostline.relation.registration import grants, limit_waiting
-from frostline.relation.writes import DOORS
 
 
 def remove(connection: Connection, name: Name, *, keep_lake: bool = False, dry_run: bool = False) -> tuple[str, ...]:
@@ -75,8 +75,7 @@ def _refuse_materialized_views(connection: Connection, table: Table, oid: int) -
 def _statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
     """Whatever is still there of the relation goes: somebody may have dropped the view by hand."""
     view = facts.rows(connection, "relation", schema=table.name.schema, table=table.name.table)
-    oid = tables.heap_oid(connection, table.name)
-    aside = f"frostline_{table.id}"
+    found = facts.read(connection, table.heap, catalogs_only=True)
     back = template("rename_heap_back").format(
         heap=names.identifier(table.heap), table=sql.Identifier(table.name.table)
     )
@@ -85,22 +84,18 @@ def _statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
         _refuse_materialized_views(connection, table, view[0][0])
         before = dependents.read(connection, view[0][0])
         given = list(grants(connection, view[0][0], names.identifier(table.name)))
-        yield template("step_aside").format(relation=names.identifier(table.name), aside=sql.Identifier(aside))
+        yield template("step_aside").format(
+            relation=names.identifier(table.name), aside=sql.Identifier(names.aside(table).table)
+        )
         yield back
         yield from dependents.statements(before)
     else:
         yield back
-    yield template("drop_doors").format(doors=sql.SQL(", ").join(names.door(table, verb) for verb in DOORS))
-    yield template("drop_all").format(
-        aside=sql.Identifier(table.name.schema, aside),
-        inner=names.inner(table),
-        overlay=names.overlay(table),
-        lake=names.lake(table),
-        **{verb: names.function(table, verb) for verb in ("copy", "update", "delete", "policy", "mark")},
-    )
-    yield template("forget_policies").format(table_id=sql.Literal(table.id))
+    for one in reversed(list(Definition(table, found).objects())):
+        if one.drop is not None:
+            yield one.drop
     yield from given
-    yield from _drop_our_default(connection, table, oid)
+    yield from _drop_our_default(connection, table, found.oid)
 
 
 def _drop_our_default(connection: Connection, table: Table, oid: int) -> Iterator[sql.Composed]:

@@ -2,6 +2,8 @@
 
 import hashlib
 import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import psycopg
 from psycopg import sql
@@ -13,10 +15,13 @@ from frostline.catalog.patience import patiently
 from frostline.errors import FrostlineError
 from frostline.model.names import Name
 from frostline.model.tables import Table
-from frostline.relation import plans
+from frostline.relation import objects, plans
 from frostline.relation.definition import Definition
+from frostline.relation.objects import DatabaseObject
 
 _log = logging.getLogger(__name__)
+_DIGITS = 32
+"""Of a digest: enough to tell any two definitions apart."""
 
 
 def renew(connection: Connection) -> list[Name]:
@@ -37,9 +42,10 @@ def _tried(connection: Connection, name: Name) -> bool:
 
 
 def renew_table(connection: Connection, table: Table) -> bool:
-    """Renew the objects of one table if they are not current; says whether they were not.
+    """Renew the objects of one table that are not current; says whether there were any.
 
-    ACCESS EXCLUSIVE on relation and inner view, tried for a moment at a time.
+    For a function no table is locked. For a view, a rule or a trigger it is ACCESS EXCLUSIVE on that view, tried for a
+    moment at a time.
     """
     if is_current(connection, table):
         return False
@@ -50,12 +56,24 @@ def renew_table(connection: Connection, table: Table) -> bool:
 def replace_objects(connection: Connection, table: Table) -> None:
     """Inside a transaction: put the objects of this version, for the heap as it is now, in the place of the others."""
     let_guard_pass(connection)
+    tables.lock_objects(connection, table)
     definition = _definition(connection, table)
-    for statement in definition.renewal():
+    for statement in _changes(connection, definition):
         connection.execute(statement)
     for statement in plans.statements(connection, table):
         connection.execute(statement)
     record(connection, definition)
+
+
+def _changes(connection: Connection, definition: Definition) -> Iterator[sql.Composed]:
+    """What differs is made anew, each after what it needs; then goes what is not wanted, before what it needs."""
+    state = _State.read(connection, definition)
+    for one in state.objects:
+        if one.is_wanted and (one.follows or not state.is_current(one)):
+            yield from one.create
+    for one in reversed(state.objects):
+        if one.drop is not None and not one.is_wanted and not state.is_current(one):
+            yield one.drop
 
 
 def let_guard_pass(connection: Connection) -> None:
@@ -65,21 +83,50 @@ def let_guard_pass(connection: Connection) -> None:
 
 def record(connection: Connection, definition: Definition) -> None:
     """Say of which version the objects are that this transaction has made."""
-    tables.set_objects_digest(connection, definition.table, _digest(connection, definition))
+    tables.set_object_digests(connection, definition.table, _State.read(connection, definition).digests)
 
 
 def is_current(connection: Connection, table: Table) -> bool:
     """Whether the table's objects are of this version, and still what it made."""
-    return tables.objects_digest(connection, table) == _digest(connection, _definition(connection, table))
+    state = _State.read(connection, _definition(connection, table))
+    return all(map(state.is_current, state.objects))
 
 
-def _digest(connection: Connection, definition: Definition) -> str:
-    """What stands for the SQL of this version, for the server, and for the functions as they are there."""
-    texts = [statement.as_string(connection) for statement in definition.renewal()]
-    texts.append(str(connection.info.server_version >= plans.PRUNED_SINCE))
-    texts.append(tables.functions_digest(connection, definition.table))
-    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
+@dataclass(frozen=True)
+class _State:
+    """The objects of a table as they are there, beside what was written down when they were made."""
+
+    objects: tuple[DatabaseObject, ...]
+    present: frozenset[str]
+    """The keys of those that are there, or of which a part is."""
+    digests: Mapping[str, str]
+    """What stands for the statements of this version, for the server, and for the object as Postgres has it."""
+    recorded: Mapping[str, str]
+
+    @classmethod
+    def read(cls, connection: Connection, definition: Definition) -> "_State":
+        listed = tuple(one for one in definition.objects() if one.is_replaceable)
+        found = objects.present(connection, listed)
+        keeps_plans = str(connection.info.server_version >= plans.PRUNED_SINCE)
+
+        def digest(one: DatabaseObject) -> str:
+            texts = [statement.as_string(connection) for statement in one.create]
+            texts += [f"{address} {found[address].digest}" for address in one.addresses if address in found]
+            return hashlib.sha256("\n".join([keeps_plans, *texts]).encode()).hexdigest()[:_DIGITS]
+
+        return cls(
+            listed,
+            frozenset(one.key for one in listed if any(address in found for address in one.addresses)),
+            {one.key: digest(one) for one in listed if one.is_wanted},
+            tables.object_digests(connection, definition.table),
+        )
+
+    def is_current(self, one: DatabaseObject) -> bool:
+        """Whether nothing is to be done for this one."""
+        if not one.is_wanted:
+            return one.key not in self.present
+        return one.key in self.present and self.recorded.get(one.key) == self.digests[one.key]
 
 
 def _definition(connection: Connection, table: Table) -> Definition:
-    return Definition(table, facts.read(connection, table.heap))
+    return Definition(table, facts.read(connection, table.heap, catalogs_only=True))

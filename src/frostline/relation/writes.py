@@ -10,10 +10,10 @@ from psycopg import sql
 from frostline import sqlfiles
 from frostline.model.registration import HeapFacts
 from frostline.model.tables import Column, Table
-from frostline.relation import names
+from frostline.relation import names, objects
 from frostline.relation.clauses import AND, COMMA, identifiers, overriding, prefixed
+from frostline.relation.objects import DatabaseObject
 
-DOORS = ("update hot", "update cold", "delete hot", "delete cold", "insert")
 HELPERS = ("missed", "may_write_cold", "claim", "unclaim")
 _NONE = sql.SQL("null::{}")
 _PLACE = (("partition", "oid"), ("place", "tid"), ("secret", "uuid"))
@@ -25,7 +25,7 @@ def _template(name: str) -> sql.SQL:
 
 
 class Writes:
-    """The statements for one table, in the order they must run. Harmless to repeat."""
+    """What one table is written through."""
 
     def __init__(self, table: Table, facts: HeapFacts, body: sql.SQL) -> None:
         self.table = table
@@ -42,20 +42,22 @@ class Writes:
         message = f"could not serialize access to {table.name.table} due to concurrent update"
         self.refusal = {"concurrent": sql.Literal(message), "run_again": sql.Literal("Run the transaction again.")}
 
-    def statements(self) -> Iterator[sql.Composed]:
+    def objects(self) -> Iterator[DatabaseObject]:
         """Doors, functions and triggers. The inner view and the overlay must be there."""
         yield from self._doors()
         yield from self._helpers()
-        if not self.has_row_security:
-            # Postgres refuses COPY FROM on a table with row security; without this trigger it refuses it here too.
-            yield self._copy_function()
-            yield self._trigger("copy_trigger", "copy")
-        yield self._update_function()
-        yield self._trigger("update_trigger", "update")
-        yield self._delete_function()
-        yield self._trigger("delete_trigger", "delete")
+        # Postgres refuses COPY FROM on a table with row security; without this trigger it refuses it here too.
+        copies = not self.has_row_security
+        copy = names.function(self.table, "copy")
+        yield objects.function(copy, self._copy_function(), is_wanted=copies)
+        copy_trigger = _template("copy_trigger").format(relation=self.relation, function=copy)
+        yield objects.triggers(self.relation, ["frostline_copy"], copy_trigger, is_wanted=copies)
+        yield objects.function(names.function(self.table, "update"), self._update_function())
+        yield self._writing_triggers("update")
+        yield objects.function(names.function(self.table, "delete"), self._delete_function())
+        yield self._writing_triggers("delete")
 
-    def _doors(self) -> Iterator[sql.Composed]:
+    def _doors(self) -> Iterator[DatabaseObject]:
         columns, key = list(self.numbers), list(self.table.key)
         yield from self._door("update hot", "update_rule", columns, key, _PLACE)
         yield from self._door("update cold", "update_rule", columns, columns, _SECRET)
@@ -65,15 +67,15 @@ class Writes:
 
     def _door(
         self, verb: str, rule: str, new: Sequence[str], old: Sequence[str], more: Sequence[tuple[str, str]]
-    ) -> Iterator[sql.Composed]:
+    ) -> Iterator[DatabaseObject]:
         door = names.door(self.table, verb)
         rest = [*(self._typed("o", name) for name in old), *map(_more, more)]
         nothing = COMMA.join([*(self._typed("n", name) for name in new), *rest])
         right = sql.SQL("insert" if verb == "insert" else "update")
-        yield _template("door").format(door=door, right=right, nothing=nothing)
+        yield objects.view(door, _template("door").format(door=door, right=right, nothing=nothing))
         assigned = [name for name in self.written if name not in self.always]
         pairs = ((sql.Identifier(name), self._number("new.n", name)) for name in assigned)
-        yield _template(rule).format(
+        written = _template(rule).format(
             door=door,
             heap=self.heap,
             assignments=COMMA.join(sql.SQL("{} = {}").format(name, value) for name, value in pairs),
@@ -84,6 +86,7 @@ class Writes:
             table_id=sql.Literal(self.table.id),
             returned=COMMA.join([*prefixed("h", new), *rest]),
         )
+        yield objects.rule(door, "frostline_write", written)
 
     def _typed(self, prefix: str, name: str) -> sql.Composed:
         kind = names.trusted(self.table.column(name).pg_type.formatted)
@@ -120,7 +123,7 @@ class Writes:
         same = sql.SQL("row({}) is not distinct from row({})").format(left, right) if rest else sql.SQL("true")
         return AND.join([*self._key_is_new_old(), self._only_with_secret(same)])
 
-    def _helpers(self) -> Iterator[sql.Composed]:
+    def _helpers(self) -> Iterator[DatabaseObject]:
         parts = {
             "inner": self.inner,
             "heap": self.heap,
@@ -137,7 +140,8 @@ class Writes:
             **self.refusal,
         }
         for verb in HELPERS:
-            yield _template(f"{verb}_function").format(function=names.helper(self.table, verb), **parts)
+            function = names.helper(self.table, verb)
+            yield objects.function(function, _template(f"{verb}_function").format(function=function, **parts))
 
     def _require_secret(self) -> sql.Composed:
         message = f"only statements on {self.table.name} call this function"
@@ -149,10 +153,10 @@ class Writes:
         pairs = zip(prefixed(row, self.table.key), prefixed("frostline_old", self.table.key), strict=True)
         return AND.join(sql.SQL("{} = {}").format(left, right) for left, right in pairs)
 
-    def _trigger(self, name: str, verb: str) -> sql.Composed:
-        return _template(name).format(
-            relation=self.relation, inner=self.inner, function=names.function(self.table, verb)
-        )
+    def _writing_triggers(self, verb: str) -> DatabaseObject:
+        function = names.function(self.table, verb)
+        create = _template(f"{verb}_trigger").format(inner=self.inner, function=function)
+        return objects.triggers(self.inner, [f"frostline_{verb}", f"frostline_z_settle_{verb}"], create)
 
     def _copy_function(self) -> sql.Composed:
         return _template("copy_function").format(
@@ -259,6 +263,4 @@ def _comparable(value: sql.Composable, column: Column) -> sql.Composable:
 
 def seam_is_current(table: Table) -> sql.Composed:
     """40001 where a transaction with one snapshot for all its statements cannot see that the seam has moved."""
-    return sql.SQL(sqlfiles.load(__package__ or "", "objects")["seam_is_current"]).format(
-        table_id=sql.Literal(table.id)
-    )
+    return objects.template("seam_is_current").format(table_id=sql.Literal(table.id))

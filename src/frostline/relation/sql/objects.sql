@@ -105,12 +105,6 @@ frostline.require_default({is_null}, {column}, {relation_name})
 (case when frostline.require(not pg_catalog.row_security_active({heap_name}::regclass) or {may_select}, {relation_name})
                then h.{column} end)::{type}
 
--- name: forget_extras
--- What a table has only with row security, or only without it.
-drop trigger if exists frostline_copy on {relation};
-drop trigger if exists frostline_a_policy on {inner};
-alter view {inner} reset (security_barrier);
-
 -- name: follow_policies
 select frostline.follow_policies({table_id});
 
@@ -288,17 +282,19 @@ alter view {relation} rename to {aside};
 -- name: rename_heap_back
 alter table {heap} rename to {table};
 
--- name: drop_all
--- Somebody may have dropped one of them by hand; that must not keep the rest.
-drop view if exists {aside};
-drop view if exists {inner} cascade;
-drop function if exists {copy}(), {update}(), {delete}(), {policy}();
-drop function if exists {mark}() cascade;
-drop table if exists {overlay};
-drop table if exists {lake};
+-- name: drop_view
+-- Of this and the next: somebody may have dropped it by hand; that must not keep the rest.
+drop view if exists {view};
+
+-- name: drop_view_cascade
+drop view if exists {view} cascade;
+
+-- name: drop_function
+-- With the triggers that call it, also those of partitions that were detached.
+drop function if exists {function} cascade;
+
+-- name: drop_table
+drop table if exists {table};
 
 -- name: forget_policies
 select frostline.forget_policies({table_id});
-
--- name: drop_doors
-drop view if exists {doors};

@@ -195,3 +195,22 @@ select exists (select from pg_type t join pg_namespace n on n.oid = t.typnamespa
 
 -- name: may_read
 select coalesce(has_table_privilege(%(oid)s, 'select'), false)
+
+-- name: objects
+-- Which of these are there, and what stands for each as Postgres prints it. Names are qualified and quoted; a rule or trigger has
+-- its plain name and the relation's. ACCESS SHARE on what a view or rule reads.
+select w.number, o.catalog, o.oid, md5(o.definition)
+  from unnest(%(kinds)s::text[], %(names)s::text[], %(relations)s::text[]) with ordinality as w (kind, name, relation, number)
+ cross join lateral (
+    select c.tableoid as catalog, c.oid, concat_ws('|', c.reloptions, case c.relkind when 'v' then pg_get_viewdef(c.oid) end) as definition
+      from pg_class c
+     where w.kind in ('table', 'view') and c.oid = to_regclass(w.name) and (c.relkind = 'v') = (w.kind = 'view')
+    union all
+    select p.tableoid, p.oid, pg_get_functiondef(p.oid) from pg_proc p where w.kind = 'function' and p.oid = to_regproc(w.name)
+    union all
+    select r.tableoid, r.oid, concat_ws('|', r.ev_enabled, pg_get_ruledef(r.oid)) from pg_rewrite r
+     where w.kind = 'rule' and r.ev_class = to_regclass(w.relation) and r.rulename = w.name
+    union all
+    select t.tableoid, t.oid, concat_ws('|', t.tgenabled, pg_get_triggerdef(t.oid)) from pg_trigger t
+     where w.kind = 'trigger' and t.tgrelid = to_regclass(w.relation) and t.tgname = w.name and not t.tgisinternal
+ ) as o

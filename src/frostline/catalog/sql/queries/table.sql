@@ -92,19 +92,16 @@ update frostline.managed_table set held_from = null where table_id = %(table_id)
 select case when lowered_xid < pg_snapshot_xmax(pg_current_snapshot()) then lowered_xid::text end
   from frostline.managed_table where table_id = %(table_id)s
 
--- name: objects_digest
+-- name: object_digests
+-- A JSON object, one digest for each; older versions kept one for all.
 select objects_digest from frostline.managed_table where table_id = %(table_id)s
 
--- name: functions_digest
--- Of the table's functions as they are now: somebody may have changed one, or an older version has made it.
-select coalesce(md5(string_agg(concat_ws('|', p.oid::regprocedure, p.prosecdef, p.proconfig, p.prosrc), '|'
-                               order by p.oid::regprocedure::text)), '')
-  from pg_proc p
- where p.pronamespace in ('frostline_relation'::regnamespace, 'frostline_write'::regnamespace)
-   and p.proname ~ ('_' || %(table_id)s::integer || '$')
+-- name: lock_objects
+-- Two that renew one table would change the same functions. Row lock as the update below takes it: no key is locked.
+select from frostline.managed_table where table_id = %(table_id)s for no key update
 
--- name: set_objects_digest
-update frostline.managed_table set objects_digest = %(digest)s where table_id = %(table_id)s
+-- name: set_object_digests
+update frostline.managed_table set objects_digest = %(digests)s where table_id = %(table_id)s
 
 -- name: strayed_row_security
 select t.schema_name, t.table_name, s.problem

@@ -1,0 +1,126 @@
+"""What a managed table consists of in Postgres: its objects, each with how it is made and how it goes.
+
+`Definition.objects` lists them. Registration makes them in that order, renewal makes those anew that differ, and
+removal drops them in reverse.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from psycopg import sql
+
+from frostline import sqlfiles
+from frostline.catalog import facts
+from frostline.catalog.connect import Connection
+
+
+def template(name: str) -> sql.SQL:
+    """One named template of `sql/objects.sql`."""
+    return sql.SQL(sqlfiles.load(__package__ or "", "objects")[name])
+
+
+class Kind(StrEnum):
+    """What an object is."""
+
+    TABLE = "table"
+    VIEW = "view"
+    FUNCTION = "function"
+    RULE = "rule"
+    TRIGGER = "trigger"
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where Postgres has an object."""
+
+    kind: Kind
+    name: str
+    """Qualified and quoted; of a rule or trigger the plain name."""
+    relation: str = ""
+    """What a rule or trigger stands on, qualified and quoted."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name} on {self.relation}" if self.relation else f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True)
+class DatabaseObject:
+    """One object, or a few that are made together."""
+
+    addresses: tuple[Address, ...]
+    create: tuple[sql.Composed, ...]
+    """The statements that make it. Where `is_replaceable`, they also put it in the place of another."""
+    drop: sql.Composed | None = None
+    """Harmless when it is gone. None for what falls with another: a rule with its view, a trigger with its function."""
+    is_replaceable: bool = True
+    """False for what holds rows, or what others have put something on: it is made once, and kept."""
+    is_wanted: bool = True
+    """False for what the table has only in another state of its heap: with row security, or without."""
+    follows: bool = False
+    """It is made from what Postgres has, which its statements do not tell: making it anew is never in vain."""
+
+    @property
+    def key(self) -> str:
+        """What stands for it in the catalog."""
+        return str(self.addresses[0])
+
+
+@dataclass(frozen=True)
+class Found:
+    """An object that is there."""
+
+    catalog: int
+    """The oid of the system catalog that it is in: `pg_class`, `pg_proc`, ..."""
+    oid: int
+    digest: str
+    """Stands for it as Postgres would print it."""
+
+
+def table(name: sql.Identifier, *create: sql.Composed, parts: tuple[sql.Identifier, ...] = ()) -> DatabaseObject:
+    """A table with its indexes, and the partitions that it is made with."""
+    addresses = tuple(Address(Kind.TABLE, one.as_string()) for one in (name, *parts))
+    return DatabaseObject(addresses, create, template("drop_table").format(table=name), is_replaceable=False)
+
+
+def view(name: sql.Identifier, create: sql.Composed, *, cascade: bool = False) -> DatabaseObject:
+    """A view of our own."""
+    drop = template("drop_view_cascade" if cascade else "drop_view").format(view=name)
+    return DatabaseObject((Address(Kind.VIEW, name.as_string()),), (create,), drop)
+
+
+def function(name: sql.Identifier, create: sql.Composed, *, is_wanted: bool = True) -> DatabaseObject:
+    """A function. Its triggers fall with it."""
+    drop = template("drop_function").format(function=name)
+    return DatabaseObject((Address(Kind.FUNCTION, name.as_string()),), (create,), drop, is_wanted=is_wanted)
+
+
+def rule(relation: sql.Identifier, name: str, create: sql.Composed) -> DatabaseObject:
+    """A rule, which falls with its view."""
+    return DatabaseObject((Address(Kind.RULE, name, relation.as_string()),), (create,))
+
+
+def triggers(
+    relation: sql.Identifier,
+    names: Iterable[str],
+    create: sql.Composed,
+    *,
+    is_replaceable: bool = True,
+    is_wanted: bool = True,
+) -> DatabaseObject:
+    """Triggers that one statement makes. They fall with their functions and with their relation."""
+    addresses = tuple(Address(Kind.TRIGGER, name, relation.as_string()) for name in names)
+    return DatabaseObject(addresses, (create,), is_replaceable=is_replaceable, is_wanted=is_wanted)
+
+
+def present(connection: Connection, objects: Iterable[DatabaseObject]) -> dict[Address, Found]:
+    """Those that are there. ACCESS SHARE on what a view or rule of them reads, as every reader takes it."""
+    wanted = [address for one in objects for address in one.addresses]
+    found = facts.rows(
+        connection,
+        "objects",
+        kinds=[address.kind.value for address in wanted],
+        names=[address.name for address in wanted],
+        relations=[address.relation for address in wanted],
+    )
+    return {wanted[number - 1]: Found(catalog, oid, digest) for number, catalog, oid, digest in found}

@@ -1,0 +1,140 @@
+"""Writes the SQL of the two views and of the rule for INSERT. Pure: values in, statements out.
+
+The template `arms` is what a query of the relation becomes: the heap, the lake and the overlay at one frost line.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import LiteralString
+
+from psycopg import sql
+
+from frostline.catalog.seams import LINE_COLUMNS
+from frostline.model.registration import HeapFacts
+from frostline.model.tables import Table
+from frostline.relation import lakecolumns, names
+from frostline.relation.clauses import AND, COMMA, identifiers, overriding, prefixed, same_key
+from frostline.relation.names import trusted
+from frostline.relation.objects import template
+
+
+class Views:
+    """How one table is read, and what an INSERT into it becomes."""
+
+    def __init__(self, table: Table, facts: HeapFacts) -> None:
+        self.table = table
+        self.facts = facts
+        self.columns = [column.name for column in table.columns]
+        self.written = [column.name for column in table.columns if not column.generated]
+        self.relation = names.identifier(table.name)
+        self.heap = names.identifier(table.heap)
+        self.heap_name = sql.Literal(str(table.heap))
+
+    def inner_view(self) -> sql.Composed:
+        """The union of the tiers, behind the heap's policies where it has any."""
+        return template("inner_view_secured" if self.facts.row_security else "inner_view").format(
+            inner=names.inner(self.table),
+            arms=self._arms(),
+            columns=identifiers(self.columns),
+            alias=sql.Identifier(self.table.name.table),
+            heap_name=self.heap_name,
+            may_select=self.may("select", identifiers(self.columns)),
+        )
+
+    def may(self, verb: str, values: sql.Composable) -> sql.Composed:
+        """The function that says whether the caller's policies allow it, asked for these values."""
+        return sql.SQL("{}({})").format(names.helper(self.table, f"may_{verb}"), values)
+
+    def _arms(self) -> sql.Composed:
+        return template("arms").format(
+            columns=COMMA.join(prefixed("u", self.columns)),
+            heap=self.heap,
+            lake=names.lake(self.table),
+            overlay=names.overlay(self.table),
+            heap_columns=COMMA.join(prefixed("h", self.columns)),
+            lake_columns=COMMA.join(map(lakecolumns.from_lake, self.table.columns)),
+            overlay_columns=COMMA.join(prefixed("o", self.columns)),
+            tier_key=sql.Identifier(self.table.tier_key),
+            line=line(self.table),
+            table_id=sql.Literal(self.table.id),
+            secret=template("secret").format(table_id=sql.Literal(self.table.id)),
+            is_marked=same_key(self.table, "m", "u"),
+        )
+
+    def lake_key_equals(self, row: str) -> sql.Composed:
+        """The condition that the lake's row `c` has the key of another row."""
+        keys = [self.table.column(name) for name in self.table.key]
+        pairs = zip(prefixed(row, self.table.key), map(lakecolumns.from_lake, keys), strict=True)
+        return AND.join(sql.SQL("{} = {}").format(left, right) for left, right in pairs)
+
+    def outer_view(self) -> sql.Composed:
+        """The relation itself."""
+        return template("outer_view").format(
+            relation=self.relation,
+            columns=identifiers(self.columns),
+            inner=names.inner(self.table),
+            alias=sql.Identifier(self.table.name.table),
+        )
+
+    def defaults(self) -> Iterator[sql.Composed]:
+        """The heap's defaults, which an INSERT into the relation needs there: the view would send NULL."""
+        for column in self.facts.columns:
+            default = column.default
+            if column.identity_sequence:
+                yield self._default(column.name, sql.SQL("nextval({})").format(sql.Literal(column.identity_sequence)))
+            elif default:
+                yield self._default(column.name, trusted(default))
+
+    def _default(self, column: str, default: sql.Composable) -> sql.Composed:
+        return template("view_default").format(relation=self.relation, column=sql.Identifier(column), default=default)
+
+    def insert_rule(self) -> sql.Composed:
+        """What sends an INSERT into the relation to the heap."""
+        generated = [column.name for column in self.table.columns if column.generated]
+        is_checked = self.facts.row_security or generated
+        returned = map(self._visible, self.columns) if self.facts.row_security else prefixed("h", self.columns)
+        return template("insert_rule_checked" if is_checked else "insert_rule").format(
+            relation=self.relation,
+            heap=self.heap,
+            written=identifiers(self.written),
+            overriding=overriding(self.facts),
+            new_written=COMMA.join(prefixed("new", self.written)),
+            written_values=COMMA.join(prefixed("r", self.written)),
+            new_as_columns=COMMA.join(
+                sql.SQL("{} as {}").format(value, sql.Identifier(name))
+                for value, name in zip(prefixed("new", self.columns), self.columns, strict=True)
+            ),
+            may_write=AND.join(self._conditions(generated)),
+            returned=COMMA.join(returned) if is_checked else identifiers(self.columns),
+        )
+
+    def _conditions(self, generated: Sequence[str]) -> Iterator[sql.Composed]:
+        """What an INSERT must meet before the heap sees it; each raises an error of its own."""
+        relation_name = sql.Literal(self.table.name.table)
+        for name, value in zip(generated, prefixed("r", generated), strict=True):
+            is_null = sql.SQL("{} is null").format(value)
+            parts = {"is_null": is_null, "column": sql.Literal(name), "relation_name": relation_name}
+            yield template("no_generated").format(**parts)
+        if self.facts.row_security:
+            may_insert = self.may("insert", COMMA.join(prefixed("r", self.columns)))
+            yield template("may_insert").format(
+                heap_name=self.heap_name, may_insert=may_insert, relation_name=relation_name
+            )
+
+    def _visible(self, column: str) -> sql.Composed:
+        return template("returned_checked").format(
+            heap_name=self.heap_name,
+            may_select=self.may("select", COMMA.join(prefixed("h", self.columns))),
+            relation_name=sql.Literal(self.table.name.table),
+            column=sql.Identifier(column),
+            type=trusted(self.table.column(column).pg_type.formatted),
+        )
+
+
+def line(table: Table, column: LiteralString | None = None) -> sql.Composed:
+    """The frost line, or another of the seam's lines, as the view reads it: Postgres evaluates it once a query."""
+    narrow = "::smallint" if table.tier_kind == "smallint" else "::integer" if table.tier_kind == "integer" else ""
+    return template("line").format(
+        line_column=sql.Identifier(column or LINE_COLUMNS[table.tier_kind]),
+        line_cast=sql.SQL(narrow),
+        table_id=sql.Literal(table.id),
+    )
