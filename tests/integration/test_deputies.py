@@ -104,6 +104,19 @@ def test_the_guard_minds_only_what_is_new(owned: Lake) -> None:
     assert plan.of_table(owned.catalog, owned.table()).rows_estimate >= 0
 
 
+@pytest.mark.parametrize("strangers", ["public._events", "public.events_2", None])
+def test_the_search_for_code_begins_only_where_an_owner_is_not_trusted(owned: Lake, strangers: str | None) -> None:
+    owned.add()
+    run(owned.catalog, f"reassign owned by {bombs.OWNER} to postgres; set track_functions = 'all'")
+    if strangers:
+        run(owned.catalog, f"alter table {strangers} owner to {bombs.OWNER}")
+    found = "select count(*) from frostline.untrusted_code('public._events'::regclass)"
+    searched = "select coalesce(pg_stat_get_xact_function_calls('frostline.code_of_others'::regproc), 0)"
+    with owned.catalog.transaction():
+        assert value(owned.catalog, found) == 0
+        assert value(owned.catalog, searched) == (1 if strangers else 0)
+
+
 def test_triggers_rules_defaults_and_policies_of_his_see_no_job(owned: Lake) -> None:
     """A whole life of the table: archive, changes of cold rows, fold, clean, thaw, premake with rows to move, removal."""
     plant(owned.catalog, bombs.SILENT)

@@ -189,6 +189,7 @@ WRONG_CALLS = {
     "frostline.follow_policies(integer)": ("select frostline.follow_policies('x')", "22P02"),
     "frostline.forget_policies(integer)": ("select frostline.forget_policies('x')", "22P02"),
     "frostline.untrusted_code(oid)": ("select frostline.untrusted_code('x')", "22P02"),
+    "frostline.code_of_others(oid)": ("select frostline.code_of_others('x')", "22P02"),
     "frostline.is_trusted(oid)": ("select frostline.is_trusted('x')", "22P02"),
 }
 """Functions that can be called at all."""
