@@ -9,7 +9,7 @@ import pytest
 from tests.fixtures.roles import role
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
-from tests.fixtures.waiting import until_true
+from tests.fixtures.waiting import until, until_true
 
 from frostline.catalog import made, patience
 from frostline.catalog.connect import Connection, connect
@@ -73,17 +73,19 @@ def test_who_alters_the_whole_table_is_no_deadlock_with_premake(
     """He has the heap alone and wants DEFAULT next; premake, which waits for the heap, holds nothing of it."""
     table = numbers(catalog)
     run(catalog, "insert into public.events values (450, 'belongs into the next partition')")
-    held, real = threading.Event(), patience.be_brief
+    begun, real = threading.Event(), patience.be_brief
 
     def be_brief(connection: Connection) -> None:
         real(connection)
-        held.set()
+        if not begun.is_set():  # premake has read what it must know, and is about to lock
+            other.execute("begin; lock table only public.events in access exclusive mode")
+            begun.set()
 
     monkeypatch.setattr(patience, "be_brief", be_brief)
-    other.execute("begin; lock table only public.events in access exclusive mode")
+    monkeypatch.setattr(patience, "LOCK_TIMEOUT_MS", 3_000)
     with ThreadPoolExecutor(1) as pool, connect(settings.dsn, purpose="tests") as watcher:
         made_it = pool.submit(premake.run, catalog, settings, table)
-        held.wait(30)
+        until(begun.is_set)
         until_true(watcher, WAITS.format("public.events"))
         run(other, "lock table only public.rest in access exclusive mode")
         other.execute("commit")
