@@ -10,7 +10,11 @@ MINUTES ?= 10
 SCALE ?= 1
 STORE ?=
 # Test files run side by side, each whole in one process: much of the time is spent waiting, so there is one more than cores.
+# tests/conftest.py says in which order, so that no long one is left for the end.
 WORKERS ?= 3
+# Each process collects all tests: half of that is to compile them, unless it finds them compiled.
+export PYTHONDONTWRITEBYTECODE :=
+BESIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 PG15_BIN ?= $(patsubst %/initdb,%,$(firstword $(wildcard /usr/lib/postgresql/15/bin/initdb /usr/pgsql-15/bin/initdb /opt/homebrew/opt/postgresql@15/bin/initdb)))
 
 # Other people's programs that read or serve the lake, for `make interop`; Maven knows where from.
@@ -40,14 +44,14 @@ demo: install
 
 # What to run while working: all but the tests marked slow, which kill processes, start servers of their own or go on for long.
 test: install
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/pytest $(BESIDE) -m "not slow" $(PYTEST_ARGS)
 
 test-all: install
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/pytest $(BESIDE) $(PYTEST_ARGS)
 
 test-pg15: install
 	@test -n "$(PG15_BIN)" || { echo "error: no initdb of PostgreSQL 15 found; say make test-pg15 PG15_BIN=DIR" >&2; exit 1; }
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --pg-bin $(PG15_BIN) tests/integration tests/crash tests/clients $(PYTEST_ARGS)
+	$(BIN)/pytest $(BESIDE) --pg-bin $(PG15_BIN) tests/integration tests/crash tests/clients $(PYTEST_ARGS)
 
 # The lake as the official Iceberg runtime for Spark reads it, commits to another REST catalog, and tables through JDBC. Not part of `make check`.
 interop: install jars

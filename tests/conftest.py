@@ -44,5 +44,20 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first, then those with Spark, and unit tests last.
+
+    Of processes side by side, each takes the next file when it has done one: with a long file at the end, the others would wait.
+    """
+    marks: dict[Path, set[str]] = {}
+    for item in items:
+        marks.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
+    items.sort(key=lambda item: _order(item.path, marks[item.path]))
+
+
+def _order(file: Path, marks: set[str]) -> tuple[bool, bool, bool]:
+    return "unit" in file.parts, "slow" not in marks, "spark" not in marks
+
+
 collect_ignore = ["interop"]
 """Needs jars that `make interop` fetches."""
