@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.fixtures.lake import Lake, fill_events
+from tests.fixtures.quick import first, some
 from tests.fixtures.statements import run
 from tests.fixtures.tables import make_events
 from tests.fixtures.waiting import until_true
@@ -146,17 +147,20 @@ def test_partitions_that_start_at_local_midnight_are_cut_at_the_lakes_months(lak
 
 @pytest.mark.parametrize(
     ("kind", "rows", "edges"),
-    [
-        ("date", "date '2024-01-01' + i", ("'2024-01-01'", "'2024-03-01'", "'2024-05-01'")),
-        (
-            "timestamp",
-            "timestamp '2024-01-01' + i * interval '1 day'",
-            ("'2024-01-01'", "'2024-03-01'", "'2024-05-01'"),
-        ),
-        ("smallint", "i", ("0", "50", "120")),
-        ("integer", "i * 1000", ("minvalue", "50000", "120000")),
-        ("bigint", "-i * 1000000000000", ("-120000000000000", "-50000000000000", "1")),
-    ],
+    first(
+        2,
+        [
+            ("date", "date '2024-01-01' + i", ("'2024-01-01'", "'2024-03-01'", "'2024-05-01'")),
+            (
+                "timestamp",
+                "timestamp '2024-01-01' + i * interval '1 day'",
+                ("'2024-01-01'", "'2024-03-01'", "'2024-05-01'"),
+            ),
+            ("smallint", "i", ("0", "50", "120")),
+            ("integer", "i * 1000", ("minvalue", "50000", "120000")),
+            ("bigint", "-i * 1000000000000", ("-120000000000000", "-50000000000000", "1")),
+        ],
+    ),
 )
 def test_every_tier_key_type_archives(lake: Lake, kind: str, rows: str, edges: tuple[str, str, str]) -> None:
     low, middle, high = edges
@@ -185,7 +189,7 @@ insert into public.t values ({lowest}, 'first'), ({lowest} + 5, 'low'), (50, 'hi
 """
 
 
-@pytest.mark.parametrize("kind", LOWEST)
+@pytest.mark.parametrize("kind", some(LOWEST, "bigint"))
 def test_the_lowest_values_of_an_integer_archive_where_the_lake_partition_can_begin_there(
     lake: Lake, kind: str
 ) -> None:
@@ -357,7 +361,7 @@ HOT_QUERIES = [
 ]
 
 
-@pytest.mark.parametrize("query", HOT_QUERIES)
+@pytest.mark.parametrize("query", first(3, HOT_QUERIES))
 def test_a_hot_query_never_executes_the_foreign_scan(events: Lake, query: str) -> None:
     events.catalog.execute(
         "create table public.events_7 partition of public._events for values from ('2024-07-01') to ('2024-08-01')"

@@ -57,12 +57,14 @@ def test_data_survives_a_stop(server: Postgres) -> None:
     assert ask(server, "select answer from kept") == 42
 
 
+@pytest.mark.slow
 def test_a_second_stop_does_nothing(server: Postgres) -> None:
     server.start()
     server.stop()
     server.stop()
 
 
+@pytest.mark.slow
 def test_a_killed_server_recovers_what_was_committed(server: Postgres) -> None:
     server.options = {**DISPOSABLE, "fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
     server.start()
@@ -72,6 +74,7 @@ def test_a_killed_server_recovers_what_was_committed(server: Postgres) -> None:
     assert ask(server, "select answer from kept") == 42
 
 
+@pytest.mark.slow
 def test_a_pid_file_whose_number_belongs_to_another_process_now_is_no_obstacle(server: Postgres) -> None:
     server.start()
     kill(server)
@@ -80,6 +83,7 @@ def test_a_pid_file_whose_number_belongs_to_another_process_now_is_no_obstacle(s
     assert ask(server, "select 1") == 1
 
 
+@pytest.mark.slow
 def test_the_port_may_change_between_starts(server: Postgres) -> None:
     server.start()
     server.stop()
@@ -88,6 +92,7 @@ def test_the_port_may_change_between_starts(server: Postgres) -> None:
     assert ask(server, "show port") == str(server.port)
 
 
+@pytest.mark.slow
 def test_what_alter_system_sets_wins(server: Postgres) -> None:
     server.start()
     ask(server, "alter system set work_mem = '5MB'")
@@ -135,6 +140,7 @@ def test_a_directory_without_programs_is_refused(tmp_path: Path) -> None:
         server.start()
 
 
+@pytest.mark.slow
 def test_a_broken_setting_is_reported_with_the_place_to_look(server: Postgres) -> None:
     server.options = {**DISPOSABLE, "shared_buffers": "plenty"}
     with pytest.raises(Exception, match="did not start") as failure:

@@ -15,10 +15,12 @@ from pyspark.sql import SparkSession
 from tests.fixtures.command import Command
 from tests.fixtures.commands import ELSEWHERE, WORDS, ended_well, leaves, try_all
 from tests.fixtures.lake import Lake, fill_events
+from tests.fixtures.quick import first
 from tests.fixtures.roles import role
 from tests.fixtures.statements import run
 from tests.fixtures.tables import make_events
 
+from frostline.pipeline import snapshot_plan
 from frostline.pipeline import spark as pipeline_spark
 
 POLICIES = "version: 1\ntables:\n  public.events:\n    hot_period: 3 months\n"
@@ -32,6 +34,7 @@ def managed(lake: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark: 
     monkeypatch.setenv("FROSTLINE_LAKE_PORT", str(lake.settings.lake_port))
     monkeypatch.setattr(pipeline_spark, "session", lambda *_arguments, **_options: spark)
     monkeypatch.setattr(pipeline_spark, "stop", lambda _session: None)
+    monkeypatch.setattr(snapshot_plan, "_PATIENCE_S", 1.0)  # what somebody dropped does not come back
     monkeypatch.chdir(tmp_path)
     (tmp_path / "policies.yaml").write_text(POLICIES)
     make_events(lake.catalog, "public.events", months=2)
@@ -72,7 +75,14 @@ WORKS = (*LOOKS, "grant insert, update, delete on all tables in schema frostline
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("grants", [(), LOOKS, WORKS], ids=["nothing", "the catalog to read", "the catalog to write"])
+@pytest.mark.parametrize(
+    "grants",
+    [
+        pytest.param((), id="nothing", marks=pytest.mark.slow),
+        pytest.param(LOOKS, id="the catalog to read", marks=pytest.mark.slow),
+        pytest.param(WORKS, id="the catalog to write"),
+    ],
+)
 def test_a_role_without_the_rights_is_told_so(
     managed: Lake, command: Command, monkeypatch: pytest.MonkeyPatch, grants: tuple[str, ...]
 ) -> None:
@@ -110,7 +120,9 @@ def test_a_database_that_is_newer_than_the_program_is_told(managed: Lake, comman
     assert {code for name, code in ended.items() if name != "doctor"} == {2}
 
 
-@pytest.mark.parametrize("dsn", ["host=127.0.0.1 port=1", "host=nowhere.invalid", "host=127.0.0.1 dbname=nosuch"])
+@pytest.mark.parametrize(
+    "dsn", first(1, ["host=127.0.0.1 port=1", "host=nowhere.invalid", "host=127.0.0.1 dbname=nosuch"])
+)
 def test_a_postgres_that_cannot_be_reached_is_told(
     managed: Lake, command: Command, monkeypatch: pytest.MonkeyPatch, dsn: str
 ) -> None:
@@ -193,7 +205,7 @@ def interfering(lake: Lake, function: str) -> Generator[None]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("function", ["pg_cancel_backend", "pg_terminate_backend"])
+@pytest.mark.parametrize("function", first(1, ["pg_terminate_backend", "pg_cancel_backend"]))
 def test_who_is_cancelled_or_loses_the_session_says_so(managed: Lake, command: Command, function: str) -> None:
     with interfering(managed, function):
         ended = try_all(command, {0, 1, 2, 4}, but=("table convert",))

@@ -127,6 +127,7 @@ def test_a_transaction_that_has_only_a_snapshot_yet_counts_too(events: Lake, oth
     assert rows(other, EVERYTHING) == before
 
 
+@pytest.mark.slow
 def test_an_open_cursor_on_the_seam_does_not_hold_it_up(
     events: Lake, other: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

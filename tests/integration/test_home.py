@@ -40,6 +40,7 @@ def test_the_two_servers_of_a_home_get_different_ports(tmp_path: Path) -> None:
         assert home.values["lake_port"] != home.postgres.port
 
 
+@pytest.mark.slow
 def test_a_server_left_over_by_a_killed_process_is_stopped(tmp_path: Path) -> None:
     with prepare(tmp_path / "home", pg_port=free_port(), lake_port=None) as home:
         home.postgres.start()

@@ -176,6 +176,7 @@ def serving(archived: Lake, home: Path, port: int, watchdog_s: int) -> Generator
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_server_that_hangs_is_ended_and_its_queries_with_it(archived: Lake, tmp_path: Path) -> None:
     port = free_port()
     with archived.connect() as connection:
@@ -193,6 +194,7 @@ def test_a_server_that_hangs_is_ended_and_its_queries_with_it(archived: Lake, tm
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_server_that_works_is_left_alone_and_stops_when_told(archived: Lake, tmp_path: Path) -> None:
     port = free_port()
     moved_to(archived, port)
@@ -205,6 +207,7 @@ def test_a_server_that_works_is_left_alone_and_stops_when_told(archived: Lake, t
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_server_that_dies_in_the_middle_of_a_result_ends_the_query_only(archived: Lake, tmp_path: Path) -> None:
     port = free_port()
     moved_to(archived, port)
@@ -335,6 +338,7 @@ def failed_cleanly(error: Exception | None, reason: str) -> None:
     ("limit", "reason", "room"),
     [("size=100k", "No space left on device", "rw,size=64m"), ("ro", "Read-only file system", "rw,size=64m")],
 )
+@pytest.mark.slow
 def test_a_disk_that_takes_nothing_stops_archive_and_fold_until_it_does(
     small_disk: Lake, limit: str, reason: str, room: str
 ) -> None:

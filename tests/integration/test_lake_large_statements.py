@@ -7,6 +7,7 @@ import pytest
 from psycopg import errors
 from tests.fixtures import lakeserver
 from tests.fixtures.lakeserver import StoredTables, column
+from tests.fixtures.quick import first, some
 
 from frostline.model.names import RemoteName
 from frostline.model.tables import Table
@@ -51,14 +52,17 @@ def listed(count: int) -> str:
 
 @pytest.mark.parametrize(
     ("condition", "count"),
-    [
-        (f"id in ({listed(30_000)})", ROWS),
-        (f"id <> all ('{{{listed(1_000)}}}')", ROWS // 2),
-        (f"id = any ('{{{listed(300_000)}}}')", ROWS),
-        (" or ".join(f"id = {number}" for number in range(3_000)), ROWS),
-        (f"(id, key) in ({','.join(f'({2 * number}, {number})' for number in range(2_000))})", ROWS),
-        (" or ".join(f"(id = {number} and key > 499)" for number in range(2_000)), ROWS // 2),
-    ],
+    first(
+        3,
+        [
+            (f"id in ({listed(30_000)})", ROWS),
+            (f"id <> all ('{{{listed(1_000)}}}')", ROWS // 2),
+            (f"id = any ('{{{listed(300_000)}}}')", ROWS),
+            (" or ".join(f"id = {number}" for number in range(3_000)), ROWS),
+            (f"(id, key) in ({','.join(f'({2 * number}, {number})' for number in range(2_000))})", ROWS),
+            (" or ".join(f"(id = {number} and key > 499)" for number in range(2_000)), ROWS // 2),
+        ],
+    ),
     ids=["in", "all", "longer than DuckDB gets", "or", "pairs", "or of and"],
 )
 def test_postgres_fdw_sends_long_lists(client: psycopg.Connection, condition: str, count: int) -> None:
@@ -66,7 +70,7 @@ def test_postgres_fdw_sends_long_lists(client: psycopg.Connection, condition: st
 
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
-@pytest.mark.parametrize("length", [100_000, 300_000])
+@pytest.mark.parametrize("length", some([100_000, 300_000], 100_000))
 def test_a_long_array_may_be_a_parameter(client: psycopg.Connection, mode: str, length: int) -> None:
     client.execute(f"set plan_cache_mode = {mode}".encode())
     query = "select count(*) from events where id = any (%s::bigint[])"

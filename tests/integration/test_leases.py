@@ -97,6 +97,7 @@ def test_nobody_takes_a_lease_over_while_its_holder_publishes(events: Lake, monk
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_worker_that_was_paused_cannot_publish(events: Lake) -> None:
     before = events.value(EVERYTHING)
     worker = killed.start(events, "archive", failpoint=Failpoint.ARCHIVE_RAISED_BOUND + PAUSE)
@@ -151,6 +152,7 @@ def test_a_worker_that_lost_its_lease_at_once_leaves_the_next_ones_job_alone(
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_two_workers_at_once_publish_each_range_once(events: Lake) -> None:
     before = events.value(EVERYTHING)
     workers = [killed.start(events, "archive") for _ in range(2)]

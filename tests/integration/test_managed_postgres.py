@@ -104,6 +104,7 @@ def test_a_table_lives_in_two_tiers(managed: Lake) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_another_role_needs_no_more_than_a_grant_on_the_relation(managed: Lake) -> None:
     make_events(managed.catalog, "public.events")
     fill_events(managed.catalog)
@@ -136,6 +137,7 @@ create trigger watch after delete on {} for each row execute function public.wat
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_fold_that_would_fire_delete_triggers_is_refused_until_it_need_not(
     managed: Lake, postgres_server: Postgres
 ) -> None:

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from tests.fixtures.cold_twins import both, line, make_archived, release, shown
 from tests.fixtures.lake import Lake
+from tests.fixtures.quick import some
 from tests.fixtures.statements import run, value
 
 from frostline.relation import heap, policy
@@ -161,7 +162,7 @@ def _open_writers(lake: Lake) -> Iterator[tuple[str, str, psycopg.Connection]]:
             yield level, what, _begun(lake, level)
 
 
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("job", some(JOBS, "fold", "thaw"))
 def test_a_writer_from_before_a_job_sees_its_rows_once_or_is_told(changed: Lake, job: str) -> None:
     """All writers begin before the job. One after the other writes after it, looks, and is rolled back."""
     if job == "adopt":
@@ -189,7 +190,7 @@ def test_a_writer_from_before_a_job_sees_its_rows_once_or_is_told(changed: Lake,
         assert value(connection, "select count(*) from (table theirs except all table ours) x") == 0
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", some(LEVELS, "repeatable read"))
 @pytest.mark.parametrize("what", ["update a changed row", "delete a changed row", "insert what was deleted"])
 def test_what_the_writer_of_a_folded_row_commits_is_what_others_see(changed: Lake, level: str, what: str) -> None:
     with closing(_begun(changed, level)) as writer:
@@ -211,7 +212,7 @@ def _tried_again(connection: psycopg.Connection, statements: list[str]) -> bool:
     return _tried(connection, statements)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", some(LEVELS, "serializable"))
 @pytest.mark.parametrize("what", TO_THE_HEAP)
 def test_a_writer_of_the_heap_itself_is_told_as_well(changed: Lake, level: str, what: str) -> None:
     statement = TO_THE_HEAP[what]

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from tests.fixtures.command import Command, Said
 from tests.fixtures.doomed import die
+from tests.fixtures.quick import first
 from tests.fixtures.statements import rows, run, value
 
 from frostline.catalog import tables
@@ -290,7 +291,7 @@ for with_default, place in (
     EXPIRY.remove((ExpireBy.DROP, with_default, place))
 
 
-@pytest.mark.parametrize("failpoint", PREMAKE)
+@pytest.mark.parametrize("failpoint", first(2, PREMAKE))
 def test_killed_in_premake(catalog: Connection, settings: Settings, database: str, failpoint: Failpoint) -> None:
     numbers(catalog, default=True)
     run(catalog, "insert into public.events values (1050, 'late')")
@@ -311,7 +312,7 @@ def test_killed_in_premake(catalog: Connection, settings: Settings, database: st
     run(catalog, "insert into public.events values (450, 'new'), (550, 'new')")
 
 
-@pytest.mark.parametrize(("expire_by", "default", "failpoint"), EXPIRY)
+@pytest.mark.parametrize(("expire_by", "default", "failpoint"), first(2, EXPIRY))
 def test_killed_in_expiry(
     catalog: Connection,
     settings: Settings,

@@ -13,6 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from tests.fixtures import proxy as proxies
 from tests.fixtures.proxy import Answered, Asked, Forward, Proxy, answers, proxied
+from tests.fixtures.quick import first
 from tests.fixtures.rest_tables import ONE, PLAIN, SCHEMA, TWO, at, both, read, version, versions
 from tests.fixtures.seaweed import Seaweed
 
@@ -181,7 +182,7 @@ def test_an_answer_that_takes_too_long_is_found_out_by_looking(
     assert versions(through) == at(2)
 
 
-@pytest.mark.parametrize("status", [500, 502, 503, 504])
+@pytest.mark.parametrize("status", first(1, [503, 500, 502, 504]))
 def test_an_error_of_a_gateway_is_not_believed(through: Catalog, proxy: Proxy, status: int) -> None:
     proxy.fault = proxies.answers(status, forwards=True)
     transaction.commit_all(through, both(through, 2))
@@ -236,7 +237,9 @@ def test_a_catalog_that_dies_and_cannot_be_asked_is_called_unknown(through: Cata
         transaction.commit_all(through, changes)
 
 
-@pytest.mark.parametrize("answer", [proxies.answers(404, NO_PATH), proxies.answers(405), proxies.answers(501)])
+@pytest.mark.parametrize(
+    "answer", first(1, [proxies.answers(404, NO_PATH), proxies.answers(405), proxies.answers(501)])
+)
 def test_a_catalog_without_transactions_gets_one_commit_a_table(
     through: Catalog, proxy: Proxy, answer: proxies.Fault
 ) -> None:

@@ -221,6 +221,7 @@ def test_a_bucket_that_is_not_there_is_named(seaweed: Seaweed) -> None:
             assert error.hint == "make the bucket, or correct warehouse; then run the command again"
 
 
+@pytest.mark.slow
 def test_a_store_that_says_nothing_is_given_up(seaweed: Seaweed) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"

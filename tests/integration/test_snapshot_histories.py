@@ -55,6 +55,7 @@ def delete(files: set[Path]) -> None:
     snapshots.read_metadata.cache_clear()  # a new process remembers nothing
 
 
+@pytest.mark.slow
 def test_copies_that_another_history_has_deleted_are_in_nobodys_way(first: Lake, command: Command) -> None:
     run(first.catalog, _RESTORED)
     delete(everything(first))
@@ -98,6 +99,7 @@ def test_a_snapshot_that_cannot_be_tidied_stops_no_other_one(first: Lake, comman
     assert not left & everything(first)
 
 
+@pytest.mark.slow
 def test_what_a_dead_run_of_another_history_left_goes_when_it_is_taken_over(first: Lake, command: Command) -> None:
     kept = everything(first)
     left = fail_late(first)

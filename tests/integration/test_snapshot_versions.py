@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.table import StaticTable
-from tests.fixtures import copies
+from tests.fixtures import copies, quick
 from tests.fixtures.command import Command
 from tests.fixtures.lake import Lake
 from tests.fixtures.statements import rows, run, value
@@ -62,20 +62,23 @@ def test_an_old_version_stays_as_it_was(first: Lake) -> None:
 
 @pytest.mark.parametrize(
     ("change", "expected"),
-    [
-        ("alter table public.t add e text default 'new'", {"e": (5, "string")}),
-        ("alter table public.t rename a to z", {"z": (1, "int")}),
-        ("alter table public.t alter a type bigint", {"a": (1, "long")}),
-        ("alter table public.t alter b type float8", {"b": (2, "double")}),
-        ("alter table public.t alter c type numeric(9,2)", {"c": (3, "decimal(9, 2)")}),
-        ("alter table public.t alter c type numeric(9,3)", {"c": (5, "decimal(9, 3)")}),
-        ("alter table public.t alter a type text", {"a": (5, "string")}),
-        ("alter table public.t drop a; alter table public.t add a text default 'again'", {"a": (5, "string")}),
-        (
-            "alter table public.t rename a to x; alter table public.t rename d to a",
-            {"x": (1, "int"), "a": (4, "string")},
-        ),
-    ],
+    quick.first(
+        3,
+        [
+            ("alter table public.t add e text default 'new'", {"e": (5, "string")}),
+            ("alter table public.t rename a to z", {"z": (1, "int")}),
+            ("alter table public.t alter a type bigint", {"a": (1, "long")}),
+            ("alter table public.t alter b type float8", {"b": (2, "double")}),
+            ("alter table public.t alter c type numeric(9,2)", {"c": (3, "decimal(9, 2)")}),
+            ("alter table public.t alter c type numeric(9,3)", {"c": (5, "decimal(9, 3)")}),
+            ("alter table public.t alter a type text", {"a": (5, "string")}),
+            ("alter table public.t drop a; alter table public.t add a text default 'again'", {"a": (5, "string")}),
+            (
+                "alter table public.t rename a to x; alter table public.t rename d to a",
+                {"x": (1, "int"), "a": (4, "string")},
+            ),
+        ],
+    ),
 )
 def test_a_copy_follows_its_table(first: Lake, change: str, expected: dict[str, tuple[int, str]]) -> None:
     before = copies.shown(first)[T]
@@ -142,13 +145,16 @@ def test_incremental_uses_the_files_of_tables_that_have_the_same_rows(
 
 @pytest.mark.parametrize(
     "change",
-    [
-        "alter table public.u rename a to b",
-        "alter table public.u alter a type bigint",
-        "drop table public.u; create table public.u as select 1 as a",
-        "insert into public.u values (null)",
-        "delete from public.u",
-    ],
+    quick.first(
+        2,
+        [
+            "alter table public.u rename a to b",
+            "alter table public.u alter a type bigint",
+            "drop table public.u; create table public.u as select 1 as a",
+            "insert into public.u values (null)",
+            "delete from public.u",
+        ],
+    ),
 )
 def test_incremental_copies_a_table_that_is_not_the_same(first: Lake, change: str) -> None:
     run(first.catalog, change)

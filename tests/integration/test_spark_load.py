@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from tests.fixtures.batches import STAGES, Row, World, by_sql, frame, new, old
 from tests.fixtures.lake import Lake
+from tests.fixtures.quick import first
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.twins import make_twins
 
@@ -113,6 +114,7 @@ def test_a_key_that_exists_is_refused(world: World) -> None:
     assert world.both(twice, lake_rows=1, label="exists").as_files == 3  # the label was not taken
 
 
+@pytest.mark.slow
 def test_a_key_that_was_deleted_since_the_last_fold_can_be_loaded(world: World) -> None:
     world.both([old(7)], "delete")
     assert world.both([old(7, status="again"), *_cold(world)], lake_rows=3) == Written(4, inserted=4, as_files=3)
@@ -134,7 +136,7 @@ def _other(world: World, row: Row, level: str = "read committed") -> psycopg.Con
     return connection
 
 
-@pytest.mark.parametrize("end", ["commit", "rollback"])
+@pytest.mark.parametrize("end", first(1, ["commit", "rollback"]))
 def test_a_load_waits_for_a_writer_that_has_marked_a_key(
     world: World, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
@@ -185,6 +187,7 @@ def test_a_writer_that_comes_while_a_key_is_claimed_waits_and_finds_it(
     world.compare()
 
 
+@pytest.mark.slow
 def test_a_writer_that_saw_a_mark_go_looks_into_the_lake(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fold takes the mark of a deleted key away, and a load brings the key back, both after the writer's snapshot."""
     (gone, *others) = _cold(world)
@@ -199,6 +202,7 @@ def test_a_writer_that_saw_a_mark_go_looks_into_the_lake(world: World, monkeypat
     world.compare()
 
 
+@pytest.mark.slow
 def test_of_a_deadlock_one_is_told_and_every_row_is_there_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     first, *_, last = given = _cold(world)
     refused: list[Exception] = []
@@ -223,6 +227,7 @@ def test_of_a_deadlock_one_is_told_and_every_row_is_there_once(world: World, mon
     assert all(isinstance(one, psycopg.errors.DeadlockDetected) for one in refused)
 
 
+@pytest.mark.slow
 def test_who_is_always_in_the_way_is_a_conflict(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading.Loading, "claim", lambda _: False)
     monkeypatch.setattr(write_load, "_PAUSE_S", 0.01)
@@ -287,6 +292,7 @@ def test_with_an_obstacle_the_rows_go_through_the_relation(world: World) -> None
         world.write([], lake_rows=0)
 
 
+@pytest.mark.slow
 def test_two_keys_with_one_hash_are_looked_up_as_they_are(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading.Loading, "key_of", lambda *_: ("-1", "2024-01-01"))
     with pytest.raises(UsageError, match="duplicate key"):  # by the relation, after files were declined
@@ -296,6 +302,7 @@ def test_two_keys_with_one_hash_are_looked_up_as_they_are(world: World, monkeypa
     )
 
 
+@pytest.mark.slow
 def test_a_role_with_grants_only_writes_through_the_relation(world: World) -> None:
     run(world.lake.catalog, "create role loader login in role pg_monitor")
     try:
@@ -307,6 +314,7 @@ def test_a_role_with_grants_only_writes_through_the_relation(world: World) -> No
         run(world.lake.catalog, "drop role loader")
 
 
+@pytest.mark.slow
 def test_rows_before_what_was_removed_are_refused(world: World) -> None:
     table = world.lake.table()
     removed = from_text(table.tier_kind, "2024-01-01 00:00:00+00")
@@ -320,6 +328,7 @@ def test_rows_before_what_was_removed_are_refused(world: World) -> None:
     world.compare()
 
 
+@pytest.mark.slow
 def test_loaded_files_live_on_as_all_others(world: World) -> None:
     """The last test of the table: what was loaded is changed, folded, merged, thawed, archived and compared."""
     lake = world.lake

@@ -107,6 +107,7 @@ def policies(table: str) -> tuple[str, str]:
 # Rights.
 
 
+@pytest.mark.slow
 def test_row_security_of_a_partition_is_an_error_and_never_fewer_rows(changed: Lake, guest: str) -> None:
     frame = read(changed, dsn=guest, where=HOT)
     count = value(changed.catalog, f"select count(*) from public.events where {HOT}")
@@ -136,6 +137,7 @@ def test_who_may_not_read_the_table_reads_none_of_its_states(changed: Lake, gues
         assert read(changed, dsn=guest, **way).count() > 0
 
 
+@pytest.mark.slow
 def test_a_named_snapshot_asks_for_the_rights_on_its_table(changed: Lake, guest: str) -> None:
     run(changed.catalog, "create table public.short as select 1 as id; grant all on public.short to spark_guest")
     copies.create(changed, "public.short", "public.events")
@@ -174,6 +176,7 @@ def test_columns_that_swap_names_after_the_point_are_an_error_and_never_other_va
     [("made_again", MADE_AGAIN), ("retyped", RETYPED)],
     ids=["made again", "retyped"],
 )
+@pytest.mark.slow
 def test_a_column_that_was_made_anew_or_has_another_type_is_an_error(changed: Lake, table: str, statement: str) -> None:
     run(changed.catalog, SMALL.format(table))
     changed.add(table)
@@ -187,6 +190,7 @@ def test_a_column_that_was_made_anew_or_has_another_type_is_an_error(changed: La
         frame.collect()
 
 
+@pytest.mark.slow
 def test_columns_with_other_names_in_the_overlay_are_refused(changed: Lake) -> None:
     heap = SWAPPED.format("public._events")
     with done(changed, heap, heap):
@@ -196,6 +200,7 @@ def test_columns_with_other_names_in_the_overlay_are_refused(changed: Lake) -> N
     assert in_spark(read(changed)) == shown(changed)
 
 
+@pytest.mark.slow
 def test_a_file_that_does_not_tell_its_tier_values_is_not_taken_for_one_below_the_line(
     changed: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,6 +226,7 @@ def _counted(kept: Kept) -> int:
 # Points that nobody needs.
 
 
+@pytest.mark.slow
 def test_a_load_that_fails_holds_nothing(changed: Lake) -> None:
     for options, message in (
         ({"columns": "id,nope"}, "has no column 'nope'"),
@@ -236,6 +242,7 @@ def test_a_load_that_fails_holds_nothing(changed: Lake) -> None:
     until(lambda: nothing_is_held(changed))
 
 
+@pytest.mark.slow
 def test_release_finds_every_point_of_what_was_derived(changed: Lake) -> None:
     spark = changed.session()
     derivations: list[Callable[[DataFrame, DataFrame], DataFrame]] = [

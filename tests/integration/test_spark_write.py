@@ -220,6 +220,7 @@ start.stop(session)
 """
 
 
+@pytest.mark.slow
 def test_a_task_that_fails_after_its_copy_and_is_run_again_writes_once(world: World) -> None:
     command = [sys.executable, "-c", _RETRIED, world.lake.dsn]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from psycopg.pq import TransactionStatus
 from pyspark.sql import SparkSession
+from tests.fixtures import quick
 from tests.fixtures.cold_twins import (
     APRIL,
     CHANGES,
@@ -220,7 +221,9 @@ def during(lake: Lake, monkeypatch: pytest.MonkeyPatch, place: Failpoint, *state
     return done
 
 
-@pytest.mark.parametrize("place", [Failpoint.THAW_CAUGHT_UP, Failpoint.THAW_ATTACHED, Failpoint.UNDO_STAGED])
+@pytest.mark.parametrize(
+    "place", quick.first(1, [Failpoint.THAW_ATTACHED, Failpoint.THAW_CAUGHT_UP, Failpoint.UNDO_STAGED])
+)
 def test_writes_between_its_steps_are_kept(cold: Lake, monkeypatch: pytest.MonkeyPatch, place: Failpoint) -> None:
     with cold.connect() as connection:
         for statement in CHANGES[:2]:
@@ -336,6 +339,7 @@ class Killed(BaseException):
     """Stands for the end of the process: nothing handles it."""
 
 
+@pytest.mark.slow
 def test_one_that_dies_anywhere_is_repeated(cold: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each run is the second one for the place where the run before it died."""
     change(cold)
@@ -387,12 +391,15 @@ def test_a_table_is_removed_with_every_row(
 
 @pytest.mark.parametrize(
     ("kind", "first", "second", "third", "hot"),
-    [
-        ("integer", "0", "100", "200", "50"),
-        ("bigint", "-5000000000", "0", "5000000000", "5"),
-        ("date", "2024-01-01", "2024-02-01", "2024-03-01", "1 month"),
-        ("timestamp", "2024-01-01", "2024-02-01", "2024-03-01", "1 month"),
-    ],
+    quick.first(
+        1,
+        [
+            ("integer", "0", "100", "200", "50"),
+            ("bigint", "-5000000000", "0", "5000000000", "5"),
+            ("date", "2024-01-01", "2024-02-01", "2024-03-01", "1 month"),
+            ("timestamp", "2024-01-01", "2024-02-01", "2024-03-01", "1 month"),
+        ],
+    ),
 )
 def test_every_kind_of_tier_key(lake: Lake, kind: str, first: str, second: str, third: str, hot: str) -> None:
     for name in ("events", "plain"):

@@ -47,6 +47,7 @@ def test_they_are_refused_with_the_constraint_their_number_and_a_way_out(referri
     assert referring.value(EVERYTHING) == before
 
 
+@pytest.mark.slow
 def test_they_come_back_when_their_parent_does(referring: Lake) -> None:
     before = referring.value(EVERYTHING)
     run(referring.catalog, 'delete from public."Kinds" where a = 7')

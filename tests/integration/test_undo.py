@@ -21,6 +21,7 @@ from tests.fixtures.cold_twins import (
 )
 from tests.fixtures.command import Command
 from tests.fixtures.lake import Lake
+from tests.fixtures.quick import some
 from tests.fixtures.statements import run, value
 from tests.fixtures.twins import PARTITIONS, TABLE
 
@@ -250,7 +251,7 @@ def test_nonsense_is_refused_and_nothing_changes(
 SILENCED = "alter table public.events_2 disable trigger all; {}; alter table public.events_2 enable trigger all"
 
 
-@pytest.mark.parametrize("marked", [False, True])
+@pytest.mark.parametrize("marked", some([False, True], True))
 @pytest.mark.parametrize(
     "by_hand",
     [
@@ -305,6 +306,7 @@ class Killed(BaseException):
     """Stands for the end of the process: nothing handles it."""
 
 
+@pytest.mark.slow
 def test_one_that_dies_anywhere_is_repeated(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each run is the second one for the place where the run before it died."""
     make_archived(lake, lake_partition="year")

@@ -16,6 +16,7 @@ from tests.fixtures.cold_twins import change, compare, make_archived
 from tests.fixtures.command import Command
 from tests.fixtures.lake import Lake, running_on
 from tests.fixtures.own_server import OwnServers, Served, archive_below, make_ranges
+from tests.fixtures.quick import some
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.states import forget
 
@@ -124,6 +125,7 @@ def test_the_first_archive_into_an_empty_folder_loses_no_row(lake: Lake) -> None
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_batch_from_spark_is_refused(world: Lake) -> None:
     batch = World(world)
     with unmounted(world), pytest.raises(UnavailableError, match="is not mounted"):
@@ -182,6 +184,7 @@ def test_somebody_elses_warehouse_is_refused(
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_two_databases_may_share_one(lake: Lake, empty_database: str, request: pytest.FixtureRequest) -> None:
     make_archived(lake, grace="0")
     install(Settings(dsn=empty_database, warehouse=str(lake.warehouse)))
@@ -195,7 +198,12 @@ def test_two_databases_may_share_one(lake: Lake, empty_database: str, request: p
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("place", [Failpoint.ARCHIVE_CAPTURED, Failpoint.ARCHIVE_EXPORTED, Failpoint.ARCHIVE_STAGED])
+@pytest.mark.parametrize(
+    "place",
+    some(
+        [Failpoint.ARCHIVE_CAPTURED, Failpoint.ARCHIVE_EXPORTED, Failpoint.ARCHIVE_STAGED], Failpoint.ARCHIVE_EXPORTED
+    ),
+)
 def test_it_is_unmounted_during_an_archive(lake: Lake, monkeypatch: pytest.MonkeyPatch, place: Failpoint) -> None:
     with _unmounted_at(place, lake, archive, monkeypatch):
         with pytest.raises(AssertionError):
@@ -318,6 +326,7 @@ def test_a_warehouse_is_given_up_only_when_no_row_is_in_it(lake: Lake, tmp_path:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_copy_whose_files_the_original_has_expired_is_told_so(
     own_servers: OwnServers, served: Served, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -262,6 +262,7 @@ def test_the_page_describes_every_metric(events: Lake) -> None:
     assert described == {one.name: one.kind.value for one in families(events.catalog)}
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_it_at_once_and_nothing_is_lost(events: Lake, start: Start) -> None:
     before = events.value(EVERYTHING.format("events"))
     with events.connect() as writer, writer.transaction():
@@ -285,6 +286,7 @@ def _told_again(process: "subprocess.Popen[str]") -> bool:
     return process.poll() is not None
 
 
+@pytest.mark.slow
 def test_a_step_that_does_not_end_is_abandoned(events: Lake, start: Start) -> None:
     before = events.value(EVERYTHING.format("events"))
     with events.connect() as writer, writer.transaction():
@@ -300,6 +302,7 @@ def test_a_step_that_does_not_end_is_abandoned(events: Lake, start: Start) -> No
     assert events.value(EVERYTHING.format("events")) == before
 
 
+@pytest.mark.slow
 def test_it_ends_with_its_parent(start: Start) -> None:
     process = ready(start("--with-parent"))
     assert process.stdin is not None
@@ -308,6 +311,7 @@ def test_it_ends_with_its_parent(start: Start) -> None:
     assert process.wait(30) == 0
 
 
+@pytest.mark.slow
 def test_it_waits_for_a_postgres_that_restarts(events: Lake, start: Start) -> None:
     process = ready(start())
     wait_for(events, "select exists (select from frostline.leader where holder is not null)", process)
@@ -321,6 +325,7 @@ def test_it_waits_for_a_postgres_that_restarts(events: Lake, start: Start) -> No
 
 
 @pytest.mark.parametrize("place", [Failpoint.WORKER_BEFORE_ACTION, Failpoint.WORKER_AFTER_ACTION])
+@pytest.mark.slow
 def test_killed_around_an_action_the_next_worker_goes_on(events: Lake, start: Start, place: Failpoint) -> None:
     before = events.value(EVERYTHING.format("events"))
     process = start(failpoint=place.value)
