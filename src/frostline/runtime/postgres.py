@@ -139,6 +139,8 @@ class Postgres:
             secret.write(self.password)
             secret.flush()
             arguments = ["--auth=scram-sha-256", f"--username={USER}", f"--pwfile={secret.name}", "--encoding=UTF8"]
+            if self.options.get("fsync") == "off":
+                arguments.append("--no-sync")
             done = self.programs.run("initdb", f"--pgdata={directory}", *arguments, *self._locale(), cwd=directory)
         if done.returncode:
             raise UnavailableError(f"initdb failed: {_last_line(done.stderr)}", hint=f"check {self.data_dir.parent}")
