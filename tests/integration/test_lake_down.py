@@ -203,7 +203,7 @@ def test_a_server_that_works_is_left_alone_and_stops_when_told(archived: Lake, t
         time.sleep(6)  # two limits; a busy machine may well need one second for an answer
         assert rows(connection, EVERYTHING) == before
         process.terminate()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0
 
 
 @pytest.mark.spark

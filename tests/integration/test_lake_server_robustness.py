@@ -34,7 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeServer]:
 
 def answered(server: LakeServer, sent: bytes) -> bytes:
     """Everything that comes back until the server hangs up."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as raw:
         return lakeserver.exchange(raw, sent)
 
 
@@ -88,7 +88,7 @@ def test_a_client_that_is_logged_in_cannot_break_it_either(server: LakeServer, b
 
 def _socket_of(connection: psycopg.Connection) -> socket.socket:
     raw = socket.socket(fileno=os.dup(connection.fileno()))
-    raw.settimeout(10)
+    raw.settimeout(60)
     return raw
 
 

@@ -100,7 +100,7 @@ def test_dropping_an_emptied_partition_waits_for_nobody(catalog: Connection, oth
     with ThreadPoolExecutor(1) as pool:
         try:
             dropped = pool.submit(heap.drop, catalog, table, Name("public", "events_1"))
-            assert dropped.result(timeout=10) is False
+            assert dropped.result(timeout=60) is False
         finally:
             other.execute("commit")
     assert heap.drop(catalog, table, Name("public", "events_1"))

@@ -35,7 +35,7 @@ def serve() -> Iterator[Serve]:
 
 
 def ask(endpoint: Endpoint, method: str, path: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=60)
     try:
         connection.request(method, path)
         answer = connection.getresponse()
@@ -45,7 +45,7 @@ def ask(endpoint: Endpoint, method: str, path: str) -> tuple[int, str]:
 
 
 def raw(endpoint: Endpoint) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", endpoint.port), timeout=10)
+    return socket.create_connection(("127.0.0.1", endpoint.port), timeout=60)
 
 
 def said(client: socket.socket) -> bytes:

@@ -84,7 +84,7 @@ def ahead() -> list[threading.Thread]:
 
 def wait_until_idle() -> None:
     for thread in ahead():
-        thread.join(timeout=10)
+        thread.join(timeout=60)
     assert ahead() == []
 
 
