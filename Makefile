@@ -43,8 +43,9 @@ demo: install
 	$(BIN)/frostline demo
 
 # What to run while working: all but the tests marked slow, which kill processes, start servers of their own or go on for long.
+# Of a file of such tests, those marked quick.
 test: install
-	$(BIN)/pytest $(BESIDE) -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/pytest $(BESIDE) -m "not slow or quick" $(PYTEST_ARGS)
 
 test-all: install
 	$(BIN)/pytest $(BESIDE) $(PYTEST_ARGS)

@@ -57,6 +57,7 @@ def ready(process: subprocess.Popen[str]) -> str:
     return line.removeprefix("ready dsn=").strip()
 
 
+@pytest.mark.quick
 def test_it_says_ready_when_the_database_can_be_used(start: Start, tmp_path: Path) -> None:
     with psycopg.connect(ready(start(tmp_path / "home"))) as connection:
         row = connection.execute("select count(*) from pg_foreign_server where srvname = 'frostline_lake'").fetchone()

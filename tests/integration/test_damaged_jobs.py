@@ -198,6 +198,7 @@ def test_a_job_over_a_damaged_file_refuses_in_one_line_that_names_it_and_the_way
     assert state(cold) == before
 
 
+@pytest.mark.quick
 def test_a_clean_over_a_damaged_file_refuses_and_an_undo_does_without_the_files(lake: Lake) -> None:
     make_events(lake.catalog, "public.events", months=3)
     fill_events(lake.catalog, months=3, rows_a_month=100)
@@ -213,6 +214,7 @@ def test_a_clean_over_a_damaged_file_refuses_and_an_undo_does_without_the_files(
     assert rows(lake.catalog, EVERYTHING) == right
 
 
+@pytest.mark.quick
 def test_every_file_that_a_job_writes_has_a_checksum(cold: Lake) -> None:
     """Archive, fold, compact, retain, thaw and undo: data and metadata; and they are gone with the files."""
     for job in ("fold", "compact", "retain"):

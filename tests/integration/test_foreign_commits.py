@@ -115,6 +115,7 @@ def test_every_job_is_refused_and_changes_nothing(cold: Lake, command: Command, 
     assert cold.value(EVERYTHING) == before
 
 
+@pytest.mark.quick
 def test_the_message_names_both_snapshots(cold: Lake) -> None:
     delete(cold)
     with outsider(cold.dsn) as catalog:
@@ -207,6 +208,7 @@ def test_a_commit_in_the_middle_of_a_job_makes_it_publish_nothing(
     assert cold.value(EVERYTHING) == before
 
 
+@pytest.mark.quick
 def test_a_commit_between_the_check_and_the_swap_is_found_by_the_swap(
     cold: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

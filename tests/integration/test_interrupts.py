@@ -140,6 +140,7 @@ def test_ctrl_c_while_the_program_is_loaded_says_nothing(lake: Lake, start: Star
         assert not [word for word in TRACES if word in said], (wait_s, said)
 
 
+@pytest.mark.quick
 def test_a_signal_that_is_to_be_ignored_is(lake: Lake, start: Start) -> None:
     with locked(lake, "frostline.migration"):
         process = start("status", preexec_fn=ignore_hangup)
@@ -158,6 +159,7 @@ def test_a_reader_that_has_enough_is_no_error(events: Lake, start: Start, words:
     assert (process.returncode, said) == (141, "") if words != "jobs" else (0, "nothing to show\n")
 
 
+@pytest.mark.quick
 def test_a_full_disk_below_the_output_is_told(events: Lake, start: Start) -> None:
     with Path("/dev/full").open("w") as full:
         process = start("table", "list", stdout=full)

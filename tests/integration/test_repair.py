@@ -77,6 +77,7 @@ def is_sound(lake: Lake) -> None:
     assert verify.run(lake.catalog, lake.table()).faults == ()
 
 
+@pytest.mark.quick
 def test_a_delete_is_shown_and_taken_back(cold: Lake, command: Command) -> None:
     before = cold.value(EVERYTHING)
     with outsider(cold.dsn) as catalog:
@@ -159,6 +160,7 @@ def test_a_file_of_ours_that_is_gone_stops_both_ways(cold: Lake) -> None:
     assert first.parent.exists()
 
 
+@pytest.mark.quick
 def test_an_append_is_adopted_as_postgres_would_write_it(cold: Lake, command: Command) -> None:
     before = cold.value(COUNT)
     add(cold, row(1_000_001), row(1_000_002, ts="2024-01-02T03:04:05.678901"), row(1_000_003, data=None, amount=None))

@@ -292,6 +292,7 @@ def test_it_never_goes_past_the_frost_line(cold: Lake, other: psycopg.Connection
     compare(cold)
 
 
+@pytest.mark.slow
 def test_undo_stops_at_the_line(lake: Lake) -> None:
     make_archived(lake)
     retain(lake, "2023-05-05 00:00+00")
@@ -306,6 +307,7 @@ def test_undo_stops_at_the_line(lake: Lake) -> None:
     compare(lake)
 
 
+@pytest.mark.slow
 def test_thaw_brings_back_what_is_left(cold: Lake) -> None:
     change(cold)
     retain(cold, "2024-02-01 12:00+00")
@@ -329,6 +331,7 @@ def test_thaw_brings_back_what_is_left(cold: Lake) -> None:
         cold.thaw()
 
 
+@pytest.mark.slow
 def test_a_thawed_partition_across_the_line(cold: Lake, other: psycopg.Connection) -> None:
     """T is then below R, until the partition is archived again; nothing of the heap is touched meanwhile."""
     both(other, "insert into public.{t} (id, ts) values (801, '2024-02-20')")
@@ -408,6 +411,7 @@ def test_one_wrong_integer_in_default_removes_nothing(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("kind", ["date", "timestamp"])
+@pytest.mark.slow
 def test_dates_and_times_without_a_zone(lake: Lake, kind: str) -> None:
     run(
         lake.catalog,

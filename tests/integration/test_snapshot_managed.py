@@ -46,6 +46,7 @@ def same(lake: Lake) -> int:
     return len(content[0])
 
 
+@pytest.mark.quick
 def test_both_tiers_are_copied_under_the_name_of_the_relation(world: World) -> None:
     copies.create(world.lake, "public.*", exclude=("public.kept",))
     assert list(copies.shown(world.lake)) == [EVENTS, PLAIN]

@@ -266,6 +266,7 @@ def test_an_archive_between_the_point_and_the_action_changes_nothing(lake: Lake)
     assert in_spark(read(lake)) == shown(lake) != before
 
 
+@pytest.mark.slow
 def test_fold_clean_and_expiry_between_two_actions_change_nothing(events: Lake) -> None:
     change(events)
     before, frame = shown(events), read(events)

@@ -86,6 +86,7 @@ def test_every_action_shows_the_one_point_of_the_load(events: Lake) -> None:
         frame.collect()
 
 
+@pytest.mark.quick
 def test_spark_sql_reads_a_table(events: Lake) -> None:
     spark = events.session()
     connector.register(spark, dsn=events.dsn)

@@ -142,6 +142,7 @@ def test_a_warehouse_that_is_not_mounted_is_left_alone_and_settled_later(archive
 
 
 @pytest.mark.spark
+@pytest.mark.quick
 def test_a_file_across_the_line_is_hidden_then_trimmed(lake: Lake) -> None:
     """Fold puts the changes of a whole lake partition, here a year, into one file."""
     make_archived(lake, lake_partition="year")
@@ -231,6 +232,7 @@ def test_values_of_a_partition_without_changes_are_compared_all_the_same(lake: L
 
 
 @pytest.mark.spark
+@pytest.mark.quick
 def test_the_command_says_what_it_could_not_do(
     archived: Lake, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

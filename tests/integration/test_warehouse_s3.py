@@ -61,6 +61,7 @@ def test_wrong_keys_are_told_at_once(seaweed: Seaweed, s3_lake: Lake, empty_data
     assert seaweed.objects(first.warehouse.split("/")[2]) == []
 
 
+@pytest.mark.quick
 def test_a_bucket_that_is_not_there_is_told_at_once(seaweed: Seaweed, empty_database: str) -> None:
     settings = settings_in(seaweed, empty_database, "s3://not-there/x")
     with objectstore.used(access(seaweed)):
@@ -69,6 +70,7 @@ def test_a_bucket_that_is_not_there_is_told_at_once(seaweed: Seaweed, empty_data
                 start(settings)
 
 
+@pytest.mark.quick
 def test_a_bucket_that_went_is_named(s3_lake: Lake, seaweed: Seaweed) -> None:
     keys: dict[str, Any] = {
         "access_key": seaweed.access_key,
