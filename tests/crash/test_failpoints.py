@@ -36,13 +36,12 @@ def world(shared_lake: Lake) -> Iterator[World]:
 
 
 def _kill(world: World, action: str, failpoint: Failpoint, *arguments: str) -> None:
-    process = killed.start(world.lake, action, *arguments, failpoint=failpoint)
-    said = killed.finish(world.lake, process)
+    ended = killed.run(world.lake, action, *arguments, failpoint=failpoint)
     if failpoint in killed.IN_TASKS:
-        assert process.returncode == 1, said
-        assert "Spark gave up" in said
+        assert ended.returncode == 1, ended.said
+        assert "Spark gave up" in ended.said
     else:
-        assert process.returncode == killed.KILLED, said
+        assert ended.returncode == killed.KILLED, ended.said
     world.compare()
 
 

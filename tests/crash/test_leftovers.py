@@ -17,9 +17,8 @@ def died(lake: Lake) -> Lake:
     make_events(lake.catalog, "public.events")
     fill_events(lake.catalog)
     lake.add()
-    process = killed.start(lake, "archive", failpoint=Failpoint.ARCHIVE_STAGED)
-    said = killed.finish(lake, process)
-    assert process.returncode == killed.KILLED, said
+    ended = killed.run(lake, "archive", failpoint=Failpoint.ARCHIVE_STAGED)
+    assert ended.returncode == killed.KILLED, ended.said
     assert len(lake.data_files()) == 6
     return lake
 
@@ -28,6 +27,7 @@ def metadata_files(lake: Lake) -> int:
     return len(list(lake.warehouse.rglob("metadata/*")))
 
 
+@pytest.mark.quick
 def test_they_go_before_the_next_job_begins(died: Lake) -> None:
     old = died.data_files()
     written = metadata_files(died)

@@ -39,12 +39,11 @@ def world(shared_lake: Lake) -> Iterator[World]:
 
 
 def kill(world: World, action: str, failpoint: Failpoint, *arguments: str) -> None:
-    process = killed.start(world.lake, action, *arguments, failpoint=failpoint)
-    said = killed.finish(world.lake, process)
+    ended = killed.run(world.lake, action, *arguments, failpoint=failpoint)
     if failpoint in killed.IN_TASKS:
-        assert "Spark gave up" in said
+        assert "Spark gave up" in ended.said
     else:
-        assert process.returncode == killed.KILLED, said
+        assert ended.returncode == killed.KILLED, ended.said
 
 
 def create(world: World) -> None:

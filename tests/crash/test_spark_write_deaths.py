@@ -59,9 +59,8 @@ def test_killed_and_started_again_it_is_written_once(world: World) -> None:
     there = "select count(*) from public.events where status = 'killed' and id = %s"
     assert DRIVER[-1] is Failpoint.WRITE_APPLIED
     for failpoint in (*TASK, *DRIVER):
-        process = killed.start(world.lake, "write", "upsert", "killed", QUERY.format(*numbers), failpoint=failpoint)
-        said = killed.finish(world.lake, process)
-        assert process.returncode == (killed.KILLED if failpoint in DRIVER else 1), said
+        ended = killed.run(world.lake, "write", "upsert", "killed", QUERY.format(*numbers), failpoint=failpoint)
+        assert ended.returncode == (killed.KILLED if failpoint in DRIVER else 1), ended.said
         is_applied = failpoint is Failpoint.WRITE_APPLIED
         assert value(world.lake.catalog, there, [numbers[0]]) == is_applied, failpoint
     assert world.write(given, "upsert", label="killed") == Written(4, applied=False)
@@ -93,11 +92,8 @@ def test_a_load_killed_at_every_step_and_started_again_is_written_once(world: Wo
     given = [Row(number, when, "killed", Decimal(1), "{}") for number, when in zip(numbers, times, strict=True)]
     there = "select count(*) from public.events where id = any (%s)"
     for failpoint in LOAD:
-        process = killed.start(
-            world.lake, "write", "append", "loaded", LOADED.format(*numbers), "2", failpoint=failpoint
-        )
-        said = killed.finish(world.lake, process)
-        assert process.returncode == killed.KILLED, said
+        ended = killed.run(world.lake, "write", "append", "loaded", LOADED.format(*numbers), "2", failpoint=failpoint)
+        assert ended.returncode == killed.KILLED, ended.said
         assert value(world.lake.catalog, there, [numbers]) == 3 * (failpoint is Failpoint.LOAD_PUBLISHED), failpoint
     assert world.write(given, lake_rows=2, label="loaded") == Written(3, applied=False)
     by_sql(world.lake.catalog, "append", given)
@@ -159,6 +155,7 @@ def test_lost_in_commit_without_a_label_nobody_knows(world: World, monkeypatch: 
     world.compare()
 
 
+@pytest.mark.quick
 def test_lost_in_commit_the_label_tells_that_nothing_was_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     given = [new(world.ids(1)[0], hot=True)]
     with monkeypatch.context() as patch:
@@ -169,6 +166,7 @@ def test_lost_in_commit_the_label_tells_that_nothing_was_written(world: World, m
     assert world.both(given, label="lost").applied
 
 
+@pytest.mark.quick
 def test_lost_in_commit_the_label_tells_that_it_was_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another session commits the same in its place: the driver cannot tell that from a commit whose answer was lost."""
     given = [new(world.ids(1)[0], hot=True)]

@@ -81,6 +81,7 @@ def asked(lake: Lake, table: str) -> list[Any] | None:
         return None if found is None else sorted(found.scan().to_arrow()["id"].to_pylist())
 
 
+@pytest.mark.quick
 def test_versions_are_made_shown_and_dropped(outside: Lake) -> None:
     result = copies.create(outside, "public.*")
     assert (asked(outside, "one"), asked(outside, "two")) == (list(range(1, 21)), [1])
@@ -228,9 +229,8 @@ def test_a_run_that_is_killed_after_the_commit_is_found_by_the_next(outside: Lak
     secret = f"{seaweed.access_key}:{seaweed.secret_key}"
     settings = outside.settings.model_dump(include={"catalog_uri", "catalog_warehouse", "s3_endpoint", "s3_region"})
     keys = {"s3_access_key": seaweed.access_key, "s3_secret_key": seaweed.secret_key, "catalog_credential": secret}
-    process = killed.start(outside, "snapshot", failpoint=Failpoint.REST_COMMITTED, **settings, **keys)
-    said = killed.finish(outside, process)
-    assert process.returncode == killed.KILLED, said
+    ended = killed.run(outside, "snapshot", failpoint=Failpoint.REST_COMMITTED, **settings, **keys)
+    assert ended.returncode == killed.KILLED, ended.said
     assert (asked(outside, "two"), rows(outside.catalog, _STATES)[0][1]) == ([1], "unknown")
     copies.create(outside, "public.two")
     assert [row[1] for row in rows(outside.catalog, _STATES)] == ["published", "published"]

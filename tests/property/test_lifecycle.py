@@ -222,9 +222,8 @@ class Life(RuleBasedStateMachine):
     def crash(self, death: tuple[str, Failpoint], back: int) -> None:
         action, failpoint = death
         arguments = [beginning(max(1, self.world.month - back))] if action == "thaw" else []
-        process = killed.start(self.lake, action, *arguments, failpoint=failpoint)
-        said = killed.finish(self.lake, process)
-        assert process.returncode in (0, 1, killed.KILLED), said
+        ended = killed.run(self.lake, action, *arguments, failpoint=failpoint)
+        assert ended.returncode in (0, 1, killed.KILLED), ended.said
 
     @invariant()
     def both_tables_have_the_same_rows(self) -> None:
