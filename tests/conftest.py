@@ -4,6 +4,7 @@ pytest's usual one is shared by all runs of a user, and each closes it to others
 run, which is another user, then cannot open its files.
 """
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 _own: list[Path] = []
+_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""No test runs Java for so long that it would pay to compile well: a start of Spark takes half of the work."""
 
 pytest_plugins = [
     "tests.fixtures.lakeserver",
@@ -33,6 +36,8 @@ pytest_plugins = [
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
+        os.environ.setdefault(name, _QUICK_JAVA)
     if config.option.basetemp is None:
         _own.append(Path(tempfile.mkdtemp(prefix="frostline-tests-")))
         config.option.basetemp = str(_own[0] / "run")
