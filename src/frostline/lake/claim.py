@@ -5,14 +5,12 @@ docs/design/warehouse.md says when a warehouse may be claimed. Several databases
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 
-from frostline.catalog import jobs, pointers, seams, tables, warehouses
+from frostline.catalog import jobs, seams, tables, warehouses
 from frostline.catalog.connect import Connection
-from frostline.catalog.pointers import Pointer
 from frostline.catalog.warehouses import Warehouse
 from frostline.errors import UnavailableError, UsageError
-from frostline.lake import paths, store, warehouse
+from frostline.lake import paths, publish, store, warehouse
 from frostline.lake.warehouse import Marker
 from frostline.model.range import Range
 from frostline.model.tables import Table
@@ -106,18 +104,10 @@ def _give_up(connection: Connection) -> None:
         hint = f"frostline snapshot drop {snapshots[0]}"
         raise UsageError(f"snapshots are in the warehouse that there was: {', '.join(snapshots)}", hint=hint)
     for table in tiered:
-        begin_anew(connection, table)
+        publish.begin_anew(connection, table)
     warehouses.forget(connection)
 
 
 def has_rows(connection: Connection, table: Table) -> bool:
     """Whether the lake has rows that readers want: what lies at or above the frost line is hidden."""
     return bool(jobs.recorded_within(connection, table, Range(None, seams.get(connection, table).frost_line)))
-
-
-def begin_anew(connection: Connection, table: Table) -> None:
-    """In a transaction: the table has nothing in the lake, as before its first archive. Its files there stay."""
-    seam, files = seams.get(connection, table), jobs.recorded_files(connection, table)
-    jobs.replace_files(connection, table, 0, [file.path for file in files], [])
-    pointers.drop(connection, Pointer.of(table))
-    seams.move(connection, table, seam, replace(seam, snapshot_id=None, metadata_location=None))

@@ -15,7 +15,7 @@ from frostline.catalog.connect import Dsn
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import commit, foreign, paths
+from frostline.lake import commit, foreign, paths, publish
 from frostline.lake.commit import StagedCommit
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import archive
@@ -162,7 +162,7 @@ class Job:
         bound.raise_to(self.connection, self.table, self.batch.to_line, self._say)
         reached(Failpoint.ARCHIVE_RAISED_BOUND)
         hint = "frostline status shows whether the frost line moved; then run frostline archive again"
-        published = job.publishing(self.connection, f"publishing {self.table.name}", hint=hint)
+        published = publish.transaction(self.connection, f"publishing {self.table.name}", hint=hint)
         with self._stage_line("publish"), published:
             self._swap(files, staged)
         reached(Failpoint.ARCHIVE_PUBLISHED)
@@ -171,7 +171,7 @@ class Job:
         """The commit of the lake and of the seam, in one transaction and with no lock that anybody waits for."""
         line = (self.batch.from_line, self.batch.to_line)
         planned = replace(seams.get(self.connection, self.table), frost_line=self.batch.from_line)
-        job.move_seam(self.connection, self.table, planned, staged, self.batch.to_line)
+        publish.lake(self.connection, self.table, planned, staged, line=self.batch.to_line)
         heap.keep(self.connection, self.table, self.batch.partitions)
         marks.forget_lost(self.connection, self.table, *line)
         recorded = [file.recorded for file in files]

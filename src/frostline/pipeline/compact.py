@@ -13,14 +13,15 @@ from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import CorruptionError, FrostlineError
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import manifests, paths
+from frostline.lake import manifests, paths, publish
 from frostline.lake.commit import Rows, StagedCommit
 from frostline.lake.datafiles import WrittenFile
+from frostline.lake.publish import Exchange
 from frostline.model import compaction
 from frostline.model.compaction import Bin
 from frostline.model.tables import NO_ROWS, Table
 from frostline.pipeline import copying, job, settle
-from frostline.pipeline.job import Exchange, JobContext
+from frostline.pipeline.job import JobContext
 from frostline.pipeline.proof.files import blame, proved
 
 _log = logging.getLogger(__name__)
@@ -163,8 +164,8 @@ class Compaction:
         assert staged is not None
         reached(Failpoint.COMPACT_STAGED)
         hint = "frostline status shows whether the snapshot moved; then run frostline compact again"
-        with job.publishing(self.connection, f"publishing a compaction of {self.table.name}", hint=hint):
-            change.swap(self.connection, staged, self.seam, self.seam.frost_line)
+        with publish.transaction(self.connection, f"publishing a compaction of {self.table.name}", hint=hint):
+            change.swap(self.connection, staged, self.seam)
             jobs.describe(self.connection, self.job_id, self._detail(written, staged))
             reached(Failpoint.COMPACT_BEFORE_COMMIT)
         reached(Failpoint.COMPACT_PUBLISHED)

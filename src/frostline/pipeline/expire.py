@@ -14,7 +14,7 @@ from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint
-from frostline.lake import expiry, foreign, paths, snapshots, store
+from frostline.lake import expiry, foreign, paths, publish, snapshots, store
 from frostline.lake.reachable import Sizes
 from frostline.model import expiry as rules
 from frostline.model.expiry import Expiry, LakeState
@@ -123,7 +123,7 @@ class Expire:
     def _expire(self, what: Expiry, waiting: tuple[str, ...]) -> Result:
         files = expiry.doomed(self.base, what)
         hint = "frostline jobs shows whether it was done; then run frostline expire again"
-        with job.publishing(self.connection, f"expiring snapshots of {self.table.name}", hint=hint):
+        with publish.transaction(self.connection, f"expiring snapshots of {self.table.name}", hint=hint):
             final = self._locked(what)
             if final != what:
                 files = expiry.doomed(self.base, final) if final else {}
@@ -155,7 +155,7 @@ class Expire:
         staged = expiry.stage(self.table, self.base, what, self.job_id)
         failpoints.reached(Failpoint.EXPIRE_STAGED)
         seam = seams.get(self.connection, self.table)
-        job.move_seam(self.connection, self.table, seam, staged, seam.frost_line)
+        publish.lake(self.connection, self.table, seam, staged)
         states.delete(self.connection, self.table, what.locations)
 
     def own(self, files: Sizes) -> tuple[Sizes, int]:

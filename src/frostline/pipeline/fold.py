@@ -16,13 +16,14 @@ from frostline.catalog.connect import Dsn
 from frostline.catalog.jobs import State
 from frostline.errors import CorruptionError, FrostlineError
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import datafiles, ducksql, paths, schema
+from frostline.lake import datafiles, ducksql, paths, publish, schema
 from frostline.lake.datafiles import WrittenFile
+from frostline.lake.publish import Exchange
 from frostline.model.names import Name
 from frostline.model.range import Range, overlapping
 from frostline.model.tables import NO_ROWS, RecordedFile, Table
 from frostline.pipeline import copying, job, settle, source
-from frostline.pipeline.job import Exchange, JobContext
+from frostline.pipeline.job import JobContext
 from frostline.pipeline.proof import fingerprint
 from frostline.pipeline.proof.files import blame, blamed, different, sound
 from frostline.pipeline.proof.fingerprint import Hashes
@@ -168,8 +169,8 @@ class Fold:
         staged = change.stage(self.connection, self.settings)
         reached(Failpoint.FOLD_STAGED)
         hint = "frostline status shows whether the snapshot moved; then run frostline fold again"
-        with job.publishing(self.connection, f"publishing a fold of {self.table.name}", hint=hint):
-            change.swap(self.connection, staged, self.seam, self.seam.frost_line)
+        with publish.transaction(self.connection, f"publishing a fold of {self.table.name}", hint=hint):
+            change.swap(self.connection, staged, self.seam)
             waiting = [str(partition.name) for partition in jobs.uncleaned(self.connection, self.table)]
             taken = marks.take_away(self.connection, self.table, self.seam.frost_line, waiting)
             reached(Failpoint.FOLD_BEFORE_COMMIT)

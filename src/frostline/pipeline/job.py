@@ -1,28 +1,25 @@
-"""The scaffolding of all table jobs: lease, clean-up of leftovers, the job's row, recorded failures, publish.
+"""The scaffolding of all table jobs: lease, clean-up of leftovers, the job's row, recorded failures.
 
 A job holds the table's lease (`on_table`), starts a row in the catalog (`start`, `begun`), writes files that nothing
-points at (`JobContext.run_tasks`, `Exchange.stage`), and publishes them in one transaction (`publishing`,
-`Exchange.swap`). Nothing here needs Spark until a job has work for it.
+points at (`JobContext.run_tasks`, `commit.stage`), and publishes them in one transaction (`lake.publish`). Nothing here
+needs Spark until a job has work for it.
 """
 
 import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import psycopg
 
 from frostline import failpoints, logs
-from frostline.catalog import checksums, faults, jobs, leases, pointers, seams, tables
-from frostline.catalog.connect import Connection, first_line, operational_errors
-from frostline.catalog.jobs import State
-from frostline.errors import ConflictError, FrostlineError, OutcomeUnknown, message_of
+from frostline.catalog import checksums, faults, jobs, leases, tables
+from frostline.catalog.connect import Connection, operational_errors
+from frostline.errors import FrostlineError, message_of
 from frostline.failpoints import Failpoint
-from frostline.lake import commit, expected, foreign, paths, store, warehouse
-from frostline.lake.commit import Rows, StagedCommit
-from frostline.lake.datafiles import WrittenFile
-from frostline.model.tables import Seam, Table
+from frostline.lake import expected, foreign, paths, store, warehouse
+from frostline.model.tables import Table
 from frostline.pipeline import tasks
 from frostline.pipeline.tasks import Progress, Report
 from frostline.relation import heap
@@ -180,79 +177,3 @@ def _record(connection: Connection, job_id: int, error: str, *, interrupted: boo
         jobs.fail(connection, job_id, error, interrupted=interrupted)
     except psycopg.Error:
         _log.warning("%s", logs.fields(job=job_id, warning="could not record the failure"))
-
-
-@contextmanager
-def publishing(connection: Connection, what: str, *, hint: str) -> Generator[None]:
-    """The transaction that readers notice. When Postgres is lost in it, nobody knows whether it was committed.
-
-    What was written is of no use when the warehouse went away since the job began.
-    """
-    warehouse.check()
-    try:
-        with connection.transaction():
-            yield
-    except psycopg.OperationalError as error:
-        if not connection.closed:
-            raise  # a server that answers has rolled it back
-        raise OutcomeUnknown(f"lost Postgres while {what}: {first_line(error)}", hint=hint) from error
-
-
-def move_seam(connection: Connection, table: Table, old: Seam, staged: StagedCommit | None, line: int) -> None:
-    """Inside a publishing transaction: the staged lake becomes the current one, and this the frost line.
-
-    ConflictError when the job has lost its lease, the seam is not the old one any more, or somebody else has committed
-    to the lake. What was staged must have been built upon the old seam's state: the pointer moves from there only.
-    """
-    leases.require(connection, table)
-    foreign.refuse(connection, table)
-    new, manifests = replace(old, frost_line=line), None
-    if staged is not None and staged.changes:
-        if staged.previous_location != old.metadata_location:
-            raise ConflictError(f"the lake of {table.name} has changed since it was read", hint="run the command again")
-        pointers.swap(connection, table, old.metadata_location, staged.metadata_location)
-        new = Seam(table.id, line, staged.snapshot_id, staged.metadata_location)
-        manifests = staged.manifests
-        checksums.record(connection, table, staged.checksums)
-    seams.move(connection, table, old, new, manifests)
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """Files of a table's lake that give way to others: how fold, undo, compact and retain publish what they wrote."""
-
-    table: Table
-    job_id: int
-    replaced: Sequence[str]
-    """Paths."""
-    written: Sequence[WrittenFile]
-    rows: Rows = Rows.OTHERS
-
-    def stage(self, connection: Connection, settings: Settings) -> StagedCommit | None:
-        """Write the Iceberg metadata; nothing points at it yet. None when the lake does not change."""
-        if not self.replaced and not self.written and self.rows is not Rows.SAME_PACKED:
-            return None
-        return self.stage_upon(foreign.base(connection, self.table), settings)
-
-    def stage_upon(self, base: str | None, settings: Settings) -> StagedCommit:
-        """The same upon this metadata, which the caller has found to be the seam's."""
-        return commit.stage(
-            self.table,
-            location=paths.table_location(settings.warehouse, self.table),
-            base=base,
-            add=self.written,
-            replace=frozenset(self.replaced),
-            summary={commit.JOB_ID: str(self.job_id)},
-            rows=self.rows,
-        )
-
-    def swap(self, connection: Connection, staged: StagedCommit | None, seam: Seam, line: int) -> None:
-        """Inside a publishing transaction: pointer, S, T, the records and the job's state change together."""
-        if staged is None and line == seam.frost_line:
-            leases.require(connection, self.table)
-            foreign.refuse(connection, self.table)
-        else:
-            move_seam(connection, self.table, seam, staged, line)
-        written = [file.recorded for file in self.written]
-        jobs.replace_files(connection, self.table, self.job_id, self.replaced, written)
-        jobs.advance(connection, self.job_id, State.PUBLISHED)

@@ -16,12 +16,12 @@ from frostline.failpoints import Failpoint
 from frostline.lake import paths
 from frostline.lake.commit import StagedCommit
 from frostline.lake.datafiles import WrittenFile
+from frostline.lake.publish import Exchange
 from frostline.model.names import quoted
 from frostline.model.range import Range, overlapping
 from frostline.model.tables import RecordedFile, Table
 from frostline.pipeline import source, tasks
 from frostline.pipeline.export import export_shard
-from frostline.pipeline.job import Exchange
 from frostline.pipeline.proof import fingerprint
 from frostline.pipeline.proof.files import sound
 from frostline.pipeline.source import Shard
@@ -160,7 +160,7 @@ class Job:
 
     def publish(self) -> None:
         """Inside the publishing transaction: the files are part of the table."""
-        self.exchange().swap(self.connection, self._staged, self.seam, self.seam.frost_line)
+        self.exchange().swap(self.connection, self._staged, self.seam)
 
     def exchange(self) -> Exchange:
         """What the batch does to the files of the table."""

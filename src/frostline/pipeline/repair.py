@@ -17,15 +17,15 @@ from frostline.catalog import jobs, leases, pointers, seams, tables
 from frostline.catalog.connect import Connection, Dsn, first_line
 from frostline.catalog.jobs import State
 from frostline.errors import ConflictError, CorruptionError, FrostlineError, UsageError, message_of
-from frostline.lake import difference, foreign, parquet, paths, snapshots, store, warehouse
+from frostline.lake import difference, foreign, parquet, paths, publish, snapshots, store, warehouse
 from frostline.lake.commit import StagedCommit
 from frostline.lake.difference import NOTHING, Content, Difference, Held
+from frostline.lake.publish import Exchange
 from frostline.model.names import Name, quoted
 from frostline.model.range import Range
 from frostline.model.tables import NO_ROWS, RecordedFile, Standing, Table
 from frostline.model.tiers import to_text
 from frostline.pipeline import job, load, refill
-from frostline.pipeline.job import Exchange
 from frostline.pipeline.proof import fingerprint
 from frostline.pipeline.refill import Piece
 from frostline.relation import loading
@@ -136,7 +136,7 @@ def _leased(connection: Connection, settings: Settings, table: Table) -> Generat
 
 def _publishing(connection: Connection, table: Table) -> AbstractContextManager[None]:
     hint = f"frostline repair {table.name} shows whether it was done"
-    return job.publishing(connection, f"repairing {table.name}", hint=hint)
+    return publish.transaction(connection, f"repairing {table.name}", hint=hint)
 
 
 def point_back(connection: Connection, found: Found) -> None:

@@ -11,15 +11,16 @@ from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint
-from frostline.lake import paths
+from frostline.lake import paths, publish
 from frostline.lake.datafiles import WrittenFile
+from frostline.lake.publish import Exchange
 from frostline.model.range import Range
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
 from frostline.partitions import dropping
 from frostline.pipeline import job, plan, settle
 from frostline.pipeline.copying import Trim, trim_file
-from frostline.pipeline.job import Exchange, JobContext
+from frostline.pipeline.job import JobContext
 from frostline.pipeline.plan import RetentionPlan
 from frostline.relation import marks
 
@@ -132,8 +133,8 @@ class Retention:
         staged = change.stage(self.connection, self.settings)
         failpoints.reached(Failpoint.RETAIN_STAGED)
         hint = "frostline status shows what is left; then run frostline retain again"
-        with job.publishing(self.connection, f"removing old rows of {self.table.name}", hint=hint):
-            change.swap(self.connection, staged, self.seam, self.seam.frost_line)
+        with publish.transaction(self.connection, f"removing old rows of {self.table.name}", hint=hint):
+            change.swap(self.connection, staged, self.seam)
             if self.line != self.planned.from_line:
                 seams.retain(self.connection, self.table, self.line)
             taken = marks.take_away_all(self.connection, self.table, self.planned.to.reach)

@@ -12,13 +12,13 @@ from frostline.catalog import jobs, leases, pointers, seams
 from frostline.catalog.connect import Connection
 from frostline.catalog.pointers import Pointer
 from frostline.errors import UnavailableError
-from frostline.lake import claim, paths, snapshots, store
+from frostline.lake import claim, paths, publish, snapshots, store
 from frostline.lake.datafiles import WrittenFile
+from frostline.lake.publish import Exchange
 from frostline.model.range import Range
 from frostline.model.tables import RecordedFile, Seam, Table
 from frostline.pipeline import job, tasks
 from frostline.pipeline.copying import Trim, trim_file
-from frostline.pipeline.job import Exchange
 from frostline.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ def _begin_anew(connection: Connection, table: Table) -> None:
     """The lake has no row that anybody reads, and its metadata is lost: it begins as at the first archive."""
     with connection.transaction():
         leases.require(connection, table)
-        claim.begin_anew(connection, table)
+        publish.begin_anew(connection, table)
     _log.warning("%s", logs.fields(stage="settle", table=str(table.name), note="the lake's metadata was lost: anew"))
 
 
@@ -91,6 +91,6 @@ class _Settling:
         change = Exchange(self.table, self.job_id, [file.path for file in above], trimmed)
         staged = change.stage(self.connection, self.settings)
         hint = "frostline jobs shows whether it was done; then run the command again"
-        with job.publishing(self.connection, f"settling the lake of {self.table.name}", hint=hint):
-            change.swap(self.connection, staged, self.seam, self.seam.frost_line)
+        with publish.transaction(self.connection, f"settling the lake of {self.table.name}", hint=hint):
+            change.swap(self.connection, staged, self.seam)
             jobs.describe(self.connection, self.job_id, f"{len(above)} files that an undo had left")

@@ -11,9 +11,9 @@ from frostline.catalog.pointers import Move
 from frostline.catalog.snapshot_versions import Place, Version
 from frostline.errors import ConflictError, UsageError
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import rest, warehouse
+from frostline.lake import publish, rest, warehouse
 from frostline.model.names import Name
-from frostline.pipeline import job, snapshot_targets, snapshot_tidy
+from frostline.pipeline import snapshot_targets, snapshot_tidy
 from frostline.pipeline.snapshot_targets import BUILT_IN
 from frostline.settings import Settings
 
@@ -85,7 +85,7 @@ def _drop(
         _drop_outside(
             connection, settings, place, *([one for one in those if one.place == place] for those in (going, staying))
         )
-    with job.publishing(connection, f"dropping snapshot {going[0].name!r}", hint=hint):
+    with publish.transaction(connection, f"dropping snapshot {going[0].name!r}", hint=hint):
         _unpublish(connection, _built_in(there), _built_in(staying))
         snapshot_versions.drop(connection, [version.id for version in going])
         reached(Failpoint.SNAPSHOT_DROP_BEFORE_COMMIT)
@@ -157,4 +157,4 @@ def _unpublish(connection: Connection, there: Sequence[Version], staying: Sequen
     if staying:
         after = snapshot_versions.tables(connection, staying[-1])
         moves = [Move(table.pointer, None, table.metadata_location) for table in after]
-        pointers.swap_copies(connection, there[-1].name, moves)
+        publish.copies(connection, there[-1].name, moves)

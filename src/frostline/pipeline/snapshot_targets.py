@@ -9,14 +9,14 @@ import psycopg
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.metadata import TableMetadata
 
-from frostline.catalog import pointers, snapshot_versions
+from frostline.catalog import snapshot_versions
 from frostline.catalog.connect import Connection
 from frostline.catalog.pointers import Move
 from frostline.catalog.snapshot_versions import Copied, Known, Place, Run
 from frostline.catalog.snapshots import Moment
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import copies, paths, rest, schema, snapshots, transaction
+from frostline.lake import copies, paths, publish, rest, schema, snapshots, transaction
 from frostline.lake.commit import Staging
 from frostline.lake.datafiles import WrittenFile
 from frostline.lake.recording import Recording, TableChange, shows
@@ -25,7 +25,6 @@ from frostline.model import snapshot
 from frostline.model.names import Name
 from frostline.model.snapshot import Relation
 from frostline.model.tables import NO_ROWS, TableCopy
-from frostline.pipeline.job import publishing
 from frostline.settings import Settings
 
 BUILT_IN = Place()
@@ -106,9 +105,9 @@ class BuiltIn(_Common):
         """One transaction, and no lock that anybody waits for."""
         self.connection.execute("select 1")  # the lock of the name goes with this session: without it, nothing is sent
         hint = f"frostline snapshot list {self.name} shows whether version {self.run.version} is there"
-        with publishing(self.connection, f"publishing {self.name!r}", hint=hint):
-            pointers.swap_copies(self.connection, self.name, [_move(one) for one in staged])
-            pointers.drop_copies(self.connection, [one.pointer for one in _gone(staged, known)])
+        with publish.transaction(self.connection, f"publishing {self.name!r}", hint=hint):
+            gone = [copied.pointer for copied in _gone(staged, known)]
+            publish.copies(self.connection, self.name, [_move(one) for one in staged], gone)
             snapshot_versions.publish(self.connection, self.run, moment, [one.copied for one in staged])
             reached(Failpoint.SNAPSHOT_BEFORE_COMMIT)
         return True

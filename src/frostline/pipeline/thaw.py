@@ -18,6 +18,7 @@ from frostline.catalog.jobs import State
 from frostline.catalog.patience import patiently
 from frostline.errors import ConflictError, CorruptionError, UnavailableError, UsageError
 from frostline.failpoints import Failpoint
+from frostline.lake import publish
 from frostline.model import thaw as rules
 from frostline.model.names import Name
 from frostline.model.range import overlapping
@@ -225,7 +226,7 @@ class Thaw:
         attached = refill.attach(self.connection, self.table, cold_range, name)
         # The same T and S: a writer with an older snapshot, which cannot see these rows, notices by it.
         seam = seams.get(self.connection, self.table)
-        job.move_seam(self.connection, self.table, seam, None, seam.frost_line)
+        publish.lake(self.connection, self.table, seam, None)
         lower = None if cold_range.lower == self.table.tier_kind.lowest else cold_range.lower
         self._record(attached, lower, cold_range.upper)
         failpoints.reached(Failpoint.THAW_BEFORE_ATTACH)

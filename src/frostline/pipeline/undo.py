@@ -3,19 +3,20 @@
 import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import psycopg
 
 from frostline import failpoints, logs
-from frostline.catalog import jobs, leases, seams, tables
+from frostline.catalog import jobs, seams, tables
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import ConflictError, FrostlineError, UsageError
 from frostline.failpoints import Failpoint
-from frostline.lake import foreign, paths, warehouse
+from frostline.lake import foreign, paths, publish, warehouse
 from frostline.lake.datafiles import WrittenFile
+from frostline.lake.publish import Exchange
 from frostline.model import thaw as rules
 from frostline.model.range import Range
 from frostline.model.tables import RecordedFile, Seam, Table
@@ -23,7 +24,7 @@ from frostline.model.thaw import Archived, ColdRange, Holds
 from frostline.model.tiers import to_text
 from frostline.pipeline import job, verify
 from frostline.pipeline.copying import Trim, trim_file
-from frostline.pipeline.job import Exchange, JobContext
+from frostline.pipeline.job import JobContext
 from frostline.pipeline.tasks import SparkGaveUp
 from frostline.relation import bound, heap
 from frostline.settings import Settings
@@ -195,9 +196,9 @@ class Lowering:
         failpoints.reached(Failpoint.UNDO_STAGED)
         hint = "frostline status shows whether the frost line moved"
         lake = warehouse.used(None if self.lake_left else warehouse.in_use())
-        with lake, job.publishing(self.connection, f"lowering the frost line of {self.table.name}", hint=hint):
+        with lake, publish.transaction(self.connection, f"lowering the frost line of {self.table.name}", hint=hint):
             if self.lake_left is None:
-                change.swap(self.connection, staged, seams.get(self.connection, self.table), line)
+                change.swap(self.connection, staged, seams.get(self.connection, self.table), line=line)
             else:
                 self._only_lower(line)
             jobs.forget_archived(self.connection, self.table, line)
@@ -207,7 +208,5 @@ class Lowering:
 
     def _only_lower(self, line: int) -> None:
         """T goes down and S stays: what the lake has at or above T is hidden, and goes with the next job."""
-        leases.require(self.connection, self.table)
-        seam = seams.get(self.connection, self.table)
-        seams.move(self.connection, self.table, seam, replace(seam, frost_line=line))
+        publish.line_only(self.connection, self.table, line)
         jobs.advance(self.connection, self.job_id, State.PUBLISHED)

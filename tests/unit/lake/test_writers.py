@@ -13,7 +13,7 @@ PLACES = {
     "lake/copies.py": "`stage` looks",
     "pipeline/job.py": "`remove_leftovers`, after `guarded` or, in undo, `require`",
     "pipeline/fold.py": "deletes the empty file that it has just written, after `prepare`",
-    "pipeline/expire.py": "inside `job.on_table`; `expiry.stage` and `job.publishing` look again",
+    "pipeline/expire.py": "inside `job.on_table`; `expiry.stage` and `publish.transaction` look again",
     "pipeline/sweep.py": "inside `job.on_table`; a dry run calls `require`",
     "pipeline/snapshot_tidy.py": "inside `guarded`",
     "observe/doctor/store.py": "after `require`",
