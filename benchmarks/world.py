@@ -13,7 +13,7 @@ from typing import LiteralString, cast
 from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
-from frostline.catalog import jobs, migrations, tables
+from frostline.catalog import lake_files, migrations, tables
 from frostline.catalog.connect import Connection, connect
 from frostline.lake import claim
 from frostline.model.names import Name
@@ -88,7 +88,7 @@ class World:
 
     def lake_files(self, name: str) -> list[str]:
         """The data files of the table."""
-        return [file.path for file in jobs.recorded_files(self.connection, self.table(name))]
+        return [file.path for file in lake_files.recorded(self.connection, self.table(name))]
 
 
 Prepare = Callable[[World, float], None]

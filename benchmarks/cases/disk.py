@@ -11,7 +11,7 @@ from benchmarks.question import Measure, Question
 from benchmarks.rig import data
 from benchmarks.sample import Sample, watched
 from benchmarks.world import Lab, World
-from frostline.catalog import jobs
+from frostline.catalog import lake_files
 
 QUESTIONS = (Question("bytes on disk, of the same rows", "lake files", Measure.SIZE, 1 / 8, "heap and indexes"),)
 COLD_MONTHS = data.COLD.month - 1
@@ -21,7 +21,7 @@ def measure(lab: Lab, scale: float) -> Iterator[Sample]:
     """The time is that of asking."""
     with lab.world(data.archived) as world:
         with watched() as watch:
-            _, rows, size = jobs.lake_totals(world.connection, world.table("events"))
+            _, rows, size = lake_files.totals(world.connection, world.table("events"))
         yield Sample("lake files", watch.seconds, 1, size_bytes=size)
         with watched() as watch:
             heap = _sum(world, "pg_total_relation_size('public.{name}')")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.world import World
-from frostline.catalog import jobs, merging
+from frostline.catalog import jobs, lake_files
 from frostline.lake import datafiles, duck, ducksql, paths, schema
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import archive as plans
@@ -46,7 +46,7 @@ def prepare(world: World, size: Size) -> None:
         with jobs.exclusive(world.connection, table):
             batch = plans.Plan((), first * width if first else table.tier_kind.lowest, numbers.stop * width)
             _Given(world, table, batch, numbers, width).run()
-            merging.settle(world.connection, table)
+            lake_files.settle_merges(world.connection, table)
     world.run("vacuum analyze frostline.lake_file")
 
 

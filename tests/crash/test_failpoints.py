@@ -8,7 +8,7 @@ from tests.fixtures.lake import Lake
 from tests.fixtures.months import World
 from tests.fixtures.statements import value
 
-from frostline.catalog import jobs
+from frostline.catalog import lake_files
 from frostline.failpoints import Failpoint
 from frostline.model import lake_grid
 from frostline.relation import policy
@@ -183,7 +183,7 @@ def test_killed_in_compact(world: World, failpoint: Failpoint) -> None:
     assert result.error is None
     world.compare()
     table = world.lake.table()
-    files = jobs.recorded_files(world.lake.catalog, table)
+    files = lake_files.recorded(world.lake.catalog, table)
     assert len({lake_grid.cell_end("year", table.tier_kind, file.lower) for file in files}) == len(files)
     world.nothing_is_left()
     before = world.state()

@@ -11,7 +11,7 @@ from tests.fixtures.seaweed import Seaweed
 from tests.fixtures.statements import rows, run
 from tests.fixtures.states import forget
 
-from frostline.catalog import jobs
+from frostline.catalog import lake_files
 from frostline.errors import FrostlineError, UnavailableError
 from frostline.failpoints import Failpoint
 from frostline.lake import paths
@@ -119,7 +119,7 @@ def test_it_dies_under_cold_rows_and_during_fold(
 def _no_file_is_blamed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The store dies after it was asked how long a file is, and before the file is read."""
     catalog, table = world.lake.catalog, world.lake.table()
-    recorded = jobs.recorded_files(catalog, table)
+    recorded = lake_files.recorded(catalog, table)
     sizes = {file.path: file.size_bytes for file in recorded}
     everything = Range(table.tier_kind.lowest, table.tier_kind.highest)
     with monkeypatch.context() as patched:

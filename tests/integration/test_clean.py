@@ -11,7 +11,7 @@ from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 
-from frostline.catalog import jobs
+from frostline.catalog import horizon, jobs
 from frostline.catalog.jobs import State
 from frostline.errors import CorruptionError
 from frostline.pipeline import clean
@@ -74,11 +74,11 @@ def test_a_clean_partition_is_gone_and_the_relation_answers_the_same(archived: L
 
 
 def test_a_role_that_may_not_vacuum_the_seam_is_told_so(lake: Lake) -> None:
-    assert jobs.settle_standbys(lake.catalog)
+    assert horizon.settle_standbys(lake.catalog)
     run(lake.catalog, "create role frostline_nobody")
     try:
         run(lake.catalog, "set role frostline_nobody")
-        assert not jobs.settle_standbys(lake.catalog)
+        assert not horizon.settle_standbys(lake.catalog)
     finally:
         run(lake.catalog, "reset role")
         run(lake.catalog, "drop role frostline_nobody")

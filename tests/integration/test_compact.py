@@ -16,7 +16,7 @@ from tests.fixtures.statements import rows, run
 from tests.fixtures.tables import make_events
 from tests.fixtures.type_zoo import EVERY_KIND, OPTIONAL, SETUP
 
-from frostline.catalog import jobs, seams
+from frostline.catalog import lake_files, seams
 from frostline.errors import CorruptionError
 from frostline.lake import ducksql, paths, snapshots
 from frostline.model import compaction
@@ -44,7 +44,7 @@ def reader(lake: Lake) -> Iterator[psycopg.Connection]:
 
 
 def files(lake: Lake, name: str = "events") -> list[RecordedFile]:
-    return jobs.recorded_files(lake.catalog, lake.table(name))
+    return lake_files.recorded(lake.catalog, lake.table(name))
 
 
 def local(file: RecordedFile) -> Path:

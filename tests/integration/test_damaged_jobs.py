@@ -13,7 +13,7 @@ from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.statements import rows, run
 from tests.fixtures.tables import make_events
 
-from frostline.catalog import jobs, snapshots
+from frostline.catalog import lake_files, snapshots
 from frostline.catalog.connect import Dsn
 from frostline.errors import CorruptionError, FrostlineError
 from frostline.lake import paths
@@ -51,7 +51,7 @@ def state(lake: Lake) -> list[Any]:
 
 def holding(lake: Lake, month: int) -> Path:
     """The only file of a month."""
-    found = jobs.recorded_files(lake.catalog, lake.table())[month - 1]
+    found = lake_files.recorded(lake.catalog, lake.table())[month - 1]
     return Path(found.path.removeprefix("file://"))
 
 
@@ -134,7 +134,7 @@ def test_a_load_whose_key_a_damaged_file_hides_is_refused(cold: Lake) -> None:
     """Rows of Spark go into the lake as files, after a look at the keys that are there."""
     table, file = cold.table(), holding(cold, 2)
     run(cold.catalog, "create table public.batch as select *, true as frostline_live from public.events where id = 150")
-    recorded = tuple(jobs.recorded_files(cold.catalog, table))
+    recorded = tuple(lake_files.recorded(cold.catalog, table))
     with snapshots.exported(cold.dsn) as snapshot:
         shard = Shard(
             table=table,

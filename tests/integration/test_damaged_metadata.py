@@ -71,7 +71,7 @@ def examined(lake: Lake) -> FrostlineError:
     patient = Patient(lambda: lake.settings, has_catalog=True)
     patient.read_settings()
     with patient.connect():
-        verdict = store.lake_files(patient)
+        verdict = store.sampled_files(patient)
     return CorruptionError(str(verdict.detail), hint=damage_hint())
 
 

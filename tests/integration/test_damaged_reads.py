@@ -14,7 +14,7 @@ from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.statements import rows, run
 from tests.fixtures.tables import make_events
 
-from frostline.catalog import jobs
+from frostline.catalog import lake_files
 from frostline.lake.filecheck import Checks
 from frostline.pipeline import verify
 
@@ -157,7 +157,7 @@ def test_a_write_of_a_cold_row_whose_file_is_damaged_is_refused(cold: Lake, app:
 def holding(lake: Lake, day: str) -> Path:
     """The file with the rows of that day."""
     ((lower,),) = rows(lake.catalog, "select (extract(epoch from %s::timestamptz) * 1000000)::bigint", [f"{day}+00"])
-    (found,) = (one for one in jobs.recorded_files(lake.catalog, lake.table()) if one.lower <= lower <= one.upper)
+    (found,) = (one for one in lake_files.recorded(lake.catalog, lake.table()) if one.lower <= lower <= one.upper)
     return Path(found.path.removeprefix("file://"))
 
 

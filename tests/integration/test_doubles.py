@@ -9,7 +9,7 @@ from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.statements import rows, run
 from tests.fixtures.tables import make_events
 
-from frostline.catalog import jobs
+from frostline.catalog import lake_files
 from frostline.pipeline import doubles, verify
 from frostline.pipeline.verify import Fault
 
@@ -28,7 +28,7 @@ def cold(lake: Lake) -> Lake:
 
 def february(lake: Lake) -> tuple[Path, Path]:
     """Its large file and its small one."""
-    found = jobs.recorded_files(lake.catalog, lake.table())
+    found = lake_files.recorded(lake.catalog, lake.table())
     (small,) = (one for one in found if one.fingerprint.rows == 1)
     (large,) = (one for one in found if one is not small and one.lower <= small.lower <= one.upper)
     return Path(large.path.removeprefix("file://")), Path(small.path.removeprefix("file://"))

@@ -10,7 +10,7 @@ from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 
-from frostline.catalog import jobs, seams, snapshots
+from frostline.catalog import lake_files, seams, snapshots
 from frostline.catalog.connect import Dsn
 from frostline.errors import CorruptionError
 from frostline.lake import commit, paths
@@ -72,9 +72,9 @@ def test_a_fold_carries_every_change_into_the_lake(cold: Lake) -> None:
 def test_only_files_that_hold_marked_keys_are_rewritten(cold: Lake) -> None:
     with cold.connect() as connection:
         connection.execute("update public.events set status = 'x' where id = 1")
-    before = {file.path for file in jobs.recorded_files(cold.catalog, cold.table())}
+    before = {file.path for file in lake_files.recorded(cold.catalog, cold.table())}
     (result,) = cold.fold()
-    after = {file.path for file in jobs.recorded_files(cold.catalog, cold.table())}
+    after = {file.path for file in lake_files.recorded(cold.catalog, cold.table())}
     assert (result.replaced_files, result.written_files) == (1, 1)
     assert len(before & after) == 5
 
@@ -240,7 +240,7 @@ def test_a_file_that_holds_a_marked_key_and_was_not_found_to_is_not_left_as_it_i
     """The row would be there twice: once in that file, and once as the image."""
     with cold.connect() as connection:
         connection.execute("update public.events set status = 'x' where id = 1")
-    table, files = cold.table(), jobs.recorded_files(cold.catalog, cold.table())
+    table, files = cold.table(), lake_files.recorded(cold.catalog, cold.table())
     january = min(files, key=lambda file: file.lower)
     with snapshots.exported(cold.dsn) as snapshot:
         piece = fold.Slice(

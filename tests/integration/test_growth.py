@@ -8,7 +8,7 @@ from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 
-from frostline.catalog import jobs, merging, seams
+from frostline.catalog import lake_files, seams
 from frostline.catalog.connect import Connection
 from frostline.errors import CorruptionError, UsageError
 from frostline.lake import snapshots
@@ -217,7 +217,7 @@ def test_the_totals_are_those_of_the_records_whatever_changes_them(events: Lake)
 def test_status_reads_the_records_only_of_lake_partitions_that_changed(
     events: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = jobs.recorded_within
+    read = lake_files.within
     seen: list[int] = []
 
     def counted(*arguments: object) -> object:
@@ -225,8 +225,8 @@ def test_status_reads_the_records_only_of_lake_partitions_that_changed(
         seen.append(len(found))
         return found
 
-    monkeypatch.setattr(jobs, "recorded_within", counted)
-    monkeypatch.setattr(jobs, "recorded_files", None)
+    monkeypatch.setattr(lake_files, "within", counted)
+    monkeypatch.setattr(lake_files, "recorded", None)
     status.of_table(events.catalog, events.table())
     assert seen == []
     run(
@@ -242,19 +242,19 @@ def test_small_files_of_a_lake_partition_are_found_though_they_came_one_by_one(l
     fill_events(lake.catalog, months=3, rows_a_month=50)
     lake.add(lake_partition="year")
     lake.archive()
-    assert not merging.due(lake.catalog, lake.table())
+    assert not lake_files.due_merges(lake.catalog, lake.table())
     one_more(lake, 4, 5)
-    assert not merging.due(lake.catalog, lake.table())
+    assert not lake_files.due_merges(lake.catalog, lake.table())
     one_more(lake, 5, 5)
-    assert [len(one) for one in merging.due(lake.catalog, lake.table())] == [5]
+    assert [len(one) for one in lake_files.due_merges(lake.catalog, lake.table())] == [5]
     assert lake.compact()[0].error is None
-    assert not merging.due(lake.catalog, lake.table())
+    assert not lake_files.due_merges(lake.catalog, lake.table())
 
 
 def test_another_target_size_makes_every_file_count_again(events: Lake) -> None:
     run(events.catalog, "update frostline.managed_table set target_file_size = target_file_size * 2")
-    assert not merging.due(events.catalog, events.table())
-    merging.settle(events.catalog, events.table())
+    assert not lake_files.due_merges(events.catalog, events.table())
+    lake_files.settle_merges(events.catalog, events.table())
     target = events.table().policy.target_file_size
     assert value(events.catalog, "select settled_for from frostline.lake_total") == target
 

@@ -9,7 +9,7 @@ from tests.fixtures.command import Command
 from tests.fixtures.statements import run
 from tests.fixtures.tables import make_events
 
-from frostline.catalog import jobs
+from frostline.catalog import archived_partitions, jobs
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.model.names import Name
@@ -93,8 +93,8 @@ def test_a_job_that_was_cleaned_later_took_no_longer_for_it(
     listed: Listed, history: list[int], catalog: Connection, add: Callable[..., Table]
 ) -> None:
     events = add("public.events")
-    jobs.record_partition(catalog, events, history[0], Name("public", "events_1"), None, 1)
-    jobs.set_cleaned(catalog, events, 1)
+    archived_partitions.record(catalog, events, history[0], Name("public", "events_1"), None, 1)
+    archived_partitions.set_cleaned(catalog, events, 1)
     (cleaned,) = [one for one in listed() if one["id"] == history[0]]
     assert (cleaned["state"], cleaned["duration_s"]) == ("cleaned", 90.5)
 

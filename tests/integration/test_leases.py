@@ -13,7 +13,7 @@ from tests.fixtures.statements import run, value
 from tests.fixtures.tables import make_events
 from tests.fixtures.waiting import until_true
 
-from frostline.catalog import heartbeat, jobs, leases, seams
+from frostline.catalog import heartbeat, jobs, lake_files, leases, seams
 from frostline.catalog.connect import connect
 from frostline.errors import ConflictError
 from frostline.failpoints import PAUSE, Failpoint
@@ -106,7 +106,7 @@ def test_a_worker_that_was_paused_cannot_publish(events: Lake) -> None:
         run(events.catalog, "update frostline.lease set expires_at = clock_timestamp()")  # and for very long
         (result,) = events.archive()
         assert result.error is None
-        published = seams.get(events.catalog, events.table()), jobs.recorded_files(events.catalog, events.table())
+        published = seams.get(events.catalog, events.table()), lake_files.recorded(events.catalog, events.table())
         worker.send_signal(signal.SIGCONT)
         said, _ = worker.communicate(timeout=120)
     finally:
@@ -115,7 +115,7 @@ def test_a_worker_that_was_paused_cannot_publish(events: Lake) -> None:
     assert worker.returncode == 1
     assert "lost its lease of public.events" in said
     assert events.value("select state from frostline.job order by job_id limit 1") == "failed"
-    assert (seams.get(events.catalog, events.table()), jobs.recorded_files(events.catalog, events.table())) == published
+    assert (seams.get(events.catalog, events.table()), lake_files.recorded(events.catalog, events.table())) == published
     assert events.value(EVERYTHING) == before
     assert epoch(events) == 2
 

@@ -22,7 +22,7 @@ from tests.fixtures.states import (
 )
 from tests.fixtures.waiting import until_true
 
-from frostline.catalog import pins, seams, states
+from frostline.catalog import lake_states, pins, seams
 from frostline.catalog.connect import Connection
 from frostline.catalog.connect import connect as open_connection
 from frostline.errors import ConflictError, UsageError
@@ -166,7 +166,7 @@ def test_a_reader_that_pins_and_ends_before_the_live_snapshots_are_read_is_seen(
         pins.make(events.catalog, table, state, 60)
         run(reader, "commit")
 
-    before(monkeypatch, states, "list_all", pin_and_end, call=call)
+    before(monkeypatch, lake_states, "list_all", pin_and_end, call=call)
     expired(events)
     assert count_with_pyiceberg(state) == 100
     assert value(events.catalog, JOBS) == 1, "there was nothing to do the second time"
@@ -177,7 +177,7 @@ def test_a_pin_that_is_committed_after_the_plan_and_before_the_lock_is_seen(
 ) -> None:
     old, table = location(events), events.table()
     change(events)
-    before(monkeypatch, states, "lock", lambda: _in_a_session_of_its_own(events, table, old))
+    before(monkeypatch, lake_states, "lock", lambda: _in_a_session_of_its_own(events, table, old))
     assert expired(events).snapshots == 1, "the other one goes"
     assert count_with_pyiceberg(old) == 100
 
@@ -219,7 +219,7 @@ def test_a_pin_that_comes_during_the_commit_waits_and_is_refused(events: Lake, m
                 connection, "select count(*) = 1 from pg_catalog.pg_stat_activity where wait_event_type = 'Lock'"
             )
 
-    before(monkeypatch, states, "delete", start)
+    before(monkeypatch, lake_states, "delete", start)
     assert expired(events).snapshots == 2
     thread.join()
     assert refused == [f"the lake of public.events has no state {old} any more"]

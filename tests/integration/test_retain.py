@@ -26,7 +26,7 @@ from tests.fixtures.quick import some
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 
-from frostline.catalog import jobs, seams
+from frostline.catalog import lake_files, seams
 from frostline.errors import CorruptionError, UsageError
 from frostline.lake import paths
 from frostline.model.tiers import from_text
@@ -82,7 +82,7 @@ def test_whole_files_go_by_metadata_only(cold: Lake, monkeypatch: pytest.MonkeyP
     result = retain(cold, MARCH)
     assert (result.line, result.removed_files, result.trimmed_files, result.rows) == (MARCH, 2, 0, 40)
     assert retained(cold) == at(cold, MARCH)
-    assert len(jobs.recorded_files(cold.catalog, cold.table())) == 1
+    assert len(lake_files.recorded(cold.catalog, cold.table())) == 1
     assert len(cold.data_files()) == before
     compare(cold)
     assert verify.run(cold.catalog, cold.table()).faults == ()
@@ -95,7 +95,7 @@ def test_rows_of_a_partial_file_go_and_the_others_stay(lake: Lake) -> None:
     result = retain(lake, "2024-02-01 23:00+00")
     assert (result.line, result.removed_files, result.trimmed_files, result.rows) == (FEBRUARY, 0, 1, 20)
     compare(lake)
-    (file,) = jobs.recorded_files(lake.catalog, lake.table())
+    (file,) = lake_files.recorded(lake.catalog, lake.table())
     assert file.lower >= at(lake, FEBRUARY)
     assert verify.run(lake.catalog, lake.table()).faults == ()
 
@@ -358,7 +358,7 @@ def test_a_damaged_file_across_the_line_stops_it(lake: Lake) -> None:
     make_archived(lake, grace="0", lake_partition="year")
     lake.clean()
     lake.compact()
-    (file,) = jobs.recorded_files(lake.catalog, lake.table())
+    (file,) = lake_files.recorded(lake.catalog, lake.table())
     path = paths.local_path(file.path)
     assert path is not None
     sound = path.read_bytes()

@@ -27,7 +27,7 @@ from tests.fixtures.own_server import (
 )
 from tests.fixtures.statements import rows, run, value
 
-from frostline.catalog import jobs
+from frostline.catalog import horizon
 from frostline.relation import bound
 from frostline.runtime.postgres import Postgres
 from frostline.server import provider
@@ -200,7 +200,7 @@ VACUUMS = "select vacuum_count from pg_stat_user_tables where relid = 'frostline
 def _settle_until_it_ends(lake: Lake, primary: Postgres, standby: Postgres, connection: psycopg.Connection) -> None:
     """Clean waits until nobody on the primary needs the old seam; here that may be an autovacuum for a moment."""
     for _ in range(100):
-        jobs.settle_standbys(lake.catalog)
+        horizon.settle_standbys(lake.catalog)
         caught_up(primary, standby)
         both(connection, "select count(*), sum(id) from {}")
         time.sleep(0.1)

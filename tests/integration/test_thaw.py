@@ -32,7 +32,7 @@ from tests.fixtures.statements import rows, run, value
 from tests.fixtures.twins import make_twins
 from tests.fixtures.waiting import until_true
 
-from frostline.catalog import jobs, patience, seams
+from frostline.catalog import archived_partitions, patience, seams
 from frostline.errors import CorruptionError, UnavailableError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.pipeline import plan, thaw, verify
@@ -332,7 +332,7 @@ def test_a_refill_that_differs_from_the_lake_is_not_attached(cold: Lake, monkeyp
     with pytest.raises(CorruptionError, match=r"public\.events_2_thaw_\d+_2 has 20 rows with hash sum"):
         cold.thaw()
     compare(cold)
-    assert jobs.uncleaned(cold.catalog, cold.table()) == []
+    assert archived_partitions.uncleaned(cold.catalog, cold.table()) == []
 
 
 class Killed(BaseException):

@@ -25,7 +25,7 @@ from tests.fixtures.quick import some
 from tests.fixtures.statements import run, value
 from tests.fixtures.twins import PARTITIONS, TABLE
 
-from frostline.catalog import jobs, seams
+from frostline.catalog import lake_files, seams
 from frostline.errors import CorruptionError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.pipeline import plan, undo, verify
@@ -52,7 +52,7 @@ def test_everything_is_hot_again_without_a_change(archived: Lake) -> None:
     assert result.partitions == ("public.events_1", "public.events_2", "public.events_3")
     assert line(archived) == archived.table().tier_kind.lowest
     compare(archived)
-    assert jobs.recorded_files(archived.catalog, archived.table()) == []
+    assert lake_files.recorded(archived.catalog, archived.table()) == []
     assert verify.run(archived.catalog, archived.table()).faults == ()
 
 
@@ -166,11 +166,11 @@ def test_a_file_that_reaches_across_the_line_is_written_again(lake: Lake) -> Non
     change(lake)
     lake.fold()
     february = at(lake, FEBRUARY)
-    across = [one for one in jobs.recorded_files(lake.catalog, lake.table()) if one.lower < february <= one.upper]
+    across = [one for one in lake_files.recorded(lake.catalog, lake.table()) if one.lower < february <= one.upper]
     assert across
     result = lake.undo(to=FEBRUARY)
     assert result.trimmed_files == len(across)
-    assert all(one.upper < february for one in jobs.recorded_files(lake.catalog, lake.table()))
+    assert all(one.upper < february for one in lake_files.recorded(lake.catalog, lake.table()))
     compare(lake)
     assert verify.run(lake.catalog, lake.table()).faults == ()
 

@@ -13,7 +13,7 @@ from tests.fixtures.seaweed import Seaweed
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.states import forget
 
-from frostline.catalog import jobs, seams
+from frostline.catalog import lake_files, seams
 from frostline.errors import CorruptionError, UnavailableError
 from frostline.lake import claim
 from frostline.pipeline import verify
@@ -154,11 +154,11 @@ def test_a_file_across_the_line_is_hidden_then_trimmed(lake: Lake) -> None:
     assert line(lake) == february
     back(lake, hidden)
     compare(lake)
-    assert any(one.lower < february <= one.upper for one in jobs.recorded_files(lake.catalog, lake.table()))
+    assert any(one.lower < february <= one.upper for one in lake_files.recorded(lake.catalog, lake.table()))
     both(lake.catalog, "update public.{t} set amount = 77 where ts < '2024-03-01'")
     (folded,) = lake.fold("events")
     assert folded.error is None
-    assert all(one.upper < february for one in jobs.recorded_files(lake.catalog, lake.table()))
+    assert all(one.upper < february for one in lake_files.recorded(lake.catalog, lake.table()))
     compare(lake)
     assert verify.run(lake.catalog, lake.table()).faults == ()
     lake.undo()
@@ -174,7 +174,7 @@ def test_whichever_job_comes_next_settles_it(archived: Lake, job: str) -> None:
     february = at(archived, FEBRUARY)
     (done,) = getattr(archived, job)("events")
     assert done.error is None
-    assert all(one.upper < february for one in jobs.recorded_files(archived.catalog, archived.table()))
+    assert all(one.upper < february for one in lake_files.recorded(archived.catalog, archived.table()))
     compare(archived)
     assert verify.run(archived.catalog, archived.table()).faults == ()
 

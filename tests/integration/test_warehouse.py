@@ -20,7 +20,7 @@ from tests.fixtures.quick import some
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.states import forget
 
-from frostline.catalog import jobs, pointers, seams, warehouses
+from frostline.catalog import lake_files, pointers, seams, warehouses
 from frostline.catalog.pointers import Pointer
 from frostline.cli import main
 from frostline.errors import UnavailableError, UsageError
@@ -212,7 +212,7 @@ def test_it_is_unmounted_during_an_archive(lake: Lake, monkeypatch: pytest.Monke
         assert "is empty: it is not mounted, or it is not this database's" in error
         assert list(lake.warehouse.iterdir()) == []
         assert value(lake.catalog, "select count(*) from public._events") == 80
-        assert jobs.recorded_files(lake.catalog, lake.table()) == []
+        assert lake_files.recorded(lake.catalog, lake.table()) == []
     compare(lake)
     assert lake.archive("events")[0].error is None
     compare(lake)

@@ -1,30 +1,24 @@
-"""Jobs, the partitions they archived and the files they wrote."""
+"""Jobs: the row that each run of a command on a table has, from its start to its end."""
 
-import logging
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-import psycopg
-
-from frostline import logs, sqlfiles
-from frostline.catalog import checksums, leases, trust
+from frostline import sqlfiles
+from frostline.catalog import leases, trust
 from frostline.catalog.connect import Connection, only_value
 from frostline.errors import ConflictError
 from frostline.logs import without_passwords
 from frostline.model.names import Name
-from frostline.model.range import Range
-from frostline.model.tables import Checksum, Fingerprint, RecordedFile, Table
+from frostline.model.tables import Table
 from frostline.model.work import Failures, Kind
 
 _statement = sqlfiles.statements(__name__, "queries/job")
 
 STOPPED = "somebody stopped it"
 """What is written down about an interrupted job."""
-_SETTLING_S = 10
-_log = logging.getLogger(__name__)
 
 
 class State(StrEnum):
@@ -52,24 +46,6 @@ class Job:
     error: str | None
     started_at: datetime
     changed_at: datetime
-
-
-@dataclass(frozen=True)
-class ArchivedPartition:
-    """A heap partition whose rows are in the lake and, until it is cleaned, still in the heap."""
-
-    name: Name
-    lower: int | None
-    upper: int
-    job_id: int
-    published_xid: str
-    grace_is_over: bool
-    grace_ends_at: datetime
-
-    @property
-    def range(self) -> Range:
-        """What it holds rows of."""
-        return Range(self.lower, self.upper)
 
 
 @contextmanager
@@ -173,142 +149,6 @@ def record_done(connection: Connection, table: Table, kind: str, detail: str) ->
     """Write down something that was done in one step."""
     values = {"table_id": table.id, "kind": kind, "detail": detail}
     connection.execute(_statement("insert_done"), values)
-
-
-def record_partition(
-    connection: Connection, table: Table, job_id: int, name: Name, lower: int | None, upper: int
-) -> None:
-    """Write down, in the publishing transaction, that the partition left the hot tier."""
-    values = {"table_id": table.id, "job_id": job_id, "partition_name": str(name), "lower": lower, "upper": upper}
-    connection.execute(_statement("insert_partition"), values)
-
-
-def rename_partition(connection: Connection, table: Table, upper: int, name: Name) -> None:
-    """Write down that the archived partition that ends there has another name."""
-    values = {"table_id": table.id, "upper": upper, "partition_name": str(name)}
-    connection.execute(_statement("rename_partition"), values)
-
-
-def uncleaned(connection: Connection, table: Table) -> list[ArchivedPartition]:
-    """Archived partitions that still hold their rows, oldest first."""
-    rows = connection.execute(_statement("uncleaned"), {"table_id": table.id}).fetchall()
-    return [ArchivedPartition(Name.parse(row[0]), *row[1:]) for row in rows]
-
-
-def archived(connection: Connection, table: Table) -> list[tuple[Name, int | None, int, bool]]:
-    """Every archived partition, oldest first: name, bounds, and whether it was cleaned."""
-    rows = connection.execute(_statement("archived"), {"table_id": table.id}).fetchall()
-    return [(Name.parse(row[0]), row[1], row[2], row[3]) for row in rows]
-
-
-def forget_archived(connection: Connection, table: Table, line: int) -> None:
-    """Write down, in the transaction that lowers the frost line, that what lies above it is hot again."""
-    connection.execute(_statement("forget_archived"), {"table_id": table.id, "line": line})
-
-
-def emptied(connection: Connection, table: Table) -> list[Name]:
-    """Cleaned partitions that are still there."""
-    rows = connection.execute(_statement("emptied"), {"table_id": table.id}).fetchall()
-    return [Name.parse(name) for (name,) in rows]
-
-
-def set_cleaned(connection: Connection, table: Table, upper: int) -> None:
-    """Write down, in the transaction that empties it, that the partition's rows are only in the lake now."""
-    connection.execute(_statement("set_cleaned"), {"table_id": table.id, "upper": upper})
-    connection.execute(_statement("finish_cleaned_jobs"), {"table_id": table.id})
-
-
-def adopt_xids(connection: Connection, table: Table) -> None:
-    """Give partitions that came from another server by a dump a publishing transaction of this one."""
-    connection.execute(_statement("adopt_xids"), {"table_id": table.id})
-
-
-def settle_standbys(connection: Connection) -> bool:
-    """End, on every standby, queries that see a frost line which nobody on this server sees any more.
-
-    Outside a transaction. They end when the standby replays it, so whatever is done next finds them gone. It waits for
-    those who have the seam's page in use, as an open cursor on a relation can; False if that takes too long, or if
-    Postgres passes over the table because the role may not vacuum it.
-    """
-    warnings: list[str | None] = []
-
-    def hear(notice: psycopg.errors.Diagnostic) -> None:
-        warnings.append(notice.message_primary)
-
-    connection.execute(_statement("limit_settling"), {"limit": f"{_SETTLING_S}s"})
-    connection.add_notice_handler(hear)
-    try:
-        connection.execute(_statement("settle_standbys"))
-    except psycopg.errors.QueryCanceled:
-        return False
-    finally:
-        connection.remove_notice_handler(hear)
-        connection.execute(_statement("end_limit"))
-    for warning in warnings:
-        _log.warning("%s", logs.fields(stage="settle", warning=warning))
-    return not warnings
-
-
-def older_snapshots(connection: Connection, xid: str) -> list[str]:
-    """Who may still see the database as it was before that transaction: process ids, slots, prepared transactions."""
-    return [who for (who,) in connection.execute(_statement("older_snapshots"), {"xid": xid}).fetchall()]
-
-
-def replace_range(
-    connection: Connection, table: Table, job_id: int, lower: int, upper: int, files: Sequence[RecordedFile]
-) -> None:
-    """Record the files that now hold [lower, upper), in the publishing transaction."""
-    values = {"table_id": table.id, "lower": lower, "upper": upper}
-    connection.execute(_statement("delete_range"), values)
-    _insert_files(connection, table, job_id, files)
-
-
-def replace_files(
-    connection: Connection, table: Table, job_id: int, gone: Sequence[str], files: Sequence[RecordedFile]
-) -> None:
-    """Record files in place of others, in the publishing transaction."""
-    connection.execute(_statement("delete_files"), {"table_id": table.id, "paths": list(gone)})
-    _insert_files(connection, table, job_id, files)
-
-
-def _insert_files(connection: Connection, table: Table, job_id: int, files: Sequence[RecordedFile]) -> None:
-    values = {
-        "table_id": table.id,
-        "job_id": job_id,
-        "paths": [file.path for file in files],
-        "rows": [file.fingerprint.rows for file in files],
-        "sizes": [file.size_bytes for file in files],
-        "lowers": [file.lower for file in files],
-        "uppers": [file.upper for file in files],
-        "hash_sums": [file.fingerprint.hash_sum for file in files],
-    }
-    connection.execute(_statement("insert_files"), values)
-    known = {file.path: Checksum(file.size_bytes, file.sha256) for file in files if file.sha256 is not None}
-    checksums.record(connection, table, known)
-
-
-def recorded_files(connection: Connection, table: Table) -> list[RecordedFile]:
-    """Every file of the current lake snapshot with the fingerprint it must have."""
-    return _files(connection, "files", {"table_id": table.id})
-
-
-def recorded_within(connection: Connection, table: Table, wanted: Range) -> list[RecordedFile]:
-    """Those of them that may hold a row of the range; as `range.overlapping`, without reading the others' records."""
-    return _files(connection, "files_within", {"table_id": table.id, "lower": wanted.lower, "upper": wanted.upper})
-
-
-def _files(connection: Connection, query: str, values: dict[str, int | None]) -> list[RecordedFile]:
-    return [
-        RecordedFile(path, size_bytes, lower, upper, Fingerprint(count, int(hash_sum)), sha256)
-        for path, count, size_bytes, lower, upper, hash_sum, sha256 in connection.execute(_statement(query), values)
-    ]
-
-
-def lake_totals(connection: Connection, table: Table) -> tuple[int, int, int]:
-    """Files, rows and bytes of the table in the lake."""
-    row = connection.execute(_statement("lake_totals"), {"table_id": table.id}).fetchone()
-    files, rows, size_bytes = row or (0, 0, 0)
-    return files, rows, size_bytes
 
 
 @dataclass(frozen=True)

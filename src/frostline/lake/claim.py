@@ -6,7 +6,7 @@ docs/design/warehouse.md says when a warehouse may be claimed. Several databases
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from frostline.catalog import jobs, seams, tables, warehouses
+from frostline.catalog import jobs, lake_files, seams, tables, warehouses
 from frostline.catalog.connect import Connection
 from frostline.catalog.warehouses import Warehouse
 from frostline.errors import UnavailableError, UsageError
@@ -110,4 +110,4 @@ def _give_up(connection: Connection) -> None:
 
 def has_rows(connection: Connection, table: Table) -> bool:
     """Whether the lake has rows that readers want: what lies at or above the frost line is hidden."""
-    return bool(jobs.recorded_within(connection, table, Range(None, seams.get(connection, table).frost_line)))
+    return bool(lake_files.within(connection, table, Range(None, seams.get(connection, table).frost_line)))

@@ -3,7 +3,7 @@
 docs/design/foreign-commits.md has the reasons and the interleavings.
 """
 
-from frostline.catalog import jobs, pointers
+from frostline.catalog import lake_files, pointers
 from frostline.catalog.connect import Connection
 from frostline.errors import ConflictError, FrostlineError
 from frostline.lake import snapshots
@@ -55,7 +55,7 @@ def sound(connection: Connection, table: Table, found: Standing) -> str | None:
     if current != found.snapshot_id:
         raise _unlike(table, f"the current snapshot of {found.location} is {current} instead of {found.snapshot_id}")
     held = Totals(0, 0, 0) if current is None else snapshots.totals(found.location, current)
-    recorded = Totals(*jobs.lake_totals(connection, table))
+    recorded = Totals(*lake_files.totals(connection, table))
     if held != recorded:
         raise _unlike(
             table,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import psycopg
 
-from frostline.catalog import checksums, jobs, leases, pointers, seams
+from frostline.catalog import jobs, lake_files, leases, pointers, seams
 from frostline.catalog.connect import Connection, first_line
 from frostline.catalog.jobs import State
 from frostline.catalog.pointers import Move, Pointer
@@ -62,7 +62,7 @@ def lake(
         pointers.swap(connection, table, old.metadata_location, staged.metadata_location)
         new = replace(new, snapshot_id=staged.snapshot_id, metadata_location=staged.metadata_location)
         manifests = staged.manifests
-        checksums.record(connection, table, staged.checksums)
+        lake_files.record_checksums(connection, table, staged.checksums)
     seams.move(connection, table, old, new, manifests)
 
 
@@ -89,8 +89,8 @@ def copies(connection: Connection, snapshot: str, moves: Sequence[Move], gone: I
 
 def begin_anew(connection: Connection, table: Table) -> None:
     """In a transaction: the table has nothing in the lake, as before its first archive. Its files there stay."""
-    seam, files = seams.get(connection, table), jobs.recorded_files(connection, table)
-    jobs.replace_files(connection, table, 0, [file.path for file in files], [])
+    seam, files = seams.get(connection, table), lake_files.recorded(connection, table)
+    lake_files.replace(connection, table, 0, [file.path for file in files], [])
     pointers.drop(connection, Pointer.of(table))
     seams.move(connection, table, seam, replace(seam, snapshot_id=None, metadata_location=None))
 
@@ -132,5 +132,5 @@ class Exchange:
         else:
             lake(connection, self.table, seam, staged, line=line)
         written = [file.recorded for file in self.written]
-        jobs.replace_files(connection, self.table, self.job_id, self.replaced, written)
+        lake_files.replace(connection, self.table, self.job_id, self.replaced, written)
         jobs.advance(connection, self.job_id, State.PUBLISHED)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import psycopg
 
 from frostline import logs
-from frostline.catalog import histories, warehouses
+from frostline.catalog import lake_states, warehouses
 from frostline.catalog.connect import Connection
 from frostline.errors import UnavailableError, UsageError
 from frostline.lake import paths, store
@@ -123,7 +123,7 @@ def guarded(connection: Connection, warehouse: str) -> Generator[Marker]:
 def deleted(connection: Connection) -> str:
     """What to do about a file that is missing in a warehouse that is there."""
     try:
-        is_copy = histories.is_copy(connection)
+        is_copy = lake_states.is_copy(connection)
     except psycopg.Error:
         is_copy = False
     if is_copy:

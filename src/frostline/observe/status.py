@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from frostline.catalog import jobs, leases, seams
+from frostline.catalog import horizon, jobs, lake_files, leases, seams
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import Job
 from frostline.model import health, work
@@ -130,7 +130,7 @@ def _lake(connection: Connection, table: Table, state: TableState, seen: Facts) 
         return NO_LAKE
     kind, line = table.tier_kind, seen.seam.frost_line
     waiting = {partition.name for partition in seen.uncleaned}
-    files, rows, size_bytes = jobs.lake_totals(connection, table)
+    files, rows, size_bytes = lake_files.totals(connection, table)
     retained = seams.retained(connection, table)
     return LakeStatus(
         frost_line=None if line == kind.lowest else to_text(kind, line),
@@ -155,7 +155,7 @@ def _signs(connection: Connection, table: Table, state: TableState, seen: Facts,
         held_from=lake.held_from,
         stray_rows=premake.stray(connection, table, seen.layout.frost_line).rows,
         grid_problem=state.grid_problem,
-        blockers=tuple(jobs.older_snapshots(connection, over[0].published_xid)) if over else (),
+        blockers=tuple(horizon.older_snapshots(connection, over[0].published_xid)) if over else (),
         row_security=rowsecurity.strayed(connection, table).get(table.name),
     )
 

@@ -8,9 +8,20 @@ from typing import TypeVar
 from psycopg import sql
 
 from frostline import logs
-from frostline.catalog import jobs, leases, merging, pins, pointers, seams, states, tables, trust
+from frostline.catalog import (
+    archived_partitions,
+    jobs,
+    lake_files,
+    lake_states,
+    leases,
+    pins,
+    pointers,
+    seams,
+    tables,
+    trust,
+)
+from frostline.catalog.archived_partitions import ArchivedPartition
 from frostline.catalog.connect import Connection, first_line
-from frostline.catalog.jobs import ArchivedPartition
 from frostline.model import expiry
 from frostline.model.expiry import LakeState
 from frostline.model.names import Name
@@ -91,7 +102,9 @@ def facts(connection: Connection, table: Table, *, sizes: bool = False) -> Facts
         return Facts(Layout(partitions, table.tier_kind.lowest))
     seam = seams.get(connection, table)
     layout = Layout(partitions, seam.frost_line)
-    return Facts(layout, seam, jobs.uncleaned(connection, table), states.list_all(connection, table))
+    return Facts(
+        layout, seam, archived_partitions.uncleaned(connection, table), lake_states.list_all(connection, table)
+    )
 
 
 def of_facts(connection: Connection, table: Table, seen: Facts) -> TableState:
@@ -136,8 +149,8 @@ def _tiered(connection: Connection, table: Table, seen: Facts) -> TableState:
         over_grace=len(over),
         blocked_by_marks=len(blocked),
         can_retain=not plan.retention(connection, table, seen.layout).is_empty,
-        can_compact=bool(merging.due(connection, table)),
-        manifests=states.manifests(connection, table),
+        can_compact=bool(lake_files.due_merges(connection, table)),
+        manifests=lake_states.manifests(connection, table),
         expirable=len(old.snapshots),
         has_lake=bool(seen.states),
         swept_at=tables.swept_at(connection, table),

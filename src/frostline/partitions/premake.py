@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import jobs, leases, trust
+from frostline.catalog import archived_partitions, leases, trust
 from frostline.catalog.connect import Connection, first_line
 from frostline.catalog.made import Purpose
 from frostline.catalog.patience import RolledBack, in_use, patiently
@@ -111,7 +111,7 @@ def _is_far(table: Table, cell: Cell, now: int) -> bool:
 def _known(connection: Connection, table: Table, partitions: Sequence[Partition]) -> tuple[Cell, ...]:
     """Every partition with finite bounds, those that were archived and dropped included."""
     kind = table.tier_kind
-    archived = jobs.archived(connection, table) if table.has_lake else []
+    archived = archived_partitions.list_all(connection, table) if table.has_lake else []
     found = {(lower, upper): name for name, lower, upper, _ in archived}
     found |= {
         (partition.lower, partition.upper): partition.name

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from frostline import logs
-from frostline.catalog import jobs, merging, seams, snapshots
+from frostline.catalog import archived_partitions, jobs, lake_files, seams, snapshots
 from frostline.catalog.connect import Dsn
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
@@ -67,7 +67,7 @@ def archive_table(context: JobContext, chosen: Table) -> Result:
             rows += sum(file.rows for file in files)
             size += sum(file.size_bytes for file in files)
         cleaned = clean.within_job(connection, table)
-        merging.settle(connection, table)
+        lake_files.settle_merges(connection, table)
     return Result(table, moved, rows, size, cleaned)
 
 
@@ -175,10 +175,10 @@ class Job:
         heap.keep(self.connection, self.table, self.batch.partitions)
         marks.forget_lost(self.connection, self.table, *line)
         recorded = [file.recorded for file in files]
-        jobs.replace_range(self.connection, self.table, self.job_id, *line, recorded)
+        lake_files.replace_range(self.connection, self.table, self.job_id, *line, recorded)
         for partition in self.batch.partitions:
             assert partition.upper is not None
-            jobs.record_partition(
+            archived_partitions.record(
                 self.connection, self.table, self.job_id, partition.name, partition.lower, partition.upper
             )
         jobs.advance(self.connection, self.job_id, State.PUBLISHED)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import psycopg
 
 from frostline import logs
-from frostline.catalog import jobs, leases
+from frostline.catalog import archived_partitions, horizon, leases
+from frostline.catalog.archived_partitions import ArchivedPartition
 from frostline.catalog.connect import Connection
-from frostline.catalog.jobs import ArchivedPartition
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import foreign, warehouse
 from frostline.model.tables import Table
@@ -58,8 +58,8 @@ def within_job(connection: Connection, target: Table) -> Result:
     emptied: list[str] = []
     waiting: list[Waiting] = []
     foreign.refuse(connection, target)
-    jobs.adopt_xids(connection, target)
-    for partition in jobs.uncleaned(connection, target):
+    archived_partitions.adopt_xids(connection, target)
+    for partition in archived_partitions.uncleaned(connection, target):
         reason = _reason_to_wait(connection, target, partition)
         if reason is None:
             # It was waited for long enough once; the others would wait as long.
@@ -70,7 +70,7 @@ def within_job(connection: Connection, target: Table) -> Result:
         else:
             emptied.append(str(partition.name))
             _log.info("%s", logs.fields(stage="clean", table=str(target.name), partition=str(partition.name)))
-    for name in jobs.emptied(connection, target):
+    for name in archived_partitions.emptied(connection, target):
         heap.drop(connection, target, name)
         reached(Failpoint.CLEAN_DROPPED)
     bound.lower(connection, target)
@@ -83,7 +83,7 @@ def within_job(connection: Connection, target: Table) -> Result:
 def _reason_to_wait(connection: Connection, target: Table, partition: ArchivedPartition) -> str | None:
     if not partition.grace_is_over:
         return f"in its grace period until {partition.grace_ends_at:%Y-%m-%d %H:%M:%S}"
-    older = jobs.older_snapshots(connection, partition.published_xid)
+    older = horizon.older_snapshots(connection, partition.published_xid)
     if older:
         return f"a transaction from before it was published is still open: {', '.join(older)}"
     marks = heap.marks(connection, target, partition.lower, partition.upper)
@@ -93,12 +93,12 @@ def _reason_to_wait(connection: Connection, target: Table, partition: ArchivedPa
 def _empty(connection: Connection, target: Table, partition: ArchivedPartition) -> str | None:
     """Compare once more with the lake, then truncate. Returns why not, if not."""
     if not heap.exists(connection, partition.name):
-        jobs.set_cleaned(connection, target, partition.upper)
+        archived_partitions.set_cleaned(connection, target, partition.upper)
         return None
     reached(Failpoint.CLEAN_BEFORE_VERIFY)
     verify.before_clean(connection, target, partition)
     reached(Failpoint.CLEAN_VERIFIED)
-    if not jobs.settle_standbys(connection):
+    if not horizon.settle_standbys(connection):
         return _IN_USE
     warehouse.check()  # what was compared may have gone away since
     try:
@@ -107,7 +107,7 @@ def _empty(connection: Connection, target: Table, partition: ArchivedPartition) 
             foreign.refuse(connection, target)
             if not heap.empty(connection, target, partition.name, partition.lower, partition.upper):
                 return "a row of its range was changed just now"
-            jobs.set_cleaned(connection, target, partition.upper)
+            archived_partitions.set_cleaned(connection, target, partition.upper)
             reached(Failpoint.CLEAN_BEFORE_COMMIT)
     except psycopg.errors.LockNotAvailable:
         return "it is being read or written"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from frostline.catalog import jobs, merging, seams
+from frostline.catalog import jobs, lake_files, seams
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import CorruptionError, FrostlineError
@@ -103,7 +103,7 @@ def compact_table(context: JobContext, chosen: Table, *, only_due: bool = False)
         while not planned.is_empty:  # it ends: each time there are fewer files, and then few manifests
             result = Compaction(context, table, planned).run(result)
             planned = plan(connection, table, only_due=only_due)
-        merging.settle(connection, table)
+        lake_files.settle_merges(connection, table)
         return result
 
 
@@ -111,8 +111,8 @@ def plan(connection: Connection, table: Table, *, only_due: bool = False) -> Pla
     """What a compaction would do now. Reads the records of the files, and the snapshot's list of manifests."""
     if not table.has_lake:
         return Plan((), 0, packs=False)
-    every = () if only_due else jobs.recorded_files(connection, table)
-    bins = merging.due(connection, table) if only_due else compaction.plan(table, every)
+    every = () if only_due else lake_files.recorded(connection, table)
+    bins = lake_files.due_merges(connection, table) if only_due else compaction.plan(table, every)
     seam = seams.get(connection, table)
     sizes: list[int] = []
     if seam.metadata_location is not None and seam.snapshot_id is not None:

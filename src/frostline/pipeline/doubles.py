@@ -10,8 +10,8 @@ import numpy as np
 from psycopg import sql
 
 from frostline import sqlfiles
+from frostline.catalog.archived_partitions import ArchivedPartition
 from frostline.catalog.connect import Connection
-from frostline.catalog.jobs import ArchivedPartition
 from frostline.model.names import quoted
 from frostline.model.tables import RecordedFile, Table
 from frostline.pipeline.proof import fingerprint

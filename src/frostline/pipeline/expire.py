@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from frostline import failpoints, logs
-from frostline.catalog import checksums, histories, jobs, pins, seams, states
+from frostline.catalog import horizon, jobs, lake_files, lake_states, pins, seams
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
@@ -94,13 +94,13 @@ class Expire:
 
     def _adopt(self) -> None:
         """Let states from before the catalog knew of any begin their time; they go in a later run."""
-        known = states.list_all(self.connection, self.table)
+        known = lake_states.list_all(self.connection, self.table)
         unknown = expiry.unknown(snapshots.read_metadata(self.base), known)
-        states.adopt(self.connection, self.table, list(unknown))
+        lake_states.adopt(self.connection, self.table, list(unknown))
 
     def decide(self) -> tuple[Expiry, tuple[str, ...]]:
         """What may go, and why other old states may not."""
-        self.states = states.list_all(self.connection, self.table)
+        self.states = lake_states.list_all(self.connection, self.table)
         pinned = pins.on(self.connection, self.table)  # after the live snapshots: a reader pins before it ends
         return self._allowed(pinned), tuple(self._reasons(pinned))
 
@@ -114,7 +114,7 @@ class Expire:
         seen = [state for state in self.states if state.is_over and state.is_seen]
         if seen:
             assert seen[-1].replaced_xid is not None
-            who = jobs.older_snapshots(self.connection, seen[-1].replaced_xid)
+            who = horizon.older_snapshots(self.connection, seen[-1].replaced_xid)
             yield f"a transaction that may see {len(seen)} of them is still open: {', '.join(who) or 'it just ended'}"
         for state in self.states:
             if state.is_over and state.metadata_location in pinned:
@@ -130,7 +130,7 @@ class Expire:
             if final:
                 self._swap(final)
             ours, left = self.own(files)
-            checksums.forget(self.connection, files)
+            lake_files.forget_checksums(self.connection, files)
             described = f"{len(final.snapshots)} snapshots, {len(ours)} files" + (f", {left} left" if left else "")
             jobs.describe(self.connection, self.job_id, described)
             jobs.advance(self.connection, self.job_id, State.PUBLISHED, size_bytes=sum(ours.values()))
@@ -144,7 +144,7 @@ class Expire:
 
         That no live snapshot sees them was so, and stays so: nobody can get an older snapshot than there is.
         """
-        locked = states.lock(self.connection, self.table, what.locations)
+        locked = lake_states.lock(self.connection, self.table, what.locations)
         pins.remove_dead(self.connection, self.table)
         pinned = pins.on(self.connection, self.table, dead=True).keys()
         kept = {state.metadata_location for state in self.states} - (what.locations & locked)
@@ -156,11 +156,11 @@ class Expire:
         failpoints.reached(Failpoint.EXPIRE_STAGED)
         seam = seams.get(self.connection, self.table)
         publish.lake(self.connection, self.table, seam, staged)
-        states.delete(self.connection, self.table, what.locations)
+        lake_states.delete(self.connection, self.table, what.locations)
 
     def own(self, files: Sizes) -> tuple[Sizes, int]:
         """Those of the files that may be deleted, and how many may not: they belong to another history."""
-        jobs_of_ours = histories.own_jobs(self.connection, self.table)
+        jobs_of_ours = lake_states.own_jobs(self.connection, self.table)
         ours = {
             location: size
             for location, size in files.items()

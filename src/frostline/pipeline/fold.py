@@ -11,7 +11,7 @@ from functools import partial
 import duckdb
 import numpy as np
 
-from frostline.catalog import jobs, seams, snapshots, trust
+from frostline.catalog import archived_partitions, jobs, lake_files, seams, snapshots, trust
 from frostline.catalog.connect import Dsn
 from frostline.catalog.jobs import State
 from frostline.errors import CorruptionError, FrostlineError
@@ -146,7 +146,7 @@ class Fold:
 
     def _slices(self, snapshot: str) -> Iterator[Slice]:
         """One for each lake partition that has marks. Later marks may add one too many, never one too few."""
-        recorded = jobs.recorded_files(self.connection, self.table)
+        recorded = lake_files.recorded(self.connection, self.table)
         overlay = Name("frostline_overlay", self.table.internal)
         for lower, upper in heap.occupied(self.connection, self.table, overlay, self.seam.frost_line):
             yield Slice(
@@ -171,7 +171,7 @@ class Fold:
         hint = "frostline status shows whether the snapshot moved; then run frostline fold again"
         with publish.transaction(self.connection, f"publishing a fold of {self.table.name}", hint=hint):
             change.swap(self.connection, staged, self.seam)
-            waiting = [str(partition.name) for partition in jobs.uncleaned(self.connection, self.table)]
+            waiting = [str(partition.name) for partition in archived_partitions.uncleaned(self.connection, self.table)]
             taken = marks.take_away(self.connection, self.table, self.seam.frost_line, waiting)
             reached(Failpoint.FOLD_BEFORE_COMMIT)
         reached(Failpoint.FOLD_PUBLISHED)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import psycopg
 
 from frostline import failpoints, logs
-from frostline.catalog import checksums, faults, jobs, leases, tables
+from frostline.catalog import faults, jobs, lake_files, leases, tables
 from frostline.catalog.connect import Connection, operational_errors
 from frostline.errors import FrostlineError, message_of
 from frostline.failpoints import Failpoint
@@ -89,7 +89,7 @@ def on_table(connection: Connection, settings: Settings, table: Table, command: 
     ):
         foreign.refuse(connection, table)
         remove_leftovers(connection, settings, table)
-        expected.add(checksums.of_metadata(connection, table))
+        expected.add(lake_files.metadata_checksums(connection, table))
         with settled_names(connection, table):
             yield tables.get(connection, table.name)
 

@@ -8,7 +8,7 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from frostline import failpoints, logs
-from frostline.catalog import jobs, seams, snapshots
+from frostline.catalog import jobs, lake_files, seams, snapshots
 from frostline.catalog.connect import Connection, Dsn
 from frostline.catalog.jobs import State
 from frostline.errors import UsageError
@@ -127,7 +127,7 @@ class Job:
             return tasks.run(spark, load_slice, pieces, lambda _: None) if pieces else []
 
     def _pieces(self, snapshot: str) -> Iterator[Piece]:
-        recorded = jobs.recorded_files(self.connection, self.table)
+        recorded = lake_files.recorded(self.connection, self.table)
         for lower, upper in heap.occupied(self.connection, self.table, self.load.name, self.seam.frost_line):
             shard = Shard(
                 table=self.table,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from frostline.catalog import jobs, seams, trust
+from frostline.catalog import archived_partitions, lake_files, seams, trust
 from frostline.catalog.connect import Connection
 from frostline.model import archive
 from frostline.model import retention as rules
@@ -39,7 +39,7 @@ def of_table(connection: Connection, table: Table) -> TablePlan:
     found = ripe(table, heap.partitions(connection, table), seam.frost_line, cutoff)
     rows = sum(_rows(connection, partition) for partition in found.partitions)
     size = sum(partition.size_bytes for partition in found.partitions)
-    _, lake_rows, lake_bytes = jobs.lake_totals(connection, table)
+    _, lake_rows, lake_bytes = lake_files.totals(connection, table)
     estimate = rows * lake_bytes // lake_rows if lake_rows else size // GUESSED_RATIO
     return TablePlan(table, seam, cutoff, found, rows, size, estimate)
 
@@ -79,10 +79,10 @@ def retention(connection: Connection, table: Table, layout: Layout | None = None
     """What a retention would do now. `layout` is the heap, if the caller has read it already."""
     layout = layout or heap.layout(connection, table)
     period, current = table.policy.retention_period, seams.retained(connection, table)
-    whole = [Whole(partition.name, partition.lower) for partition in jobs.uncleaned(connection, table)]
+    whole = [Whole(partition.name, partition.lower) for partition in archived_partitions.uncleaned(connection, table)]
     cutoff = clock.before(connection, table, period, layout.partitions) if period else None
     wanted = rules.line(table, cutoff, layout.frost_line, whole, current)
     if wanted.value is None:
         return RetentionPlan(current, wanted)
-    gone, across = rules.below(jobs.recorded_within(connection, table, Range(None, wanted.reach)), wanted.reach)
+    gone, across = rules.below(lake_files.within(connection, table, Range(None, wanted.reach)), wanted.reach)
     return RetentionPlan(current, wanted, gone, across, heap.marks(connection, table, None, wanted.reach))

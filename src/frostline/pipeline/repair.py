@@ -13,7 +13,7 @@ from typing import NoReturn
 import psycopg
 
 from frostline import logs
-from frostline.catalog import jobs, leases, pointers, seams, tables
+from frostline.catalog import archived_partitions, jobs, leases, pointers, seams, tables
 from frostline.catalog.connect import Connection, Dsn, first_line
 from frostline.catalog.jobs import State
 from frostline.errors import ConflictError, CorruptionError, FrostlineError, UsageError, message_of
@@ -200,7 +200,8 @@ def _fill(connection: Connection, settings: Settings, table: Table, rows: Loadin
             for path, held in files.items():
                 _copy(settings, table, rows, path, held)
         line = seams.get(connection, table).frost_line
-        rows.settle(line, [(partition.lower, partition.upper) for partition in jobs.uncleaned(connection, table)])
+        kept = archived_partitions.uncleaned(connection, table)
+        rows.settle(line, [(partition.lower, partition.upper) for partition in kept])
     except (psycopg.IntegrityError, psycopg.DataError) as error:
         raise _refused(table, _said(error)) from error
     removed = seams.retained(connection, table)

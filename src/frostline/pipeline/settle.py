@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 
 from frostline import logs
-from frostline.catalog import jobs, leases, pointers, seams
+from frostline.catalog import jobs, lake_files, leases, pointers, seams
 from frostline.catalog.connect import Connection
 from frostline.catalog.pointers import Pointer
 from frostline.errors import UnavailableError
@@ -32,8 +32,8 @@ def lake(connection: Connection, settings: Settings, table: Table) -> None:
     base, seam = pointers.find(connection, Pointer.of(table)), seams.get(connection, table)
     if base is None:
         return
-    above = jobs.recorded_within(connection, table, Range(seam.frost_line, None))
-    is_empty = not jobs.lake_totals(connection, table)[0]
+    above = lake_files.within(connection, table, Range(seam.frost_line, None))
+    is_empty = not lake_files.totals(connection, table)[0]
     if (above or is_empty) and not claim.has_rows(connection, table) and not _is_readable(base):
         _begin_anew(connection, table)
     elif above:

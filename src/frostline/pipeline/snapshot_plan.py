@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from frostline.catalog import facts, jobs, seams, snapshot_sources, tables, trust
+from frostline.catalog import facts, lake_files, seams, snapshot_sources, tables, trust
 from frostline.catalog.connect import Connection
 from frostline.catalog.snapshot_sources import Member
 from frostline.catalog.snapshot_versions import Copied, Known
@@ -204,7 +204,7 @@ class _Planner:
             table=managed,
             line=seam.frost_line,
             overlay=self._overlay(managed),
-            files=tuple(jobs.recorded_files(self.connection, managed)),
+            files=tuple(lake_files.recorded(self.connection, managed)),
             marks=heap.marks(self.connection, managed, None, seam.frost_line),
         )
 

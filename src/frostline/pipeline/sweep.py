@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from frostline import failpoints
-from frostline.catalog import checksums, histories, jobs, states, tables
+from frostline.catalog import jobs, lake_files, lake_states, tables
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError, UsageError
@@ -71,7 +71,7 @@ def run(connection: Connection, settings: Settings, chosen: Sequence[Table], req
     if request.take_over and not request.dry_run:
         with suppress(FrostlineError) if chosen else nullcontext():  # of a wrong warehouse each table tells
             warehouse.require(connection, settings.warehouse)
-            histories.take_over(connection)
+            lake_states.take_over(connection)
     return job.for_each(chosen, "sweep", lambda table: _sweep(connection, settings, table, age, request), Result)
 
 
@@ -126,7 +126,7 @@ class Sweep:
         ConflictError while the catalog points to somebody else's commit: what that needs is nobody's to delete.
         """
         self.base = foreign.base(self.connection, self.table)
-        ours = histories.own_jobs(self.connection, self.table, every=self.request.take_over)
+        ours = lake_states.own_jobs(self.connection, self.table, every=self.request.take_over)
         orphans: list[Orphan] = []
         unknown: list[str] = []
         left = 0
@@ -170,9 +170,9 @@ class Sweep:
 
     def _needed(self) -> Collection[str]:
         """Everything that the current metadata, its snapshots, or a state that may still be read consists of."""
-        known = states.list_all(self.connection, self.table)
+        known = lake_states.list_all(self.connection, self.table)
         needed = {one.metadata_location for one in known}
-        needed.update(file.path for file in jobs.recorded_files(self.connection, self.table))
+        needed.update(file.path for file in lake_files.recorded(self.connection, self.table))
         base = self.base
         if base is None:
             return needed
@@ -192,7 +192,7 @@ class Sweep:
             with store.reachable(f"delete files of {self.table.name} that belong to nothing"):
                 for _ in paths.delete_each(orphan.location for orphan in found.orphans):
                     failpoints.reached(Failpoint.SWEEP_DELETED_ONE)
-            checksums.forget(self.connection, [orphan.location for orphan in found.orphans])
+            lake_files.forget_checksums(self.connection, [orphan.location for orphan in found.orphans])
             failpoints.reached(Failpoint.SWEEP_DELETED)
             left = f", {found.left} of another history left" if found.left else ""
             jobs.describe(self.connection, job_id, f"{len(found.orphans)} files{left}")

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 
 from frostline import failpoints, logs, sqlfiles
-from frostline.catalog import jobs, leases, seams
+from frostline.catalog import archived_partitions, jobs, lake_files, leases, seams
 from frostline.catalog.connect import Connection, Dsn
 from frostline.catalog.jobs import State
 from frostline.catalog.patience import patiently
@@ -127,7 +127,7 @@ class Thaw:
             if attached:
                 bound.wait_for_old_plans(self.connection, self.table, self._say)
             failpoints.reached(Failpoint.THAW_WAITED)
-        files = jobs.recorded_files(self.connection, self.table)
+        files = lake_files.recorded(self.connection, self.table)
         line = rules.settled(start, cold, files, undo.floor(self.connection, self.table))
         Lowering(self.context, self.table, self.job_id).run(line, cold)
         return Result(self.table, seam.frost_line, line, tuple(map(str, attached)), rows)
@@ -170,7 +170,7 @@ class Thaw:
         return kept
 
     def _create(self, cold: Sequence[ColdRange]) -> Iterator[tuple[ColdRange, Name]]:
-        files = jobs.recorded_files(self.connection, self.table)
+        files = lake_files.recorded(self.connection, self.table)
         for number, one in enumerate(cold):
             in_lake = bool(overlapping(files, one.range))
             if one.holds is Holds.CHANGES or (one.holds is Holds.NO_PARTITION and in_lake):
@@ -178,7 +178,7 @@ class Thaw:
                 failpoints.reached(Failpoint.THAW_CREATED_ONE)
 
     def _pieces(self, cold_range: ColdRange, name: Name) -> Iterator[Piece]:
-        files = jobs.recorded_files(self.connection, self.table)
+        files = lake_files.recorded(self.connection, self.table)
         for file in overlapping(files, cold_range.range):
             yield Piece(
                 table=self.table,
@@ -233,7 +233,7 @@ class Thaw:
         return attached
 
     def _record(self, name: Name, lower: int | None, upper: int) -> None:
-        jobs.record_partition(self.connection, self.table, self.job_id, name, lower, upper)
+        archived_partitions.record(self.connection, self.table, self.job_id, name, lower, upper)
 
     def _in_use(self) -> UnavailableError:
         pids = ", ".join(map(str, refill.holders(self.connection, self.table)))

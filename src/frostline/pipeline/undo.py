@@ -9,7 +9,7 @@ from typing import TypeVar
 import psycopg
 
 from frostline import failpoints, logs
-from frostline.catalog import jobs, seams, tables
+from frostline.catalog import archived_partitions, jobs, lake_files, seams, tables
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import ConflictError, FrostlineError, UsageError
@@ -61,7 +61,7 @@ def run(context: JobContext, table: Table, to: str | None) -> Result:
         foreign.refuse(connection, table)
         seam = seams.get(connection, table)
         cold = cold_range(connection, table, seam)
-        files = jobs.recorded_files(connection, table)
+        files = lake_files.recorded(connection, table)
         wanted = None if to is None else heap.tier_value(connection, table, "--to", to)
         line = _line(table, cold, rules.reach(cold, files), wanted)
         line = rules.settled(line, cold, files, floor(connection, table))
@@ -95,7 +95,7 @@ def cold_range(connection: Connection, table: Table, seam: Seam) -> list[ColdRan
     """How the cold range is made up now."""
     archived = [
         Archived(name, lower, upper, not cleaned and heap.exists(connection, name))
-        for name, lower, upper, cleaned in jobs.archived(connection, table)
+        for name, lower, upper, cleaned in archived_partitions.list_all(connection, table)
     ]
     partitions = heap.partitions(connection, table)
     return rules.cold_ranges(partitions, archived, seam.frost_line, table.tier_kind.lowest)
@@ -152,7 +152,7 @@ class Lowering:
         self.lake_left = str(away.args[0]) if away else None
         stage = logs.stage(_log, "undo", table=str(self.table.name), job=self.job_id)
         with job.failure_recorded(self.connection, self.job_id), stage as said:
-            files = [file for file in jobs.recorded_files(self.connection, self.table) if file.upper >= line]
+            files = [file for file in lake_files.recorded(self.connection, self.table) if file.upper >= line]
             across = [file for file in files if file.lower < line]
             trimmed = self._unless_left(lambda: self._trim(across, line)) or []
             counted = self._compare(line, cold)
@@ -201,7 +201,7 @@ class Lowering:
                 change.swap(self.connection, staged, seams.get(self.connection, self.table), line=line)
             else:
                 self._only_lower(line)
-            jobs.forget_archived(self.connection, self.table, line)
+            archived_partitions.forget_above(self.connection, self.table, line)
             tables.hold(self.connection, self.table, line)
             failpoints.reached(Failpoint.UNDO_BEFORE_COMMIT)
         failpoints.reached(Failpoint.UNDO_PUBLISHED)

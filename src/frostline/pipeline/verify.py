@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from psycopg import errors, sql
 
 from frostline import sqlfiles
-from frostline.catalog import checksums, jobs, pointers, seams, trust
+from frostline.catalog import archived_partitions, lake_files, pointers, seams, trust
+from frostline.catalog.archived_partitions import ArchivedPartition
 from frostline.catalog.connect import Connection
-from frostline.catalog.jobs import ArchivedPartition
 from frostline.errors import CorruptionError, FrostlineError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import damage, expected, paths, snapshots, store
@@ -48,9 +48,9 @@ def run(connection: Connection, table: Table) -> Report:
         connection.execute(_statement("one_snapshot"))
         trust.require(connection, table)
         seam = seams.get(connection, table)
-        recorded = jobs.recorded_files(connection, table)
-        waiting = [one for one in jobs.uncleaned(connection, table) if heap.exists(connection, one.name)]
-        expected.add(checksums.of_metadata(connection, table))
+        recorded = lake_files.recorded(connection, table)
+        waiting = [one for one in archived_partitions.uncleaned(connection, table) if heap.exists(connection, one.name)]
+        expected.add(lake_files.metadata_checksums(connection, table))
         reached(Failpoint.VERIFY_BEFORE_FILES)
         lake = Metadata.of(table, seam)
         sums: dict[str, Checksum] = {}
@@ -73,7 +73,7 @@ def run(connection: Connection, table: Table) -> Report:
 def _complete(connection: Connection, table: Table, found: dict[str, Checksum]) -> None:
     """Record the checksums of sound files from before they were kept. A standby cannot."""
     with suppress(errors.ReadOnlySqlTransaction):
-        checksums.record(connection, table, found)
+        lake_files.record_checksums(connection, table, found)
 
 
 def before_clean(connection: Connection, table: Table, partition: ArchivedPartition) -> None:
@@ -84,8 +84,8 @@ def before_clean(connection: Connection, table: Table, partition: ArchivedPartit
     with connection.transaction():
         connection.execute(_statement("one_snapshot"))
         seam = seams.get(connection, table)
-        files = jobs.recorded_within(connection, table, partition.range)
-        expected.add(checksums.of_metadata(connection, table))
+        files = lake_files.within(connection, table, partition.range)
+        expected.add(lake_files.metadata_checksums(connection, table))
         faults = [*strangers(files, _held(table, seam, partition)), *_bad_files(table, files)]
         faults = faults or [*_different(connection, table, partition, files)]
     if faults:
@@ -106,7 +106,9 @@ def before_lowering(
     """
     with connection.transaction():
         connection.execute(_statement("one_snapshot"))
-        partitions = [partition for partition in jobs.uncleaned(connection, table) if partition.name in kept]
+        partitions = [
+            partition for partition in archived_partitions.uncleaned(connection, table) if partition.name in kept
+        ]
         counted: list[str] = []
         fault = next(_lacking(connection, table, line, partitions, _Files(counted, without_lake)), None)
     if fault:
@@ -129,7 +131,7 @@ class _Files:
 def _lacking(
     connection: Connection, table: Table, line: int, partitions: Sequence[ArchivedPartition], lake: _Files
 ) -> Iterator[Fault]:
-    recorded = jobs.recorded_files(connection, table)
+    recorded = lake_files.recorded(connection, table)
     for partition in partitions:
         yield from _unlike_lake(connection, table, partition, overlapping(recorded, partition.range), lake)
     frost_line = seams.get(connection, table).frost_line

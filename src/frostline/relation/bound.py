@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 
 from frostline import logs, sqlfiles
-from frostline.catalog import facts, jobs, leases, seams, snapshot_sources, tables
+from frostline.catalog import facts, horizon, lake_files, leases, seams, snapshot_sources, tables
 from frostline.catalog.connect import Connection, first_line
 from frostline.model.names import MAX_BYTES, Name, RemoteName, cut
 from frostline.model.partitions import bounds
@@ -168,7 +168,7 @@ def settle_standbys(connection: Connection) -> int:
 
     Outside a transaction. Returns how many standbys are behind all the same: there such a query may go on.
     """
-    settled = jobs.settle_standbys(connection)
+    settled = horizon.settle_standbys(connection)
     (inserted,) = connection.execute(_statement("inserted")).fetchone() or (None,)
     standbys, behind = _followed(connection, "queries_behind", inserted)
     return behind if settled else standbys
@@ -236,9 +236,9 @@ def lower(connection: Connection, table: Table) -> bool:
     if upper is None or upper <= seams.get(connection, table).frost_line:
         return False
     lowered = tables.lowered_xid(connection, table)
-    if lowered and jobs.older_snapshots(connection, lowered):
+    if lowered and horizon.older_snapshots(connection, lowered):
         return False
-    return jobs.settle_standbys(connection) and _replace(connection, table, lambda: _frost_line(connection, table))
+    return horizon.settle_standbys(connection) and _replace(connection, table, lambda: _frost_line(connection, table))
 
 
 def _frost_line(connection: Connection, table: Table) -> int | None:
@@ -254,7 +254,7 @@ def analyze(connection: Connection, table: Table) -> None:
     Of all of it when it has grown or shrunk by a tenth since the last time, which is when autovacuum would; otherwise
     of what was attached since, so that an archive does not cost more the more there is in the lake.
     """
-    _, rows, _ = jobs.lake_totals(connection, table)
+    _, rows, _ = lake_files.totals(connection, table)
     foreign = _foreign(connection, table)
     known = sum(max(one.rows_estimate, 0) for one in foreign)
     fresh = [names.identifier(one.name) for one in foreign if one.rows_estimate < 0]

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import facts, jobs, seams, tables
+from frostline.catalog import archived_partitions, facts, seams, tables
 from frostline.catalog.connect import Connection, only_value
 from frostline.catalog.patience import be_brief, patiently
 from frostline.errors import ConflictError, UnavailableError, UsageError
@@ -102,10 +102,10 @@ def follow_renames(connection: Connection, table: Table) -> None:
     present = {
         (partition.lower, partition.upper): partition.name for partition in partitions(connection, table, sizes=False)
     }
-    for name, lower, upper, is_cleaned in jobs.archived(connection, table):
+    for name, lower, upper, is_cleaned in archived_partitions.list_all(connection, table):
         found = present.get((lower, upper))
         if not is_cleaned and found is not None and found != name and _is_captured(connection, table, found):
-            jobs.rename_partition(connection, table, upper, found)
+            archived_partitions.rename(connection, table, upper, found)
 
 
 def keep(connection: Connection, table: Table, wanted: Iterable[Partition]) -> None:

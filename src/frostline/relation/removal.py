@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psycopg
 from psycopg import sql
 
-from frostline.catalog import facts, jobs, leases, made, tables
+from frostline.catalog import facts, jobs, lake_files, leases, made, tables
 from frostline.catalog.connect import Connection
 from frostline.errors import UnavailableError, UsageError
 from frostline.lake import foreign
@@ -57,7 +57,7 @@ def _run(connection: Connection, statement: sql.Composed) -> str:
 
 
 def _refuse_cold_rows(connection: Connection, table: Table) -> None:
-    rows = sum(file.fingerprint.rows for file in jobs.recorded_files(connection, table))
+    rows = sum(file.fingerprint.rows for file in lake_files.recorded(connection, table))
     if rows:
         raise UsageError(
             f"{table.name} has {rows} rows in the lake, and the plain table would not show them",

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import psycopg
 
-from frostline.catalog import checksums, seams, tables
+from frostline.catalog import lake_files, seams, tables
 from frostline.catalog.connect import Connection, connect
 from frostline.errors import CorruptionError, UnavailableError
 from frostline.lake import expected, snapshots, warehouse
@@ -81,7 +81,7 @@ class CatalogTables:
     def checksums(self, paths: Collection[str]) -> Mapping[str, bytes]:
         """What is recorded of these files. Asks Postgres for those that it has not asked for: files never change."""
         unknown = [path for path in paths if path not in self._checksums]
-        asked = self._ask(lambda connection: checksums.of_paths(connection, unknown)) if unknown else {}
+        asked = self._ask(lambda connection: lake_files.checksums(connection, unknown)) if unknown else {}
         if len(self._checksums) >= CHECKSUMS_CACHED:
             self._checksums.clear()
         self._checksums.update(asked)
@@ -100,7 +100,7 @@ class CatalogTables:
         """
 
         def asked(connection: Connection) -> str | None:
-            expected.add(checksums.of_metadata(connection, table))
+            expected.add(lake_files.metadata_checksums(connection, table))
             return seams.get(connection, table).metadata_location
 
         location = self._ask(asked)

@@ -12,7 +12,7 @@ import psycopg
 from pyspark.sql import SparkSession
 
 from frostline import logs
-from frostline.catalog import checksums
+from frostline.catalog import lake_files
 from frostline.catalog.connect import Connection, connect, first_line
 from frostline.errors import UnavailableError
 from frostline.lake import damage, expected, filecheck
@@ -54,11 +54,11 @@ class Sums:
     def expect_metadata(self, table: LakeTable) -> None:
         """What reads the table's metadata in this process compares it from now on."""
         if self.connection is not None and isinstance(table, Table):
-            expected.add(checksums.of_metadata(self.connection, table))
+            expected.add(lake_files.metadata_checksums(self.connection, table))
 
     def of(self, paths: Collection[str]) -> Mapping[str, bytes]:
         """Of these files."""
-        return checksums.of_paths(self.connection, paths) if self.connection is not None else {}
+        return lake_files.checksums(self.connection, paths) if self.connection is not None else {}
 
 
 @contextmanager
@@ -78,7 +78,7 @@ def _connected(dsn: str) -> Connection | None:
     except UnavailableError as error:
         return _unasked(error.message)
     try:
-        checksums.of_paths(connection, ())
+        lake_files.checksums(connection, ())
     except psycopg.Error as error:
         connection.close()
         return _unasked(first_line(error))

@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import asof, pins, seams, snapshots, tables
+from frostline.catalog import lake_states, pins, seams, snapshots, tables
 from frostline.catalog.connect import Connection, Dsn, connect, only_value
 from frostline.errors import ConflictError, UsageError
 from frostline.model.names import BadName, Name
@@ -140,7 +140,7 @@ def _table_point(connection: Connection, text: str, as_of: AsOf) -> TablePoint:
 
 def _of_name(connection: Connection, name: Name, as_of: str) -> TablePoint:
     """The table as a snapshot of many tables has it. It is no managed table, so only its columns are known."""
-    state = asof.of_name(connection, as_of, name)
+    state = lake_states.of_name(connection, as_of, name)
     _require_rights(connection, name, name)
     if name in tables.names(connection):
         _require_rights(connection, name.heap, name)
@@ -149,7 +149,11 @@ def _of_name(connection: Connection, name: Name, as_of: str) -> TablePoint:
 
 def _earlier(connection: Connection, table: Table, as_of: int | datetime) -> TablePoint:
     """The lake alone: every row of that state lay below the frost line of its time."""
-    find = asof.of_snapshot(connection, table, as_of) if isinstance(as_of, int) else asof.at(connection, table, as_of)
+    find = (
+        lake_states.of_snapshot(connection, table, as_of)
+        if isinstance(as_of, int)
+        else lake_states.at(connection, table, as_of)
+    )
     return TablePoint(table, find.metadata_location, find.snapshot_id)
 
 

@@ -11,7 +11,7 @@ import psycopg
 from pyspark.sql import SparkSession
 
 from frostline import failpoints, filemode
-from frostline.catalog import batches, jobs, leases, seams, tables
+from frostline.catalog import archived_partitions, batches, jobs, leases, seams, tables
 from frostline.catalog.connect import Connection, dsn_of
 from frostline.errors import ConflictError, UsageError
 from frostline.failpoints import Failpoint
@@ -215,7 +215,7 @@ def _check(run: Run, table: Table, load: Loading) -> Declined | None:
             f"which has removed what is before {to_text(table.tier_kind, removed)}",
             hint="correct the DataFrame, then write again; nothing was written",
         )
-    for partition in jobs.uncleaned(connection, table):
+    for partition in archived_partitions.uncleaned(connection, table):
         if load.has_row(partition.lower, partition.upper):
             return Declined(f"{partition.name} is in its grace period, and has to stay the whole truth of its range")
     return None

@@ -61,7 +61,7 @@ CHECKS = (
     Check("lake server, from Postgres", lakeside.from_postgres),
     Check("warehouse", _of_store("warehouse")),
     Check("warehouse space", _of_store("warehouse_space")),
-    Check("lake files", _of_store("lake_files")),
+    Check("lake files", _of_store("sampled_files")),
     Check("clock of Postgres", clocks.postgres_clock),
     Check("clock of the warehouse", _of_store("warehouse_clock")),
     Check("time zone", clocks.time_zone),

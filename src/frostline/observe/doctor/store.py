@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from frostline import filemode
-from frostline.catalog import checksums, jobs, seams
+from frostline.catalog import lake_files, seams
 from frostline.errors import CorruptionError, FrostlineError
 from frostline.lake import checksums as lakesums
 from frostline.lake import expected, paths, store
@@ -100,7 +100,7 @@ def judge_space(where: str, free_bytes: int, total_bytes: int) -> Verdict:
     return ok(detail) if share >= _LEAST_FREE else warning(f"only {detail}", f"df -h {where}")
 
 
-def lake_files(patient: Patient) -> Verdict:
+def sampled_files(patient: Patient) -> Verdict:
     """Whether the lake's files are there and sound: of each table its metadata and one data file."""
     looked = 0
     tiered = [table for table in patient.tables if table.has_lake]
@@ -114,11 +114,11 @@ def lake_files(patient: Patient) -> Verdict:
 
 def _sampled(patient: Patient, table: Table) -> int:
     """How many files were read; CorruptionError when one is damaged."""
-    expected.add(checksums.of_metadata(patient.postgres, table))
+    expected.add(lake_files.metadata_checksums(patient.postgres, table))
     found = Metadata.of(table, seams.get(patient.postgres, table))
     if found.fault is not None:
         raise CorruptionError(f"{found.fault.where} {found.fault.what}")
-    data = jobs.recorded_files(patient.postgres, table)[-1:]
+    data = lake_files.recorded(patient.postgres, table)[-1:]
     for file in data:
         lakesums.check(file, table.name)
     return len(found.locations) + len(data)

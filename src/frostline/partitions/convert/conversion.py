@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 
 from frostline import failpoints, logs, sqlfiles
-from frostline.catalog import conversions, jobs, patience, tables
+from frostline.catalog import conversions, horizon, patience, tables
 from frostline.catalog.connect import Connection, only_row
 from frostline.catalog.conversions import Running
 from frostline.errors import CorruptionError, UnavailableError, UsageError
@@ -250,7 +250,7 @@ def _wait_for_old_snapshots(connection: Connection, running: Running) -> None:
     """Whoever has a snapshot from before the copy would not find its rows after the swap. Holds nothing."""
     assert running.filled_xid is not None
     deadline = time.monotonic() + patience.PATIENCE_S
-    while holders := jobs.older_snapshots(connection, running.filled_xid):
+    while holders := horizon.older_snapshots(connection, running.filled_xid):
         if time.monotonic() > deadline:
             raise UnavailableError(
                 f"transactions from before {running.name} was copied are still open: {', '.join(holders)}",

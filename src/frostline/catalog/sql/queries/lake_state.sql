@@ -12,7 +12,7 @@ on conflict (table_id, metadata_location) do nothing
 
 -- name: every
 -- Locks nothing. The oldest horizon of all backends of this database, walsenders, slots and prepared transactions is
--- looked up once for all states; job.older_snapshots says who they are, and why each of them counts.
+-- looked up once for all states; horizon.older_snapshots says who they are, and why each of them counts.
 with oldest as materialized (
     select max(held.age) as age
       from (select case when a.backend_xmin is null and a.state is null and a.backend_type = 'client backend'
@@ -48,3 +48,48 @@ select metadata_location from frostline.lake_state
 -- Under the lock above.
 delete from frostline.lake_state
  where table_id = %(table_id)s and metadata_location = any(%(locations)s) and replaced_at is not null
+
+-- name: state_of_snapshot
+-- Locks nothing: who reads the state pins it next, and is told if it has gone meanwhile.
+select metadata_location, snapshot_id from frostline.lake_state
+ where table_id = %(table_id)s and snapshot_id = %(snapshot_id)s
+ order by replaced_at desc nulls first limit 1
+
+-- name: state_at
+-- The one state that was current then, by the start of the transactions that published it and replaced it. Locks nothing.
+select metadata_location, snapshot_id from frostline.lake_state
+ where table_id = %(table_id)s and published_at <= %(at)s and (replaced_at is null or replaced_at > %(at)s)
+ order by published_at desc limit 1
+
+-- name: snapshot_table
+-- One table of a named snapshot: of the version that is asked for, else of the newest. Locks nothing.
+select t.metadata_location, t.lake_snapshot_id
+  from frostline.snapshot s join frostline.snapshot_table t using (snapshot_id)
+ where s.name = %(name)s and s.state = 'published' and t.schema_name = %(schema)s and t.table_name = %(table)s
+   and s.version = coalesce(%(version)s::integer,
+                            (select max(n.version) from frostline.snapshot n
+                              where n.name = %(name)s and n.state = 'published'))
+
+-- name: own_jobs
+-- The ended jobs of a table whose files may be deleted: those of this very history, and of the others that it owns. In
+-- a restored or promoted database `own_history` is a copy of somebody else's, which does not name this server; then it
+-- says nothing. Locks nothing.
+select j.job_id from frostline.job j
+ where j.table_id = %(table_id)s and j.state in ('published', 'cleaned', 'failed')
+   and (j.server = frostline.this_server()
+        or %(every)s
+        or j.server in (select o.server from frostline.own_history o)
+           and exists (select from frostline.own_history o where o.server = frostline.this_server()))
+
+-- name: take_over
+-- Harmless to repeat.
+insert into frostline.own_history (server)
+select j.server from frostline.job j where j.server is not null
+union select s.server from frostline.snapshot s
+union select frostline.this_server()
+on conflict (server) do nothing
+
+-- name: is_copy
+-- Whether this database was restored or promoted since a job of its history. Locks nothing.
+select exists (select from frostline.job j
+                where j.state in ('published', 'cleaned') and j.server <> frostline.this_server())

@@ -1,0 +1,76 @@
+"""The archived partitions of a table: which have left the hot tier, and which of them still hold their rows."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from frostline import sqlfiles
+from frostline.catalog.connect import Connection
+from frostline.model.names import Name
+from frostline.model.range import Range
+from frostline.model.tables import Table
+
+_statement = sqlfiles.statements(__name__, "queries/archived_partition")
+
+
+@dataclass(frozen=True)
+class ArchivedPartition:
+    """A heap partition whose rows are in the lake and, until it is cleaned, still in the heap."""
+
+    name: Name
+    lower: int | None
+    upper: int
+    job_id: int
+    published_xid: str
+    grace_is_over: bool
+    grace_ends_at: datetime
+
+    @property
+    def range(self) -> Range:
+        """What it holds rows of."""
+        return Range(self.lower, self.upper)
+
+
+def record(connection: Connection, table: Table, job_id: int, name: Name, lower: int | None, upper: int) -> None:
+    """Write down, in the publishing transaction, that the partition left the hot tier."""
+    values = {"table_id": table.id, "job_id": job_id, "partition_name": str(name), "lower": lower, "upper": upper}
+    connection.execute(_statement("record"), values)
+
+
+def rename(connection: Connection, table: Table, upper: int, name: Name) -> None:
+    """Write down that the archived partition that ends there has another name."""
+    values = {"table_id": table.id, "upper": upper, "partition_name": str(name)}
+    connection.execute(_statement("rename"), values)
+
+
+def uncleaned(connection: Connection, table: Table) -> list[ArchivedPartition]:
+    """Archived partitions that still hold their rows, oldest first."""
+    rows = connection.execute(_statement("uncleaned"), {"table_id": table.id}).fetchall()
+    return [ArchivedPartition(Name.parse(row[0]), *row[1:]) for row in rows]
+
+
+def list_all(connection: Connection, table: Table) -> list[tuple[Name, int | None, int, bool]]:
+    """Every archived partition, oldest first: name, bounds, and whether it was cleaned."""
+    rows = connection.execute(_statement("every"), {"table_id": table.id}).fetchall()
+    return [(Name.parse(row[0]), row[1], row[2], row[3]) for row in rows]
+
+
+def forget_above(connection: Connection, table: Table, line: int) -> None:
+    """Write down, in the transaction that lowers the frost line, that what lies above it is hot again."""
+    connection.execute(_statement("forget_above"), {"table_id": table.id, "line": line})
+
+
+def emptied(connection: Connection, table: Table) -> list[Name]:
+    """Cleaned partitions that are still there."""
+    rows = connection.execute(_statement("emptied"), {"table_id": table.id}).fetchall()
+    return [Name.parse(name) for (name,) in rows]
+
+
+def set_cleaned(connection: Connection, table: Table, upper: int) -> None:
+    """Write down, in the transaction that empties it, that the partition's rows are only in the lake now."""
+    connection.execute(_statement("set_cleaned"), {"table_id": table.id, "upper": upper})
+    connection.execute(_statement("finish_cleaned_jobs"), {"table_id": table.id})
+
+
+def adopt_xids(connection: Connection, table: Table) -> None:
+    """Give partitions that came from another server by a dump a publishing transaction of this one."""
+    connection.execute(_statement("adopt_xids"), {"table_id": table.id})
