@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, fetch
 from frostline.model.names import Name
 from frostline.model.range import Range
 from frostline.model.tables import Table
@@ -44,14 +45,17 @@ def rename(connection: Connection, table: Table, upper: int, name: Name) -> None
 
 def uncleaned(connection: Connection, table: Table) -> list[ArchivedPartition]:
     """Archived partitions that still hold their rows, oldest first."""
-    rows = connection.execute(_statement("uncleaned"), {"table_id": table.id}).fetchall()
-    return [ArchivedPartition(Name.parse(row[0]), *row[1:]) for row in rows]
+    return fetch(connection, _archived, _statement("uncleaned"), {"table_id": table.id})
+
+
+def _archived(*, name: str, **others: Any) -> ArchivedPartition:
+    return ArchivedPartition(name=Name.parse(name), **others)
 
 
 def list_all(connection: Connection, table: Table) -> list[tuple[Name, int | None, int, bool]]:
     """Every archived partition, oldest first: name, bounds, and whether it was cleaned."""
     rows = connection.execute(_statement("every"), {"table_id": table.id}).fetchall()
-    return [(Name.parse(row[0]), row[1], row[2], row[3]) for row in rows]
+    return [(Name.parse(name), lower, upper, is_cleaned) for name, lower, upper, is_cleaned in rows]
 
 
 def forget_above(connection: Connection, table: Table, line: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from frostline import sqlfiles
 from frostline.catalog import facts
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, fetch
 from frostline.errors import UsageError
 from frostline.model.names import Name
 
@@ -64,23 +64,20 @@ class Claim:
 
 def relation(connection: Connection, name: Name) -> Relation:
     """The columns and the key of a managed table; UsageError when there is none of that name."""
-    views = facts.rows(connection, "relation", schema=name.schema, table=name.table)
-    heaps = facts.rows(connection, "relation", schema=name.heap.schema, table=name.heap.table)
-    if not views or not heaps:
+    view, heap = facts.relation(connection, name), facts.relation(connection, name.heap)
+    if view is None or heap is None:
         raise not_managed(name)
-    values = {"relation": views[0][0], "heap": heaps[0][0]}
-    columns = connection.execute(_statement("columns"), values).fetchall()
-    ((key,),) = facts.rows(connection, "primary_key", oid=heaps[0][0])
-    return Relation(name, tuple(Target(*row) for row in columns), tuple(key or ()))
+    columns = fetch(connection, Target, _statement("columns"), {"relation": view.oid, "heap": heap.oid})
+    ((key,),) = facts.rows(connection, "primary_key", oid=heap.oid)
+    return Relation(name, tuple(columns), tuple(key or ()))
 
 
 def begin(connection: Connection, name: Name, label: str | None, mode: str, rows: int) -> Claim:
     """Inside the transaction that writes the batch: claim its label, and keep the table managed until the end."""
     values = {"schema": name.schema, "table": name.table, "label": label, "mode": mode, "rows": rows}
-    row = connection.execute(_statement("begin"), values).fetchone()
-    if row is None:
-        raise not_managed(name)
-    return Claim(*row)
+    for claim in fetch(connection, Claim, _statement("begin"), values):
+        return claim
+    raise not_managed(name)
 
 
 def keep_session(connection: Connection) -> None:

@@ -3,12 +3,13 @@
 import json
 import os
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg import conninfo, sql
+from psycopg.rows import kwargs_row
 
 from frostline import secretfile
 from frostline.errors import UnavailableError, UsageError, message_of
@@ -43,6 +44,7 @@ _SECRET = ("password", "sslpassword", "oauth_client_secret")
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Row = TypeVar("Row")
+Made = TypeVar("Made")
 
 
 class Dsn(str):  # noqa: SLOT000  (it has to be what libpq's callers take)
@@ -122,6 +124,14 @@ def first_line(error: BaseException) -> str:
     return (message_of(error).strip().splitlines() or ["no reason given"])[0]
 
 
+def fetch(
+    connection: Connection, make: Callable[..., Made], statement: sql.SQL, values: Mapping[str, Any] | None = None
+) -> list[Made]:
+    """The rows of a statement, each as `make` makes it of its columns by their names."""
+    with connection.cursor(row_factory=kwargs_row(make)) as cursor:
+        return cursor.execute(statement, values).fetchall()
+
+
 def only_row(cursor: psycopg.Cursor[Row]) -> Row:
     """The row of a statement that always gives one."""
     row = cursor.fetchone()
@@ -132,3 +142,9 @@ def only_row(cursor: psycopg.Cursor[Row]) -> Row:
 def only_value(cursor: psycopg.Cursor[tuple[Any, ...]]) -> Any:
     """What a statement that always gives one row has in its first column."""
     return only_row(cursor)[0]
+
+
+def first_value(cursor: psycopg.Cursor[tuple[Any, ...]]) -> Any:
+    """What the first row of a statement has in its first column; None when it gives no row."""
+    row = cursor.fetchone()
+    return None if row is None else row[0]

@@ -10,7 +10,7 @@ from psycopg import sql
 
 from frostline import sqlfiles
 from frostline.catalog import facts as catalog_facts
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, fetch
 from frostline.errors import ConflictError
 from frostline.model.conversion import Conversion, ConversionFacts, State
 from frostline.model.names import Name
@@ -58,12 +58,13 @@ def exclusive(connection: Connection, name: Name) -> Generator[None]:
 
 def find(connection: Connection, name: Name) -> Running | None:
     """The conversion of the table of that name that is under way."""
-    found = _rows(connection, "running", schema=name.schema, table=name.table)
-    if not found:
-        return None
-    number, original, tier_key, every, keep_old, shape, state, position, rows, filled_xid = found[0]
-    key = None if position is None else tuple(position)
-    return Running(number, name, original, tier_key, every, keep_old, shape, State(state), key, rows, filled_xid)
+
+    def running(*, state: str, position: list[str] | None, **others: Any) -> Running:
+        key = None if position is None else tuple(position)
+        return Running(name=name, state=State(state), position=key, **others)
+
+    values = {"schema": name.schema, "table": name.table}
+    return next(iter(fetch(connection, running, _statement("running"), values)), None)
 
 
 def start(connection: Connection, request: Conversion, original: int) -> Running:

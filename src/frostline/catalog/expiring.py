@@ -1,9 +1,10 @@
 """Partitions that are on their way out: which step each has come to, so that the next run goes on."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, fetch
 from frostline.model.names import Name
 from frostline.model.tables import Table
 
@@ -45,21 +46,9 @@ def forget(connection: Connection, table: Table, oid: int) -> None:
 
 def list_all(connection: Connection, table: Table) -> list[Expiring]:
     """All that were begun with and not ended, oldest first."""
-    rows = connection.execute(_statement("every"), {"table_id": table.id}).fetchall()
-    return [_expiring(*row) for row in rows]
+    return fetch(connection, _expiring, _statement("every"), {"table_id": table.id})
 
 
-def _expiring(
-    oid: int,
-    known_as: str,
-    upper: int,
-    drops: bool,  # noqa: FBT001
-    detached: bool,  # noqa: FBT001
-    schema: str | None,
-    table: str | None,
-    kind: str | None,
-    is_partition: bool | None,  # noqa: FBT001
-) -> Expiring:
+def _expiring(*, known_as: str, schema: str | None, table: str | None, **others: Any) -> Expiring:
     name = Name(schema, table) if schema is not None and table is not None else None
-    found = name if name is not None and str(name) == known_as else None
-    return Expiring(oid, upper, drops, detached, found, kind, bool(is_partition))
+    return Expiring(name=name if name is not None and str(name) == known_as else None, **others)

@@ -1,12 +1,13 @@
 """Reads what Postgres' catalogs say about a user's table."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from psycopg import sql
 
 from frostline import sqlfiles
 from frostline.catalog import trust
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, fetch, only_value
 from frostline.errors import UsageError
 from frostline.model.names import Name, quoted
 from frostline.model.registration import HeapColumn, HeapFacts, HeapPartition, KeyType
@@ -15,9 +16,30 @@ from frostline.model.types import Collation, PgType
 _statement = sqlfiles.statements(__name__, "queries/inspect")
 
 
+@dataclass(frozen=True)
+class Relation:
+    """A row of `pg_class`, with what is said of a partitioned table."""
+
+    oid: int
+    relkind: str
+    persistence: str
+    owner: str
+    strategy: str | None
+    key_parts: int
+    tier_attnum: int | None
+    row_security: bool
+    is_partition: bool
+
+
 def rows(connection: Connection, query: str, **values: Any) -> list[tuple[Any, ...]]:
     """Run one named query of `sql/queries/inspect.sql`."""
     return connection.execute(_statement(query), values).fetchall()
+
+
+def relation(connection: Connection, name: Name) -> Relation | None:
+    """What has that name; None when nothing has. Reads the system catalogs only."""
+    values = {"schema": name.schema, "table": name.table}
+    return next(iter(fetch(connection, Relation, _statement("relation"), values)), None)
 
 
 def read(connection: Connection, name: Name, *, catalogs_only: bool = False) -> HeapFacts:
@@ -25,27 +47,27 @@ def read(connection: Connection, name: Name, *, catalogs_only: bool = False) -> 
 
     With `catalogs_only` it takes none at all: without the partitions' sizes, and without a look into DEFAULT.
     """
-    found = rows(connection, "relation", schema=name.schema, table=name.table)
-    if not found:
+    heap = relation(connection, name)
+    if heap is None:
         hint = "frostline table list shows the managed ones; check the schema"
         raise UsageError(f"table {name} does not exist", hint=hint)
-    oid, relkind, persistence, owner, strategy, parts, tier_attnum, row_security, is_partition, _ = found[0]
+    oid = heap.oid
     partitions = read_partitions(connection, oid, sizes=not catalogs_only)
     keys = rows(connection, "primary_key", oid=oid)[0][0]
-    owner_is_ours = rows(connection, "may_use", owner=owner)[0][0]
+    owner_is_ours = rows(connection, "may_use", owner=heap.owner)[0][0]
     dangers = tuple(trust.refusals(connection, oid)) if owner_is_ours else ()
     return HeapFacts(
         name=name,
         oid=oid,
-        relkind=relkind,
-        persistence=persistence,
-        owner=owner,
+        relkind=heap.relkind,
+        persistence=heap.persistence,
+        owner=heap.owner,
         owner_is_ours=owner_is_ours,
-        strategy=strategy,
-        key_parts=parts or 0,
-        tier_attnum=tier_attnum,
-        is_partition=is_partition,
-        row_security=row_security,
+        strategy=heap.strategy,
+        key_parts=heap.key_parts,
+        tier_attnum=heap.tier_attnum,
+        is_partition=heap.is_partition,
+        row_security=heap.row_security,
         columns=read_columns(connection, oid),
         primary_key=tuple(keys or ()),
         partitions=partitions,
@@ -58,7 +80,7 @@ def read(connection: Connection, name: Name, *, catalogs_only: bool = False) -> 
         default_name_taken=_is_taken(connection, name.default_partition()),
         dangers=dangers,
         loud=tuple(trust.loud(connection, oid)) if owner_is_ours else (),
-        key_types=tuple(KeyType(*row) for row in rows(connection, "key_types", oid=oid)),
+        key_types=tuple(fetch(connection, KeyType, _statement("key_types"), {"oid": oid})),
         checked_views=_texts(connection, "checked_views", oid),
         grouping_views=_texts(connection, "grouping_views", oid),
         other_policies=_texts(connection, "other_policies", oid),
@@ -67,36 +89,30 @@ def read(connection: Connection, name: Name, *, catalogs_only: bool = False) -> 
 
 def read_columns(connection: Connection, oid: int) -> tuple[HeapColumn, ...]:
     """The columns in their order, dropped ones left out."""
-    return tuple(_column(row) for row in rows(connection, "columns", oid=oid))
+    return tuple(fetch(connection, _column, _statement("columns"), {"oid": oid}))
 
 
-def _column(row: tuple[Any, ...]) -> HeapColumn:
-    attnum, name, formatted, typname, builtin, precision, scale, not_null, generated, identity = row[:10]
-    default, collation, collation_name, comment, sequence = row[10:]
-    return HeapColumn(
-        attnum=attnum,
-        name=name,
-        pg_type=PgType(formatted, typname, builtin, precision, scale),
-        not_null=not_null,
-        generated=generated != "",
-        identity=identity,
-        default=None if generated else default,
-        collation=Collation(collation),
-        collation_name=collation_name,
-        comment=comment,
-        identity_sequence=sequence,
-    )
+def _column(
+    *,
+    formatted: str,
+    type_name: str,
+    builtin: bool,
+    precision: int | None,
+    scale: int | None,
+    collation: str,
+    **others: Any,
+) -> HeapColumn:
+    pg_type = PgType(formatted, type_name, builtin, precision, scale)
+    return HeapColumn(pg_type=pg_type, collation=Collation(collation), **others)
 
 
 def read_partitions(connection: Connection, oid: int, *, sizes: bool = True) -> tuple[HeapPartition, ...]:
     """The partitions of a partitioned table, DEFAULT included. Without `sizes` it takes no lock on any of them."""
-    return tuple(
-        HeapPartition(Name(schema, table), relkind, bound, child, size, estimate, unlogged)
-        for schema, table, relkind, bound, child, size, estimate, unlogged in rows(
-            connection, "partitions", oid=oid, sizes=sizes
-        )
-        if bound is not None  # a child by inheritance has none
-    )
+    return tuple(fetch(connection, _partition, _statement("partitions"), {"oid": oid, "sizes": sizes}))
+
+
+def _partition(*, schema: str, table: str, **others: Any) -> HeapPartition:
+    return HeapPartition(name=Name(schema, table), **others)
 
 
 def _default_has_rows(connection: Connection, partitions: tuple[HeapPartition, ...]) -> bool:
@@ -105,7 +121,7 @@ def _default_has_rows(connection: Connection, partitions: tuple[HeapPartition, .
     for partition in partitions:
         if partition.is_default and partition.relkind == "r" and rows(connection, "may_read", oid=partition.oid)[0][0]:
             target = sql.Identifier(partition.name.schema, partition.name.table)
-            return bool((connection.execute(query.format(target)).fetchone() or (False,))[0])
+            return only_value(connection.execute(query.format(target)))
     return False
 
 

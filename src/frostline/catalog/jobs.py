@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
 from frostline import sqlfiles
 from frostline.catalog import leases, trust
-from frostline.catalog.connect import Connection, only_value
+from frostline.catalog.connect import Connection, fetch, only_value
 from frostline.errors import ConflictError
 from frostline.logs import without_passwords
 from frostline.model.names import Name
@@ -104,14 +105,17 @@ def set_tidied(connection: Connection, job_id: int) -> None:
 
 def last(connection: Connection, table: Table) -> Job | None:
     """The newest job of the table."""
-    row = connection.execute(_statement("last"), {"table_id": table.id}).fetchone()
-    return None if row is None else Job(row[0], row[1], State(row[2]), *row[3:])
+    return next(iter(fetch(connection, _job, _statement("last"), {"table_id": table.id})), None)
+
+
+def _job(*, state: str, **others: Any) -> Job:
+    return Job(state=State(state), **others)
 
 
 def failures(connection: Connection, table: Table) -> dict[Kind, Failures]:
     """Each kind of job that failed when it was run last."""
     rows = connection.execute(_statement("failures"), {"table_id": table.id}).fetchall()
-    return {Kind(kind): Failures(*found) for kind, *found in rows if kind in list(Kind)}
+    return {Kind(kind): Failures(count, last_at, error) for kind, count, last_at, error in rows if kind in list(Kind)}
 
 
 @dataclass(frozen=True)
@@ -129,8 +133,11 @@ class JobTotals:
 
 def totals(connection: Connection) -> list[JobTotals]:
     """What was done, by table and kind."""
-    rows = connection.execute(_statement("totals")).fetchall()
-    return [JobTotals(Name(schema, table), *numbers) for schema, table, *numbers in rows]
+    return fetch(connection, _totals, _statement("totals"))
+
+
+def _totals(*, schema: str, table: str, **others: Any) -> JobTotals:
+    return JobTotals(table=Name(schema, table), **others)
 
 
 def prune(connection: Connection, table: Table, days: int, kept: Collection[int] = ()) -> int:
@@ -141,8 +148,7 @@ def prune(connection: Connection, table: Table, days: int, kept: Collection[int]
     """
     values = {"table_id": table.id, "days": days, "kept": list(kept)}
     connection.execute(_statement("prune_removed"), {"days": days})
-    row = connection.execute(_statement("prune"), values).fetchone()
-    return 0 if row is None else row[0]
+    return only_value(connection.execute(_statement("prune"), values))
 
 
 def record_done(connection: Connection, table: Table, kind: str, detail: str) -> None:
@@ -171,13 +177,15 @@ class PastJob:
 def is_remembered(connection: Connection, name: Name) -> bool:
     """Whether a table of that name was managed once, and had jobs."""
     values = {"schema": name.schema, "table": name.table}
-    row = connection.execute(_statement("is_remembered"), values).fetchone()
-    return row is not None and row[0]
+    return only_value(connection.execute(_statement("is_remembered"), values))
 
 
 def history(connection: Connection, name: Name | None, *, limit: int, failed: bool = False) -> list[PastJob]:
     """The newest jobs, newest first: of one name or of all, also of tables that were removed; if asked, only failed."""
     where = {"schema": name.schema if name else None, "table": name.table if name else None}
     values = where | {"limit": limit, "failed": failed}
-    rows = connection.execute(_statement("history"), values).fetchall()
-    return [PastJob(row[0], Name(row[1], row[2]), row[3], State(row[4]), *row[5:]) for row in rows]
+    return fetch(connection, _past_job, _statement("history"), values)
+
+
+def _past_job(*, schema: str, table: str, state: str, **others: Any) -> PastJob:
+    return PastJob(table=Name(schema, table), state=State(state), **others)

@@ -7,9 +7,11 @@ otherwise now, so it is told without reading the records of all files.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, fetch
 from frostline.model import compaction, lake_grid
 from frostline.model.compaction import Bin
 from frostline.model.range import Range
@@ -62,10 +64,11 @@ def within(connection: Connection, table: Table, wanted: Range) -> list[Recorded
 
 
 def _files(connection: Connection, query: str, values: dict[str, int | None]) -> list[RecordedFile]:
-    return [
-        RecordedFile(path, size_bytes, lower, upper, Fingerprint(count, int(hash_sum)), sha256)
-        for path, count, size_bytes, lower, upper, hash_sum, sha256 in connection.execute(_statement(query), values)
-    ]
+    return fetch(connection, _recorded, _statement(query), values)
+
+
+def _recorded(*, rows: int, hash_sum: Decimal, **others: Any) -> RecordedFile:
+    return RecordedFile(fingerprint=Fingerprint(rows, int(hash_sum)), **others)
 
 
 def totals(connection: Connection, table: Table) -> tuple[int, int, int]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, fetch, first_value, only_value
 from frostline.errors import UsageError
 from frostline.model.expiry import LakeState
 from frostline.model.names import Name
@@ -23,14 +23,12 @@ def list_all(connection: Connection, table: Table) -> list[LakeState]:
 
     Whoever expires one reads the pins after this, never before.
     """
-    rows = connection.execute(_statement("every"), {"table_id": table.id}).fetchall()
-    return [LakeState(*row) for row in rows]
+    return fetch(connection, LakeState, _statement("every"), {"table_id": table.id})
 
 
 def manifests(connection: Connection, table: Table) -> int:
     """How many manifests the current state has; 0 when that is not known."""
-    row = connection.execute(_statement("manifests"), {"table_id": table.id}).fetchone()
-    return 0 if row is None else row[0] or 0
+    return first_value(connection.execute(_statement("manifests"), {"table_id": table.id})) or 0
 
 
 def adopt(connection: Connection, table: Table, unknown: Iterable[tuple[str, int | None]]) -> None:
@@ -111,5 +109,4 @@ def take_over(connection: Connection) -> None:
 
 def is_copy(connection: Connection) -> bool:
     """Whether some of the lake was written by the database that this one was restored or promoted from."""
-    row = connection.execute(_statement("is_copy")).fetchone()
-    return row is not None and row[0]
+    return only_value(connection.execute(_statement("is_copy")))

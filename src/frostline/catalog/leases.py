@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection, dsn_of, only_value, this_process
+from frostline.catalog.connect import Connection, dsn_of, first_value, only_value, this_process
 from frostline.catalog.heartbeat import beating
 from frostline.errors import ConflictError
 from frostline.model.tables import Table
@@ -65,8 +65,7 @@ def current_holder(connection: Connection, table: Table) -> str | None:
 
 
 def _holder(connection: Connection, query: str, values: dict[str, Any]) -> str | None:
-    row = connection.execute(_statement(query), values).fetchone()
-    return None if row is None else row[0]
+    return first_value(connection.execute(_statement(query), values))
 
 
 @contextmanager
@@ -89,10 +88,9 @@ def _take(connection: Connection, query: str, values: dict[str, Any]) -> int | N
     try:
         with connection.transaction():
             connection.execute(sql.SQL("set local lock_timeout = {}").format(_TAKE_TIMEOUT_MS))
-            row = connection.execute(_statement(query), values).fetchone()
+            return first_value(connection.execute(_statement(query), values))
     except psycopg.errors.LockNotAvailable:
         return None
-    return None if row is None else row[0]
 
 
 def _backend_start(connection: Connection) -> datetime:

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, first_value
 from frostline.model.names import Name
 from frostline.model.tables import Table
 
@@ -46,8 +46,7 @@ def forget_gone(connection: Connection, table: Table, purpose: Purpose) -> None:
 
 def is_default(connection: Connection, table: Table, name: Name) -> bool:
     """Whether we made the DEFAULT partition that has this name."""
-    row = connection.execute(_statement("is_default"), _named(table, name)).fetchone()
-    return row is not None and row[0]
+    return bool(first_value(connection.execute(_statement("is_default"), _named(table, name))))
 
 
 def _named(table: Table, name: Name) -> dict[str, int | str]:

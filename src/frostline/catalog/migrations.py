@@ -9,7 +9,7 @@ from typing import LiteralString, cast
 import psycopg
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, first_value, only_value
 from frostline.catalog.patience import patiently
 from frostline.errors import UnavailableError, UsageError
 from frostline.model.names import Name, quoted
@@ -116,11 +116,9 @@ def _refuse_wrong_encoding(connection: Connection) -> None:
 
 def version(connection: Connection) -> int | None:
     """The newest migration in the database, or None when Frostline is not installed there."""
-    (installed,) = connection.execute(_statement("is_installed")).fetchone() or (False,)
-    if not installed:
+    if not only_value(connection.execute(_statement("is_installed"))):
         return None
-    row = connection.execute(_statement("newest")).fetchone()
-    return None if row is None else row[0]
+    return first_value(connection.execute(_statement("newest")))
 
 
 def require(connection: Connection) -> None:

@@ -8,12 +8,13 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection, connect, only_value, this_process
+from frostline.catalog.connect import Connection, connect, fetch, first_value, only_value, this_process
 from frostline.catalog.heartbeat import beating
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.model.names import Name
@@ -107,8 +108,7 @@ def release(connection: Connection, pin_id: int) -> None:
 
 def _release(connection: Connection, pin_id: int) -> bool:
     """Take a pin away; says whether it held until now."""
-    row = connection.execute(_statement("release"), {"pin_id": pin_id}).fetchone()
-    return row is not None and row[0]
+    return bool(first_value(connection.execute(_statement("release"), {"pin_id": pin_id})))
 
 
 def remove_dead(connection: Connection, table: Table) -> None:
@@ -123,5 +123,8 @@ def on(connection: Connection, table: Table, *, dead: bool = False) -> dict[str,
 
 def list_all(connection: Connection) -> list[Pin]:
     """All pins, the oldest first."""
-    rows = connection.execute(_statement("every")).fetchall()
-    return [Pin(row[0], Name(row[1], row[2]), *row[3:]) for row in rows]
+    return fetch(connection, _pin, _statement("every"))
+
+
+def _pin(*, schema: str, table: str, **others: Any) -> Pin:
+    return Pin(table=Name(schema, table), **others)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, first_value
 from frostline.errors import ConflictError
 from frostline.model.names import Name
 from frostline.model.tables import Standing, Table
@@ -50,8 +50,7 @@ def standing(connection: Connection, table: Table) -> Standing:
 
 def find(connection: Connection, pointer: Pointer) -> str | None:
     """Where it points to. For a managed table that is the seam's location, unless somebody else has moved it."""
-    row = connection.execute(_statement("find"), _named(pointer)).fetchone()
-    return None if row is None else row[0]
+    return first_value(connection.execute(_statement("find"), _named(pointer)))
 
 
 def other_names(connection: Connection, table: Table, folder: str) -> list[Name]:
@@ -109,8 +108,7 @@ def put(
     ConflictError when it does not point any more to where it was found.
     """
     pointer = Pointer.of(table)
-    row = connection.execute(_statement("lock"), _named(pointer)).fetchone()
-    if (None if row is None else row[0]) != found:
+    if first_value(connection.execute(_statement("lock"), _named(pointer))) != found:
         raise ConflictError(
             f"the lake of {table.name} was committed to by somebody else just now",
             hint=f"frostline repair {table.name}",

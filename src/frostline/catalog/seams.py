@@ -1,9 +1,9 @@
 """The seam of each table: the frost line T, the lake snapshot S and its metadata location, in one row."""
 
-from typing import LiteralString
+from typing import Any, LiteralString
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, fetch, first_value
 from frostline.errors import ConflictError, CorruptionError
 from frostline.model.tables import Seam, Table
 from frostline.model.tiers import TierKind, from_text, to_text
@@ -44,11 +44,13 @@ def _line(table: Table, value: int) -> dict[str, str | None]:
 
 def get(connection: Connection, table: Table) -> Seam:
     """T, S and the metadata location as of the connection's snapshot."""
-    row = connection.execute(_statement("get"), {"table_id": table.id}).fetchone()
-    if row is None:
-        raise CorruptionError(f"{table.name} has no seam", hint="restore frostline.seam from a backup")
-    table_id, line, snapshot_id, metadata_location = row
-    return Seam(table_id, from_text(table.tier_kind, line), snapshot_id, metadata_location)
+
+    def seam(*, line: str, **others: Any) -> Seam:
+        return Seam(frost_line=from_text(table.tier_kind, line), **others)
+
+    for only in fetch(connection, seam, _statement("get"), {"table_id": table.id}):
+        return only
+    raise CorruptionError(f"{table.name} has no seam", hint="restore frostline.seam from a backup")
 
 
 def move(connection: Connection, table: Table, old: Seam, new: Seam, manifests: int | None = None) -> None:
@@ -75,8 +77,8 @@ def move(connection: Connection, table: Table, old: Seam, new: Seam, manifests: 
 
 def retained(connection: Connection, table: Table) -> int | None:
     """R: rows below it were removed for good. None while none were."""
-    row = connection.execute(_statement("retained"), {"table_id": table.id}).fetchone()
-    return None if row is None or row[0] is None else from_text(table.tier_kind, row[0])
+    line = first_value(connection.execute(_statement("retained"), {"table_id": table.id}))
+    return None if line is None else from_text(table.tier_kind, line)
 
 
 def retain(connection: Connection, table: Table, line: int) -> None:

@@ -3,9 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection, only_value
+from frostline.catalog.connect import Connection, fetch, only_value
 from frostline.model.names import Name
 from frostline.model.snapshot import Relation
 
@@ -24,17 +25,23 @@ class Member:
 
 def relations(connection: Connection) -> list[Relation]:
     """All that has the name of a table."""
-    rows = connection.execute(_statement("relations")).fetchall()
-    return [Relation(Name(schema, table), *rest) for schema, table, *rest in rows]
+    return fetch(connection, _relation, _statement("relations"))
+
+
+def _relation(*, schema: str, table: str, **others: Any) -> Relation:
+    return Relation(name=Name(schema, table), **others)
 
 
 def members(connection: Connection, oids: Iterable[int]) -> dict[int, tuple[Member, ...]]:
     """By table: the relations that its rows are in, itself among them."""
     found: defaultdict[int, list[Member]] = defaultdict(list)
-    rows = connection.execute(_statement("members"), {"oids": list(oids)}).fetchall()
-    for root, oid, schema, table, kind in rows:
-        found[root].append(Member(oid, Name(schema, table), kind))
+    for root, member in fetch(connection, _member, _statement("members"), {"oids": list(oids)}):
+        found[root].append(member)
     return {root: tuple(those) for root, those in found.items()}
+
+
+def _member(*, root: int, oid: int, schema: str, table: str, kind: str) -> tuple[int, Member]:
+    return root, Member(oid, Name(schema, table), kind)
 
 
 def oid(connection: Connection, name: Name) -> int:

@@ -4,13 +4,14 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import psycopg
 from psycopg.types.json import Jsonb
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection, only_row
+from frostline.catalog.connect import Connection, fetch, only_value
 from frostline.catalog.pointers import Pointer
 from frostline.catalog.snapshots import Moment
 from frostline.errors import ConflictError
@@ -125,8 +126,7 @@ class Shown:
 @contextmanager
 def exclusive(connection: Connection, name: str) -> Generator[None]:
     """Be the only one who works on the snapshot of this name; ConflictError when somebody else does."""
-    row = connection.execute(_statement("lock"), {"name": name}).fetchone()
-    if row is None or not row[0]:
+    if not only_value(connection.execute(_statement("lock"), {"name": name})):
         raise ConflictError(f"another run on snapshot {name!r} is going on", hint="wait for it, then try again")
     try:
         yield
@@ -138,7 +138,7 @@ def exclusive(connection: Connection, name: str) -> Generator[None]:
 def start(connection: Connection, name: str, warehouse: str, place: Place) -> Run:
     """Write down that a version is being made. The caller holds the name's lock."""
     values = {"name": name, "warehouse": warehouse, "catalog_uri": place.uri, "catalog_warehouse": place.warehouse}
-    return Run(*only_row(connection.execute(_statement("start"), values)))
+    return fetch(connection, Run, _statement("start"), values)[0]
 
 
 def fail(connection: Connection, snapshot_id: int, error: str) -> None:
@@ -149,25 +149,22 @@ def fail(connection: Connection, snapshot_id: int, error: str) -> None:
 def newest(connection: Connection, name: str, place: Place) -> dict[Name, Known]:
     """The newest published copy, in this catalog, of every table that any version of the snapshot has."""
     values = {"name": name, "catalog_uri": place.uri, "catalog_warehouse": place.warehouse}
-    rows = connection.execute(_statement("newest"), values).fetchall()
-    return {Name(row[0], row[1]): _known(*row) for row in rows}
+    return {known.copied.name: known for known in fetch(connection, _known, _statement("newest"), values)}
 
 
-def _known(schema: str, table: str, namespace: str, lake_table: str, *rest: Any) -> Known:
-    location, snapshot_id, rows, size, hash_sum, oid, columns, last_field_id, is_ours, is_current = rest
-    copied = Copied(
+def _known(*, is_ours: bool, is_current: bool, **others: Any) -> Known:
+    return Known(_copied(**others), is_ours, is_current)
+
+
+def _copied(
+    *, schema: str, table: str, rows: int, hash_sum: Decimal, columns: list[dict[str, Any]], **others: Any
+) -> Copied:
+    return Copied(
         name=Name(schema, table),
-        namespace=namespace,
-        lake_table=lake_table,
-        metadata_location=location,
-        lake_snapshot_id=snapshot_id,
-        size_bytes=size,
         fingerprint=Fingerprint(rows, int(hash_sum)),
-        source_oid=oid,
         columns=tuple(Field(**column) for column in columns),
-        last_field_id=last_field_id,
+        **others,
     )
-    return Known(copied, is_ours, is_current)
 
 
 def publish(connection: Connection, run: Run, moment: Moment, tables: Sequence[Copied], *, atomic: bool = True) -> None:
@@ -245,18 +242,16 @@ def _row(run: Run, copied: Copied) -> dict[str, Any]:
 def versions(connection: Connection, name: str | None = None, *, every: bool = False) -> list[Version]:
     """The published versions, of one name or of all; with `every` also those that are not to be seen."""
     values = {"name": name, "every": every}
-    return [Version(*row) for row in connection.execute(_statement("versions"), values).fetchall()]
+    return fetch(connection, Version, _statement("versions"), values)
 
 
 def tables(connection: Connection, version: Version) -> list[Shown]:
     """The tables of a version, by name."""
-    rows = connection.execute(_statement("tables"), {"snapshot_id": version.id}).fetchall()
-    return [_shown(*row) for row in rows]
+    return fetch(connection, _shown, _statement("tables"), {"snapshot_id": version.id})
 
 
-def _shown(schema: str, table: str, *rest: Any) -> Shown:
-    *parts, hash_sum, reused = rest
-    return Shown(Name(schema, table), *parts, hash_sum=int(hash_sum), reused=reused)
+def _shown(*, schema: str, table: str, hash_sum: Decimal, **others: Any) -> Shown:
+    return Shown(name=Name(schema, table), hash_sum=int(hash_sum), **others)
 
 
 def drop(connection: Connection, snapshot_ids: Sequence[int]) -> None:

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection, connect, first_line, only_row, only_value
+from frostline.catalog.connect import Connection, connect, fetch, first_line, only_value
 from frostline.errors import UnavailableError, UsageError
 from frostline.model.names import Name
 
@@ -98,7 +98,7 @@ class Holder:
 
     def export(self) -> Moment:
         """Let other sessions join."""
-        return Moment(*only_row(self.connection.execute(_snapshot_source_statement("moment"))))
+        return fetch(self.connection, Moment, _snapshot_source_statement("moment"))[0]
 
     def watch(self) -> None:
         """Look now and then whether the run can go on; call it as often as you like."""

@@ -7,11 +7,10 @@ from datetime import datetime
 from typing import Any
 
 import psycopg
-from psycopg.rows import class_row
 
 from frostline import sqlfiles
 from frostline.catalog import facts
-from frostline.catalog.connect import Connection, only_value
+from frostline.catalog.connect import Connection, fetch, first_value, only_value
 from frostline.errors import CorruptionError, UsageError
 from frostline.model import heap_grid
 from frostline.model.heap_grid import Step
@@ -50,11 +49,25 @@ class _Row:
     target_file_size: int
 
 
+@dataclass(frozen=True)
+class _Carried:
+    """A row of `managed_column`, with the column's number today."""
+
+    attnum: int
+    field_id: int
+    lake_type: str
+    as_text: bool
+    pushable: bool
+
+    @property
+    def encoding(self) -> LakeEncoding:
+        return LakeEncoding(self.lake_type, self.as_text, self.pushable)
+
+
 def _rows(connection: Connection, *, name: Name | None = None, table_id: int | None = None) -> list[_Row]:
     """All rows, by name, or the one of a name or of a number."""
     values = {"table_id": table_id, "schema": name and name.schema, "table": name and name.table}
-    with connection.cursor(row_factory=class_row(_Row)) as cursor:
-        return cursor.execute(_statement("find"), values).fetchall()
+    return fetch(connection, _Row, _statement("find"), values)
 
 
 def list_all(connection: Connection) -> list[Table]:
@@ -144,11 +157,15 @@ def _policy(row: _Row) -> Policy:
 def _described(connection: Connection, table_id: int, name: Name) -> tuple[tuple[Column, ...], tuple[str, ...]]:
     """The columns and the key of a table with a lake. Without one nobody asks, and the table may be gone."""
     oid = heap_oid(connection, name)
-    found = connection.execute(_statement("columns"), {"table_id": table_id, "oid": oid}).fetchall()
-    carried = {attnum: (field_id, LakeEncoding(*encoding)) for attnum, field_id, *encoding in found}
+    rows = fetch(connection, _Carried, _statement("columns"), {"table_id": table_id, "oid": oid})
+    carried = {row.attnum: row for row in rows}
     ((key,),) = facts.rows(connection, "primary_key", oid=oid)
-    present = (one for one in facts.read_columns(connection, oid) if one.attnum in carried)
-    return tuple(column(one, *carried[one.attnum]) for one in present), tuple(key or ())
+    columns = (
+        column(heap, carried[heap.attnum].field_id, carried[heap.attnum].encoding)
+        for heap in facts.read_columns(connection, oid)
+        if heap.attnum in carried
+    )
+    return tuple(columns), tuple(key or ())
 
 
 def heap_oid(connection: Connection, name: Name, mode: Mode = Mode.TIERED) -> int:
@@ -254,8 +271,8 @@ def set_swept(connection: Connection, table: Table) -> None:
 
 def object_digests(connection: Connection, table: Table) -> dict[str, str]:
     """What was written down for each of the table's objects when it was made; nothing of older versions."""
-    row = connection.execute(_statement("object_digests"), {"table_id": table.id}).fetchone()
-    return json.loads(row[0]) if row and row[0] and row[0].startswith("{") else {}
+    digests = first_value(connection.execute(_statement("object_digests"), {"table_id": table.id}))
+    return json.loads(digests) if digests and digests.startswith("{") else {}
 
 
 def lock_objects(connection: Connection, table: Table) -> None:
@@ -271,8 +288,7 @@ def set_object_digests(connection: Connection, table: Table, digests: Mapping[st
 
 def has_row_security(connection: Connection, table: Table) -> bool:
     """Whether row security of the heap is switched on."""
-    row = connection.execute(_statement("has_row_security"), {"table_id": table.id}).fetchone()
-    return bool(row and row[0])
+    return bool(first_value(connection.execute(_statement("has_row_security"), {"table_id": table.id})))
 
 
 def strayed_row_security(connection: Connection, only: Table | None = None) -> dict[Name, str]:
@@ -294,8 +310,7 @@ def release(connection: Connection, table: Table) -> None:
 
 def lowered_xid(connection: Connection, table: Table) -> str | None:
     """The transaction that lowered the frost line last, if one did on this server."""
-    row = connection.execute(_statement("lowered_xid"), {"table_id": table.id}).fetchone()
-    return None if row is None else row[0]
+    return first_value(connection.execute(_statement("lowered_xid"), {"table_id": table.id}))
 
 
 def check_period(connection: Connection, kind: TierKind, option: str, text: str) -> None:
@@ -325,8 +340,7 @@ def is_longer(connection: Connection, kind: TierKind, one: str, other: str) -> b
     """Whether one period is longer than another; both are valid."""
     if not kind.is_time:
         return int(one) > int(other)
-    row = connection.execute(_statement("longer"), {"one": one, "other": other}).fetchone()
-    return row is not None and row[0]
+    return only_value(connection.execute(_statement("longer"), {"one": one, "other": other}))
 
 
 def check_interval(connection: Connection, option: str, text: str, *, positive: bool = False) -> None:

@@ -8,7 +8,7 @@ from psycopg import sql
 
 from frostline import sqlfiles
 from frostline.catalog import leases
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, only_value
 from frostline.catalog.patience import patiently
 from frostline.model.names import Name
 from frostline.model.tables import Table
@@ -27,8 +27,7 @@ def stands(connection: Connection, table: Table) -> bool:
 
 def _is_on(connection: Connection, default: Name) -> bool:
     target = sql.Literal(names.identifier(default).as_string(connection))
-    row = connection.execute(_statement("exists").format(default_partition=target)).fetchone()
-    return row is not None and row[0]
+    return only_value(connection.execute(_statement("exists").format(default_partition=target)))
 
 
 def put(connection: Connection, table: Table, default: Name, bounds: tuple[int, int]) -> None:

@@ -9,7 +9,7 @@ from psycopg import sql
 
 from frostline import sqlfiles
 from frostline.catalog import facts, leases, made, tables
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, first_value
 from frostline.catalog.made import Purpose
 from frostline.model.names import MAX_BYTES, Name, cut
 from frostline.model.tables import Table
@@ -24,13 +24,14 @@ def create(connection: Connection, table: Table, name: Name, bounds: tuple[int |
 
     The caller holds the table's lease: ConflictError if it was lost.
     """
-    found = facts.rows(connection, "relation", schema=table.heap.schema, table=table.heap.table)
+    heap = facts.relation(connection, table.heap)
+    assert heap is not None
     statement = _statement("create").format(
         partition=names.identifier(name),
         heap=names.identifier(table.heap),
         tier_key=sql.Identifier(table.tier_key),
         in_range=names.within(table, *bounds),
-        owner=sql.Identifier(found[0][3]),
+        owner=sql.Identifier(heap.owner),
     )
     with connection.transaction():
         leases.require(connection, table)
@@ -97,8 +98,7 @@ def _drop_leftover(connection: Connection, oid: int, target: sql.Identifier) -> 
     with suppress(psycopg.errors.UndefinedTable), connection.transaction():
         connection.execute(sql.SQL("lock table {} in access exclusive mode nowait").format(target))
         parts = {"oid": sql.Literal(oid), "name": sql.Literal(target.as_string(connection))}
-        row = connection.execute(_statement("is_leftover").format(**parts)).fetchone()
-        if row is not None and row[0]:
+        if first_value(connection.execute(_statement("is_leftover").format(**parts))):
             connection.execute(sql.SQL("drop table {}").format(target))
 
 

@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from frostline.catalog.connect import Dsn, first_line, local_settings
+from frostline.catalog.connect import Dsn, first_line, local_settings, only_row
 from frostline.errors import ConflictError, FrostlineError, UnavailableError, UsageError
 from frostline.lake import duck, ducksql, schema, store
 from frostline.model import laketypes
@@ -198,9 +198,8 @@ def check_name(shard: Shard, found: tuple[Any, ...] | None) -> None:
 
 def _ask(shard: Shard, query: sql.Composed) -> tuple[int, str, list[int], bool]:
     with _reading(shard) as connection:
-        row = connection.execute(query).fetchone()
-    assert row is not None
-    return row[0], row[1], row[2], row[3]
+        rows, hash_sum, refused, twins = only_row(connection.execute(query))
+    return rows, hash_sum, refused, twins
 
 
 def _refusal(shard: Shard, column: Column, count: int) -> UsageError:

@@ -13,7 +13,7 @@ from psycopg import sql
 
 from frostline import failpoints, logs, sqlfiles
 from frostline.catalog import archived_partitions, jobs, lake_files, leases, seams
-from frostline.catalog.connect import Connection, Dsn
+from frostline.catalog.connect import Connection, Dsn, only_row
 from frostline.catalog.jobs import State
 from frostline.catalog.patience import patiently
 from frostline.errors import ConflictError, CorruptionError, UnavailableError, UsageError
@@ -193,7 +193,7 @@ class Thaw:
         statement = sql.SQL(sqlfiles.load(__package__ or "", "thaw")["fingerprint"]).format(
             row_hash=fingerprint.postgres_row_hash(self.table), table=names.identifier(name)
         )
-        rows, hash_sum = self.connection.execute(statement).fetchone() or (0, "0")
+        rows, hash_sum = only_row(self.connection.execute(statement))
         if Fingerprint(rows, int(hash_sum)) != meant:
             raise CorruptionError(
                 f"thaw of {self.table.name}: {name} has {rows} rows with hash sum {hash_sum}, "

@@ -9,7 +9,7 @@ from psycopg import errors, sql
 from frostline import sqlfiles
 from frostline.catalog import archived_partitions, lake_files, pointers, seams, trust
 from frostline.catalog.archived_partitions import ArchivedPartition
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, only_row, only_value
 from frostline.errors import CorruptionError, FrostlineError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import damage, expected, paths, snapshots, store
@@ -202,7 +202,7 @@ def _unlike_overlay(connection: Connection, table: Table, lower: int | None, upp
         heap=names.identifier(table.heap),
         condition=names.within(table, lower, upper),
     )
-    return int((connection.execute(statement).fetchone() or (0,))[0])
+    return only_value(connection.execute(statement))
 
 
 def _foreign(connection: Connection, table: Table) -> Iterator[Fault]:
@@ -299,5 +299,5 @@ def _heap_fingerprint(connection: Connection, table: Table, partition: Name) -> 
         overlay=names.overlay(table),
         key_is_marked=key_is_marked,
     )
-    rows, hash_sum = connection.execute(statement).fetchone() or (0, "0")
+    rows, hash_sum = only_row(connection.execute(statement))
     return Fingerprint(rows, int(hash_sum))

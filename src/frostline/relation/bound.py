@@ -14,7 +14,7 @@ from psycopg import sql
 
 from frostline import logs, sqlfiles
 from frostline.catalog import facts, horizon, lake_files, leases, seams, snapshot_sources, tables
-from frostline.catalog.connect import Connection, first_line
+from frostline.catalog.connect import Connection, first_line, only_value
 from frostline.model.names import MAX_BYTES, Name, RemoteName, cut
 from frostline.model.partitions import bounds
 from frostline.model.registration import HeapPartition
@@ -124,7 +124,7 @@ def wait_for_old_plans(connection: Connection, table: Table, report: Callable[[s
     Planned before an attach, and with a snapshot from after the frost line moves, it would miss the rows attached.
     """
     statement = _statement("old_plans")
-    (now,) = connection.execute(_statement("clock")).fetchone() or (None,)
+    now = only_value(connection.execute(_statement("clock")))
     values = {"lake": _oid(connection, table), "attached_at": now}
     waited = 0.0
     while True:
@@ -144,7 +144,7 @@ def _wait_for_standbys(connection: Connection, report: Callable[[str], None]) ->
 
     Nobody can be sure of a standby, so this ends after a while; without one it takes no time.
     """
-    (written,) = connection.execute(_statement("written")).fetchone() or (None,)
+    written = only_value(connection.execute(_statement("written")))
     standbys, behind = _followed(connection, "standbys_behind", written)
     if behind:
         report(f"goes on without {behind} standbys that are behind or do not show how far they are")
@@ -169,7 +169,7 @@ def settle_standbys(connection: Connection) -> int:
     Outside a transaction. Returns how many standbys are behind all the same: there such a query may go on.
     """
     settled = horizon.settle_standbys(connection)
-    (inserted,) = connection.execute(_statement("inserted")).fetchone() or (None,)
+    inserted = only_value(connection.execute(_statement("inserted")))
     standbys, behind = _followed(connection, "queries_behind", inserted)
     return behind if settled else standbys
 

@@ -6,7 +6,7 @@ import psycopg
 from psycopg import conninfo, sql
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection, dsn_of
+from frostline.catalog.connect import Connection, dsn_of, first_value
 from frostline.model.names import Name
 from frostline.model.partitions import Partition
 from frostline.model.tables import Table
@@ -17,8 +17,7 @@ _statement = sqlfiles.statements(__name__, "clock")
 
 
 def _text(connection: Connection, statement: sql.Composable) -> str | None:
-    row = connection.execute(sql.Composed([statement])).fetchone()
-    return None if row is None else row[0]
+    return first_value(connection.execute(sql.Composed([statement])))
 
 
 def now(connection: Connection, table: Table, partitions: Sequence[Partition], floor: int) -> int:

@@ -6,7 +6,7 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, first_value
 from frostline.errors import UsageError
 
 _statement = sqlfiles.statements(__name__, "foreign_server")
@@ -68,8 +68,7 @@ def _ensure_server(connection: Connection, wanted: _Options) -> bool:
 
 
 def _server(connection: Connection) -> dict[str, str] | None:
-    row = connection.execute(_statement("server_options").format()).fetchone()
-    return None if row is None else row[0]
+    return first_value(connection.execute(_statement("server_options").format()))
 
 
 def _ensure_mapping(connection: Connection, user: str, password: str | None) -> bool:
@@ -100,7 +99,7 @@ def _change(key: LiteralString, value: str | None, present: dict[str, str]) -> s
 
 
 def _refuse_without_password(connection: Connection, present: dict[str, str]) -> None:
-    (is_superuser,) = connection.execute(_statement("is_superuser")).fetchone() or (False,)
+    is_superuser = first_value(connection.execute(_statement("is_superuser")))
     if is_superuser or present.get("password_required") == "false":
         return
     role = sql.Identifier(connection.info.user).as_string(connection)
@@ -112,8 +111,7 @@ def _refuse_without_password(connection: Connection, present: dict[str, str]) ->
 
 
 def _mapping(connection: Connection) -> dict[str, str] | None:
-    row = connection.execute(_statement("mapping_options").format()).fetchone()
-    return None if row is None else row[0]
+    return first_value(connection.execute(_statement("mapping_options").format()))
 
 
 def require(connection: Connection) -> None:

@@ -53,10 +53,10 @@ def _grant(connection: Connection, role: str, table: Table) -> Granted:
 
 
 def _statements(connection: Connection, role: str, table: Table) -> Iterator[sql.Composed]:
-    relation = facts.rows(connection, "relation", schema=table.name.schema, table=table.name.table)
-    if not relation:
+    relation = facts.relation(connection, table.name)
+    if relation is None:
         raise CorruptionError(f"the view {table.name} is gone", hint=f"frostline table remove {table.name} --thaw")
-    oid = relation[0][0]
+    oid = relation.oid
     grantee = sql.Identifier(role)
     if _rows(connection, "lacks_schema", role=role, schema=table.name.schema)[0][0]:
         yield _statement("grant_schema").format(schema=sql.Identifier(table.name.schema), role=grantee)

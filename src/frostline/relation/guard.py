@@ -6,7 +6,7 @@ Those are refused. Row security is followed by the relation.
 import psycopg
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, only_value
 
 _statement = sqlfiles.statements(__name__, "guard")
 
@@ -31,7 +31,7 @@ def ensure(connection: Connection) -> bool:
             connection.execute(_statement("follow_function"))
             connection.execute(_statement("code_function"))
             connection.execute(_statement("drop_function"))
-            (present,) = connection.execute(_statement("exists")).fetchone() or ([],)
+            present = only_value(connection.execute(_statement("exists")))
             for name, statement in TRIGGERS.items():
                 if name not in present:
                     connection.execute(_statement(statement))

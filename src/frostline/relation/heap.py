@@ -11,7 +11,7 @@ from psycopg import sql
 
 from frostline import sqlfiles
 from frostline.catalog import archived_partitions, facts, seams, tables
-from frostline.catalog.connect import Connection, only_value
+from frostline.catalog.connect import Connection, first_value, only_value
 from frostline.catalog.patience import be_brief, patiently
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.model import lake_grid
@@ -307,8 +307,7 @@ def oldest_mark_s(connection: Connection, table: Table, upper: int) -> int | Non
     statement = _statement("oldest_mark").format(
         overlay=names.overlay(table), condition=names.within(table, None, upper)
     )
-    row = connection.execute(statement).fetchone()
-    return None if row is None else row[0]
+    return first_value(connection.execute(statement))
 
 
 def has_older_mark(connection: Connection, table: Table, upper: int, age: str) -> bool:

@@ -8,7 +8,7 @@ from psycopg import sql
 
 from frostline import sqlfiles
 from frostline.catalog import trust
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, only_value
 from frostline.model.tables import Table
 from frostline.relation import names
 
@@ -29,8 +29,7 @@ def remember(connection: Connection, table: Table, snapshot: str, frost_line: in
         connection.execute(sql.SQL("set transaction snapshot {}").format(sql.Literal(snapshot)))
         _note(connection, table, frost_line)
     _prepare_to_join(connection, table)
-    row = connection.execute(_statement("count")).fetchone()
-    return 0 if row is None else row[0]
+    return only_value(connection.execute(_statement("count")))
 
 
 def _note(connection: Connection, table: Table, line: int) -> None:
@@ -111,7 +110,7 @@ def marking_disabled(connection: Connection, table: Table) -> Generator[None]:
 @contextmanager
 def _user_triggers_disabled(connection: Connection) -> Generator[None]:
     """Inside a transaction, and where the role may: ordinary triggers of the user do not fire until this ends."""
-    (before,) = connection.execute(_statement("replication_role")).fetchone() or ("origin",)
+    before = only_value(connection.execute(_statement("replication_role")))
     try:
         with connection.transaction():
             _set_replication_role(connection, "replica")

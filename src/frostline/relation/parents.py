@@ -6,7 +6,7 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection, first_line
+from frostline.catalog.connect import Connection, first_line, only_value
 from frostline.errors import UsageError
 from frostline.model.names import Name, quoted
 from frostline.model.tables import Table
@@ -37,6 +37,6 @@ def _orphans(connection: Connection, table: Table, refill: Name) -> Iterator[tup
             has_key=trusted(has_key),
             is_parent=trusted(is_parent),
         )
-        (count,) = connection.execute(query).fetchone() or (0,)
+        count = only_value(connection.execute(query))
         if count:
             yield constraint, parent, count

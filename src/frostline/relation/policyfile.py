@@ -34,7 +34,7 @@ def apply(connection: Connection, entries: Sequence[Entry], *, dry_run: bool = F
 
     def act() -> list[Imported]:
         for name in new:
-            if facts.rows(connection, "relation", schema=name.schema, table=name.table):
+            if facts.relation(connection, name) is not None:
                 connection.execute(sql.SQL("lock table {} in access exclusive mode").format(names.identifier(name)))
         return list(_applied(connection, entries))
 

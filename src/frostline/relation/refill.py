@@ -11,7 +11,7 @@ from psycopg import sql
 
 from frostline import sqlfiles
 from frostline.catalog import facts, made
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, only_value
 from frostline.catalog.made import Purpose
 from frostline.catalog.patience import be_brief
 from frostline.errors import CorruptionError, UsageError
@@ -118,7 +118,7 @@ def _take_rows_from(connection: Connection, table: Table, cold_range: ColdRange,
     parts = _parts(table, cold_range, partition)
     connection.execute(_statement("leave_default").format(partition=names.identifier(partition), **parts))
     rest = _statement("has_rows_in_range").format(partition=names.identifier(partition), **parts)
-    (left,) = connection.execute(rest).fetchone() or (False,)
+    left = only_value(connection.execute(rest))
     if left:
         raise CorruptionError(
             f"{partition} has rows below the frost line of {table.name} that are not in the overlay",

@@ -74,16 +74,16 @@ def _refuse_materialized_views(connection: Connection, table: Table, oid: int) -
 
 def _statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
     """Whatever is still there of the relation goes: somebody may have dropped the view by hand."""
-    view = facts.rows(connection, "relation", schema=table.name.schema, table=table.name.table)
+    view = facts.relation(connection, table.name)
     found = facts.read(connection, table.heap, catalogs_only=True)
     back = template("rename_heap_back").format(
         heap=names.identifier(table.heap), table=sql.Identifier(table.name.table)
     )
     given: list[sql.Composed] = []
-    if view:
-        _refuse_materialized_views(connection, table, view[0][0])
-        before = dependents.read(connection, view[0][0])
-        given = list(grants(connection, view[0][0], names.identifier(table.name)))
+    if view is not None:
+        _refuse_materialized_views(connection, table, view.oid)
+        before = dependents.read(connection, view.oid)
+        given = list(grants(connection, view.oid, names.identifier(table.name)))
         yield template("step_aside").format(
             relation=names.identifier(table.name), aside=sql.Identifier(names.aside(table).table)
         )

@@ -15,7 +15,7 @@ from psycopg import sql
 
 from frostline import failpoints, logs, sqlfiles
 from frostline.catalog import conversions, horizon, patience, tables
-from frostline.catalog.connect import Connection, only_row
+from frostline.catalog.connect import Connection, first_value, only_row
 from frostline.catalog.conversions import Running
 from frostline.errors import CorruptionError, UnavailableError, UsageError
 from frostline.failpoints import Failpoint
@@ -213,7 +213,7 @@ def _sync(work: _Work) -> None:
 
 def _fill(work: _Work) -> None:
     connection, running = work.connection, work.running
-    (estimate,) = connection.execute(_statement("estimate"), {"oid": running.original}).fetchone() or (0,)
+    estimate = first_value(connection.execute(_statement("estimate"), {"oid": running.original})) or 0
     backfill.fill(
         connection,
         running,

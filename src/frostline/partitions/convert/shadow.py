@@ -255,5 +255,5 @@ def _undo(connection: Connection, running: Running) -> None:
 
 
 def _is_original(connection: Connection, running: Running) -> bool:
-    found = catalog_facts.rows(connection, "relation", schema=running.name.schema, table=running.name.table)
-    return bool(found) and found[0][0] == running.original
+    found = catalog_facts.relation(connection, running.name)
+    return found is not None and found.oid == running.original

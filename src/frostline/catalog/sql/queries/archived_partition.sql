@@ -9,8 +9,9 @@ on conflict (table_id, upper) do update
 update frostline.archived_partition set partition_name = %(partition_name)s where table_id = %(table_id)s and upper = %(upper)s
 
 -- name: uncleaned
-select a.partition_name, a.lower, a.upper, a.job_id, a.published_xid::text,
-       now() >= a.published_at + t.grace_period as grace_is_over, a.published_at + t.grace_period
+select a.partition_name as name, a.lower, a.upper, a.job_id, a.published_xid::text,
+       now() >= a.published_at + t.grace_period as grace_is_over,
+       a.published_at + t.grace_period as grace_ends_at
   from frostline.archived_partition a join frostline.managed_table t using (table_id)
  where a.table_id = %(table_id)s and a.cleaned_at is null
  order by a.upper

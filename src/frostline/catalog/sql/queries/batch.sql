@@ -1,6 +1,6 @@
 -- name: begin
 -- Waits for a transaction that has the same label. KEY SHARE on the table's row until the transaction ends.
-select is_new, was_mode, was_rows
+select is_new, was_mode as mode, was_rows as rows
   from frostline_stage.begin_batch(%(schema)s::text, %(table)s::text, %(label)s::text, %(mode)s::text, %(rows)s::bigint)
 
 -- name: columns
@@ -15,14 +15,15 @@ with recursive inside as (
       from inside f join pg_type t on t.oid = f.typbasetype
      where f.typtype = 'd'
 )
-select a.attname::text, format_type(a.atttypid, a.atttypmod),
-       case when a.attcollation not in (0, 100) then quote_ident(ln.nspname) || '.' || quote_ident(l.collname) end,
+select a.attname::text as name, format_type(a.atttypid, a.atttypmod) as formatted,
+       case when a.attcollation not in (0, 100) then quote_ident(ln.nspname) || '.' || quote_ident(l.collname) end
+           as collation,
        case when f.typcategory = 'A' and f.typelem <> 0 then (select e.typname from pg_type e where e.oid = f.typelem)
-            else (select t.typname from pg_type t where t.oid = f.type) end::text,
-       f.typcategory = 'A' and f.typelem <> 0, a.attnotnull, a.attgenerated <> '',
+            else (select t.typname from pg_type t where t.oid = f.type) end::text as type_name,
+       f.typcategory = 'A' and f.typelem <> 0 as is_array, a.attnotnull as not_null, a.attgenerated <> '' as generated,
        exists (select from pg_attrdef d join pg_attribute v on v.attrelid = d.adrelid and v.attnum = d.adnum
-                where d.adrelid = %(relation)s::oid and v.attname = a.attname) or a.attidentity <> '',
-       a.attnum = (select p.partattrs[0] from pg_partitioned_table p where p.partrelid = a.attrelid)
+                where d.adrelid = %(relation)s::oid and v.attname = a.attname) or a.attidentity <> '' as has_default,
+       a.attnum = (select p.partattrs[0] from pg_partitioned_table p where p.partrelid = a.attrelid) as is_tier_key
   from pg_attribute a
   join inside f on f.attnum = a.attnum and f.typtype <> 'd'
   left join pg_collation l on l.oid = a.attcollation

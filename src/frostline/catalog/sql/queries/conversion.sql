@@ -6,7 +6,7 @@ select pg_advisory_lock(hashtextextended('frostline convert ' || %(name)s, 0))
 select pg_advisory_unlock(hashtextextended('frostline convert ' || %(name)s, 0))
 
 -- name: running
-select conversion_id, original, tier_key, every, keep_old, shape, state, position, rows, filled_xid::text
+select conversion_id as id, original, tier_key, every, keep_old, shape, state, position, rows, filled_xid::text
   from frostline.conversion
  where schema_name = %(schema)s and table_name = %(table)s and state not in ('done', 'abandoned')
 

@@ -13,8 +13,8 @@ delete from frostline.expiring_partition where table_id = %(table_id)s and parti
 
 -- name: every
 -- What the catalogs of Postgres have now under each oid; nothing for one that is gone. Locks nothing.
-select e.partition_oid, e.partition_name, e.upper, e.drops, e.detached,
-       n.nspname, c.relname, c.relkind::text, c.relispartition
+select e.partition_oid as oid, e.upper, e.drops, e.detached as is_detached, e.partition_name as known_as,
+       n.nspname as schema, c.relname as table, c.relkind::text as kind, coalesce(c.relispartition, false) as is_partition
   from frostline.expiring_partition e
   left join pg_class c on c.oid = e.partition_oid and c.relkind in ('r', 'p', 'f') and e.server = frostline.this_server()
   left join pg_namespace n on n.oid = c.relnamespace

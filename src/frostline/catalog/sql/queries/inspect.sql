@@ -1,8 +1,9 @@
 -- name: relation
 -- Reads the system catalogs only.
-select c.oid, c.relkind::text, c.relpersistence::text, r.rolname, p.partstrat::text, p.partnatts,
+select c.oid, c.relkind::text, c.relpersistence::text as persistence, r.rolname::text as owner,
+       p.partstrat::text as strategy, coalesce(p.partnatts, 0) as key_parts,
        case when p.partattrs[0] > 0 then p.partattrs[0] end as tier_attnum,
-       c.relrowsecurity, c.relispartition, p.partdefid
+       c.relrowsecurity as row_security, c.relispartition as is_partition
   from pg_class c
   join pg_namespace n on n.oid = c.relnamespace
   join pg_roles r on r.oid = c.relowner
@@ -11,13 +12,13 @@ select c.oid, c.relkind::text, c.relpersistence::text, r.rolname, p.partstrat::t
 
 -- name: columns
 -- The database's default collation counts as one in byte order only when its provider says so for sure.
-select a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), t.typname,
+select a.attnum, a.attname as name, format_type(a.atttypid, a.atttypmod) as formatted, t.typname as type_name,
        t.oid < 16384 and t.typnamespace = 'pg_catalog'::regnamespace as builtin,
        case when t.oid = 'numeric'::regtype and a.atttypmod >= 4 then ((a.atttypmod - 4) >> 16) & 65535 end as precision,
        case when t.oid = 'numeric'::regtype and a.atttypmod >= 4
             then (((a.atttypmod - 4) & 2047) # 1024) - 1024 end as scale,
-       a.attnotnull, a.attgenerated::text, a.attidentity::text,
-       pg_get_expr(d.adbin, d.adrelid) as default_expression,
+       a.attnotnull as not_null, a.attgenerated <> '' as generated, a.attidentity::text as identity,
+       case when a.attgenerated = '' then pg_get_expr(d.adbin, d.adrelid) end as default,
        case when a.attcollation = 0 then 'none'
             when not l.collisdeterministic then 'nondeterministic'
             when a.attcollation = 100 then
@@ -26,9 +27,11 @@ select a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), t.typname,
             when l.collprovider = 'b' then 'bytes'
             when l.collprovider = 'c' and l.collcollate in ('C', 'POSIX') then 'bytes'
             else 'linguistic' end as collation,
-       case when a.attcollation not in (0, 100) then quote_ident(ln.nspname) || '.' || quote_ident(l.collname) end,
-       col_description(a.attrelid, a.attnum),
+       case when a.attcollation not in (0, 100) then quote_ident(ln.nspname) || '.' || quote_ident(l.collname) end
+           as collation_name,
+       col_description(a.attrelid, a.attnum) as comment,
        case when a.attidentity <> '' then pg_get_serial_sequence(quote_ident(n.nspname) || '.' || quote_ident(c.relname), a.attname) end
+           as identity_sequence
   from pg_attribute a
   join pg_class c on c.oid = a.attrelid
   join pg_namespace n on n.oid = c.relnamespace
@@ -65,23 +68,25 @@ with recursive inside as (
       left join pg_type e on e.typarray = t.oid
      where t.typtype = 'd' or e.oid is not null
 )
-select distinct on (f.position) f.name, f.formatted, t.typname::text,
-       t.oid < 16384 and t.typnamespace = 'pg_catalog'::regnamespace, t.typtype = 'e', f.modifier >= 0,
+select distinct on (f.position) f.name as column, f.formatted, t.typname::text as inside,
+       t.oid < 16384 and t.typnamespace = 'pg_catalog'::regnamespace as builtin, t.typtype = 'e' as is_enum,
+       f.modifier >= 0 as has_modifier,
        exists (select from inside g join pg_type d on d.oid = g.type join pg_roles r on r.oid = d.typowner
                 where g.position = f.position and d.typtype = 'd' and not r.rolsuper and r.rolname <> current_user)
+           as has_strange_domain
   from inside f
   join pg_type t on t.oid = f.type
  order by f.position, f.depth desc
 
 -- name: partitions
 -- Bounds come as Postgres prints them; `model.partitions` reads them. Sizes need ACCESS SHARE on each partition.
-select n.nspname, c.relname, c.relkind::text, pg_get_expr(c.relpartbound, 0), c.oid,
-       case when %(sizes)s then pg_total_relation_size(c.oid) else 0 end, c.reltuples::bigint,
-       c.relpersistence <> 'p'
+select n.nspname as schema, c.relname as table, c.relkind::text, pg_get_expr(c.relpartbound, 0) as bound, c.oid,
+       case when %(sizes)s then pg_total_relation_size(c.oid) else 0 end as size_bytes,
+       c.reltuples::bigint as rows_estimate, c.relpersistence <> 'p' as is_unlogged
   from pg_inherits i
   join pg_class c on c.oid = i.inhrelid
   join pg_namespace n on n.oid = c.relnamespace
- where i.inhparent = %(oid)s
+ where i.inhparent = %(oid)s and c.relpartbound is not null -- a child by inheritance has none
  order by c.relname
 
 -- name: inbound_foreign_keys

@@ -45,12 +45,13 @@ select job_id from frostline.job
 update frostline.job set tidied = true where job_id = %(job_id)s
 
 -- name: last
-select job_id, kind, case when interrupted then 'interrupted' else state end, rows, size_bytes, error, started_at, changed_at
+select job_id, kind, case when interrupted then 'interrupted' else state end as state, rows, size_bytes, error,
+       started_at, changed_at
   from frostline.job where table_id = %(table_id)s order by job_id desc limit 1
 
 -- name: failures
 -- How often each kind failed since it last succeeded, when last, and why. One that somebody stopped has not failed.
-select j.kind, count(*), max(j.changed_at), (array_agg(j.error order by j.job_id desc))[1]
+select j.kind, count(*), max(j.changed_at) as last_at, (array_agg(j.error order by j.job_id desc))[1] as error
   from frostline.job j
  where j.table_id = %(table_id)s and j.state = 'failed' and not j.interrupted
    and j.job_id > coalesce((select max(o.job_id) from frostline.job o
@@ -60,8 +61,8 @@ select j.kind, count(*), max(j.changed_at), (array_agg(j.error order by j.job_id
 
 -- name: totals
 -- By table and kind, those that were pruned included.
-select t.schema_name, t.table_name, a.kind, sum(a.done)::bigint, sum(a.failed)::bigint, sum(a.seconds)::float,
-       sum(a.rows)::bigint, sum(a.size_bytes)::bigint
+select t.schema_name as schema, t.table_name as table, a.kind, sum(a.done)::bigint as done, sum(a.failed)::bigint as failed,
+       sum(a.seconds)::float as seconds, sum(a.rows)::bigint as rows, sum(a.size_bytes)::bigint as size_bytes
   from (select j.table_id, j.kind, count(*) filter (where j.state in ('published', 'cleaned')) as done,
                count(*) filter (where j.state = 'failed' and not j.interrupted) as failed,
                coalesce(sum(extract(epoch from j.ended_at - j.started_at))
@@ -115,9 +116,9 @@ values (%(table_id)s, %(kind)s, 'published', %(detail)s, now())
 
 -- name: history
 -- Newest first, with those of tables that were removed; locks nothing.
-select j.job_id, coalesce(t.schema_name, j.schema_name), coalesce(t.table_name, j.table_name), j.kind,
-       case when j.interrupted then 'interrupted' else j.state end, j.rows, j.size_bytes, j.error, j.detail, j.started_at,
-       coalesce(j.ended_at, clock_timestamp()) - j.started_at
+select j.job_id, coalesce(t.schema_name, j.schema_name) as schema, coalesce(t.table_name, j.table_name) as table, j.kind,
+       case when j.interrupted then 'interrupted' else j.state end as state, j.rows, j.size_bytes, j.error, j.detail,
+       j.started_at,       coalesce(j.ended_at, clock_timestamp()) - j.started_at as duration
   from frostline.job j left join frostline.managed_table t using (table_id)
  where (%(table)s::text is null
         or coalesce(t.schema_name, j.schema_name) = %(schema)s and coalesce(t.table_name, j.table_name) = %(table)s)

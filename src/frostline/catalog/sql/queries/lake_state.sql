@@ -25,10 +25,10 @@ with oldest as materialized (
             select age(p.transaction) from pg_prepared_xacts p where p.database = current_database()) held
 )
 select l.metadata_location, l.snapshot_id, l.replaced_xid::text,
-       coalesce(l.replaced_at <= now() - t.snapshot_retention, false),
+       coalesce(l.replaced_at <= now() - t.snapshot_retention, false) as is_over,
        coalesce(oldest.age >= age(l.replaced_xid::xid)
                 and pg_snapshot_xmax(pg_current_snapshot())::text::numeric - l.replaced_xid::text::numeric < 2000000000,
-                false)
+                false) as is_seen
   from frostline.lake_state l join frostline.managed_table t using (table_id) cross join oldest
  where l.table_id = %(table_id)s
  order by l.replaced_at nulls last, l.metadata_location

@@ -23,8 +23,8 @@ select metadata_location, holder from frostline.pin
  order by pin_id
 
 -- name: every
-select p.pin_id, t.schema_name, t.table_name, l.snapshot_id, p.metadata_location, p.holder, p.made_at, p.expires_at,
-       p.expires_at > clock_timestamp()
+select p.pin_id as id, t.schema_name as schema, t.table_name as table, l.snapshot_id, p.metadata_location, p.holder,
+       p.made_at, p.expires_at, p.expires_at > clock_timestamp() as is_alive
   from frostline.pin p join frostline.managed_table t using (table_id)
   join frostline.lake_state l using (table_id, metadata_location)
  order by p.pin_id

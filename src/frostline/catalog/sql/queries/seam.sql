@@ -4,7 +4,7 @@ values (%(table_id)s, %(line_timestamptz)s::timestamptz, %(line_timestamp)s::tim
         %(line_date)s::date, %(line_integer)s::bigint)
 
 -- name: get
-select s.table_id, coalesce(line_timestamptz::text, line_timestamp::text, line_date::text, line_integer::text),
+select s.table_id, coalesce(line_timestamptz::text, line_timestamp::text, line_date::text, line_integer::text) as line,
        s.snapshot_id, s.metadata_location
   from frostline.seam s where s.table_id = %(table_id)s
 

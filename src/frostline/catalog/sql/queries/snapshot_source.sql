@@ -9,7 +9,7 @@ with managed as (
       join pg_class c on c.relnamespace = n.oid and c.relname = '_' || t.table_name
      where t.mode = 'tiered'
 )
-select schema_name, table_name, oid, 'p', false, true from managed
+select schema_name as schema, table_name as table, oid, 'p' as kind, false as is_partition, true as is_managed from managed
 union all
 select n.nspname::text, c.relname::text, c.oid, c.relkind::text, c.relispartition, false
   from pg_class c
@@ -28,7 +28,7 @@ with recursive tree as (
     union
     select t.root, i.inhrelid from tree t join pg_inherits i on i.inhparent = t.member and not i.inhdetachpending
 )
-select t.root, c.oid, n.nspname::text, c.relname::text, c.relkind::text
+select t.root, c.oid, n.nspname::text as schema, c.relname::text as table, c.relkind::text as kind
   from tree t join pg_class c on c.oid = t.member join pg_namespace n on n.oid = c.relnamespace
  order by t.root, n.nspname, c.relname
 
@@ -43,4 +43,4 @@ select c.oid from pg_class c join pg_namespace n on n.oid = c.relnamespace
 
 -- name: moment
 -- The position is read after the snapshot was taken: all that the snapshot has is before it.
-select pg_export_snapshot(), pg_current_wal_insert_lsn()::text, clock_timestamp()
+select pg_export_snapshot() as snapshot, pg_current_wal_insert_lsn()::text as lsn, clock_timestamp() as taken_at

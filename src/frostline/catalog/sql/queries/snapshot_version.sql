@@ -10,7 +10,7 @@ select pg_advisory_unlock(hashtextextended('frostline snapshot ' || %(name)s::te
 insert into frostline.snapshot (name, version, warehouse, catalog_uri, catalog_warehouse)
 select %(name)s, coalesce(max(version), 0) + 1, %(warehouse)s, %(catalog_uri)s, %(catalog_warehouse)s
   from frostline.snapshot where name = %(name)s
-returning snapshot_id, version, token, server
+returning snapshot_id as id, version, token, server
 
 -- name: fail
 -- Never one that was published. One that a catalog outside was told of stays unknown: an error is no proof.
@@ -67,9 +67,9 @@ values (%(snapshot_id)s, %(schema)s, %(table)s, %(namespace)s, %(lake_table)s, %
 -- name: newest
 -- The newest published copy of each table, whether it is of this history, and whether it is in the newest version.
 select distinct on (t.schema_name, t.table_name)
-       t.schema_name, t.table_name, t.namespace, t.lake_table, t.metadata_location, t.lake_snapshot_id, t.rows,
-       t.size_bytes, t.hash_sum, t.source_oid, t.columns, t.last_field_id,
-       s.server = frostline.this_server(), s.version = max(s.version) over ()
+       t.schema_name as schema, t.table_name as table, t.namespace, t.lake_table, t.metadata_location,
+       t.lake_snapshot_id, t.rows, t.size_bytes, t.hash_sum, t.source_oid, t.columns, t.last_field_id,
+       s.server = frostline.this_server() as is_ours, s.version = max(s.version) over () as is_current
   from frostline.snapshot s join frostline.snapshot_table t using (snapshot_id)
  where s.name = %(name)s and s.state = 'published' and s.catalog_uri is not distinct from %(catalog_uri)s
    and s.catalog_warehouse is not distinct from %(catalog_warehouse)s
@@ -77,16 +77,17 @@ select distinct on (t.schema_name, t.table_name)
 
 -- name: versions
 -- All that can be seen, and with %(every)s those that failed too.
-select s.snapshot_id, s.name, s.version, s.state, s.taken_at, s.lsn::text, s.atomic, s.catalog_uri, s.catalog_warehouse,
-       s.server, s.error, count(t.table_name), coalesce(sum(t.rows), 0)::bigint, coalesce(sum(t.size_bytes), 0)::bigint
+select s.snapshot_id as id, s.name, s.version, s.state, s.taken_at, s.lsn::text, s.atomic, s.catalog_uri, s.catalog_warehouse,
+       s.server, s.error, count(t.table_name) as tables, coalesce(sum(t.rows), 0)::bigint as rows,
+       coalesce(sum(t.size_bytes), 0)::bigint as size_bytes
   from frostline.snapshot s left join frostline.snapshot_table t using (snapshot_id)
  where (s.name = %(name)s or %(name)s::text is null) and (s.state = 'published' or %(every)s)
  group by s.snapshot_id
  order by s.name, s.version
 
 -- name: tables
-select t.schema_name, t.table_name, t.namespace, t.lake_table, t.metadata_location, t.lake_snapshot_id, t.rows,
-       t.size_bytes, t.hash_sum, t.reused
+select t.schema_name as schema, t.table_name as table, t.namespace, t.lake_table, t.metadata_location,
+       t.lake_snapshot_id, t.rows, t.size_bytes, t.hash_sum, t.reused
   from frostline.snapshot_table t
  where t.snapshot_id = %(snapshot_id)s
  order by t.schema_name, t.table_name
@@ -100,7 +101,7 @@ update frostline.snapshot set state = 'dropped', tidied = false
 delete from frostline.snapshot_table where snapshot_id = any(%(snapshot_ids)s)
 
 -- name: dead
--- Runs of the name that nobody sees, of histories that this database owns (see history.own_jobs). One that is tidied may
+-- Runs of the name that nobody sees, of histories that this database owns (see lake_state.own_jobs). One that is tidied may
 -- have left files that a version needed then, and not now. The caller holds the name's lock, so a run that is `running`
 -- is dead.
 select s.snapshot_id, s.tidied from frostline.snapshot s
@@ -110,7 +111,7 @@ select s.snapshot_id, s.tidied from frostline.snapshot s
            and exists (select from frostline.own_history o where o.server = frostline.this_server()))
 
 -- name: owners
--- The histories that this database may take for its own (see history.own_jobs).
+-- The histories that this database may take for its own (see lake_state.own_jobs).
 select frostline.this_server()
  union
 select o.server from frostline.own_history o

@@ -45,7 +45,7 @@ with managed as (
            and not exists (select from pg_attribute
                             where attrelid = %(oid)s and attnum = gap.number and attisdropped)) as is_true
 )
-select case when restored.is_true then heap.attnum else managed.attnum end, field_id, lake_type, as_text, pushable
+select case when restored.is_true then heap.attnum else managed.attnum end as attnum, field_id, lake_type, as_text, pushable
   from managed left join heap using (position) cross join restored
 
 -- name: delete_pins
