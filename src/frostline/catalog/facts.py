@@ -1,5 +1,7 @@
-"""Reads what Postgres' catalogs say about a user's table."""
+"""Reads what Postgres' catalogs say about the user's tables."""
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +11,7 @@ from frostline import sqlfiles
 from frostline.catalog import trust
 from frostline.catalog.connect import Connection, fetch, only_value
 from frostline.errors import UsageError
+from frostline.model import snapshot
 from frostline.model.names import Name, quoted
 from frostline.model.registration import HeapColumn, HeapFacts, HeapPartition, KeyType
 from frostline.model.types import Collation, PgType
@@ -29,6 +32,16 @@ class Relation:
     tier_attnum: int | None
     row_security: bool
     is_partition: bool
+
+
+@dataclass(frozen=True)
+class Member:
+    """A relation in which rows of a table are: itself, a partition, or a child by inheritance."""
+
+    oid: int
+    name: Name
+    kind: str
+    """`pg_class.relkind`."""
 
 
 def rows(connection: Connection, query: str, **values: Any) -> list[tuple[Any, ...]]:
@@ -137,3 +150,34 @@ def _is_taken(connection: Connection, name: Name) -> bool:
 
 def _texts(connection: Connection, query: str, oid: int) -> tuple[str, ...]:
     return tuple(text for (text,) in rows(connection, query, oid=oid))
+
+
+def relations(connection: Connection) -> list[snapshot.Relation]:
+    """All that has the name of a table."""
+    return fetch(connection, _relation, _statement("relations"))
+
+
+def _relation(*, schema: str, table: str, **others: Any) -> snapshot.Relation:
+    return snapshot.Relation(name=Name(schema, table), **others)
+
+
+def members(connection: Connection, oids: Iterable[int]) -> dict[int, tuple[Member, ...]]:
+    """By table: the relations that its rows are in, itself among them."""
+    found: defaultdict[int, list[Member]] = defaultdict(list)
+    for root, member in fetch(connection, _member, _statement("members"), {"oids": list(oids)}):
+        found[root].append(member)
+    return {root: tuple(those) for root, those in found.items()}
+
+
+def _member(*, root: int, oid: int, schema: str, table: str, kind: str) -> tuple[int, Member]:
+    return root, Member(oid, Name(schema, table), kind)
+
+
+def oid(connection: Connection, name: Name) -> int:
+    """Of a relation of ours."""
+    return only_value(connection.execute(_statement("oid"), {"schema": name.schema, "table": name.table}))
+
+
+def blocks(connection: Connection, oids: Iterable[int]) -> dict[int, int]:
+    """How many blocks each relation has now."""
+    return dict(connection.execute(_statement("blocks"), {"oids": list(oids)}).fetchall())

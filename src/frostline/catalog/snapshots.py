@@ -15,7 +15,6 @@ from frostline.errors import UnavailableError, UsageError
 from frostline.model.names import Name
 
 _statement = sqlfiles.statements(__name__, "queries/snapshot")
-_snapshot_source_statement = sqlfiles.statements(__name__, "queries/snapshot_source")
 
 _LOCK_TIMEOUT_MS = 500
 """Shorter than deadlock_timeout: we give up before Postgres would cancel the other session."""
@@ -98,7 +97,7 @@ class Holder:
 
     def export(self) -> Moment:
         """Let other sessions join."""
-        return fetch(self.connection, Moment, _snapshot_source_statement("moment"))[0]
+        return fetch(self.connection, Moment, _statement("moment"))[0]
 
     def watch(self) -> None:
         """Look now and then whether the run can go on; call it as often as you like."""

@@ -1,9 +1,11 @@
 """The `frostline` program: finds the command, runs it, and turns any error into a message and an exit code."""
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any, NoReturn
 
 import click
@@ -13,7 +15,6 @@ from frostline.cli.errors import report
 from frostline.cli.invocation import Invocation, shared_options, wanted_output
 from frostline.cli.output import Output, TextOutput
 from frostline.cli.signals import end_as_interrupted
-from frostline.cli.streams import standard_streams
 from frostline.errors import UsageError
 from frostline.settings import is_text
 
@@ -114,11 +115,29 @@ def _refuse_other_bytes(arguments: Sequence[str]) -> None:
 def main() -> NoReturn:
     """Run the program for this process's command line."""
     filemode.begin()
-    standard_streams()
+    _standard_streams()
     end_as_interrupted()
     code = run(sys.argv[1:])
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # from here on there is nothing to tidy up
     sys.exit(code)
+
+
+def _standard_streams() -> None:
+    """Make sure that the three streams are open whatever the parent has made of them, and can write every character.
+
+    A file that is opened while one of them is closed gets its number, and what is meant for the terminal goes into it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+    sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

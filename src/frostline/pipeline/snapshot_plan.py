@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from frostline.catalog import facts, lake_files, seams, snapshot_sources, tables, trust
+from frostline.catalog import facts, lake_files, seams, tables, trust
 from frostline.catalog.connect import Connection
-from frostline.catalog.snapshot_sources import Member
+from frostline.catalog.facts import Member
 from frostline.catalog.snapshot_versions import Copied, Known
 from frostline.catalog.snapshots import Holder, Moment
 from frostline.errors import UnavailableError, UsageError
@@ -93,7 +93,7 @@ class Plan:
 def chosen(connection: Connection, request: Request) -> list[Relation]:
     """The tables that are meant, as the connection sees them; UsageError when a pattern means none."""
     try:
-        return snapshot.choose(request.tables, request.exclude, snapshot_sources.relations(connection))
+        return snapshot.choose(request.tables, request.exclude, facts.relations(connection))
     except BadRequest as error:
         raise UsageError(str(error), hint=error.hint) from None
 
@@ -114,7 +114,7 @@ class _Found:
 
 def _find(connection: Connection, request: Request) -> _Found:
     relations = tuple(chosen(connection, request))
-    members = snapshot_sources.members(connection, [relation.oid for relation in relations])
+    members = facts.members(connection, [relation.oid for relation in relations])
     for relation in relations:
         _refuse_foreign(relation, members[relation.oid])
     _refuse_untrusted(connection, members)
@@ -148,7 +148,7 @@ def make(
     """Everything that the copy needs to know, read under the snapshot that the holder holds from now on."""
     found = take(holder, connection, request)
     every = {one.oid for those in found.members.values() for one in those}
-    blocks = snapshot_sources.blocks(holder.connection, every)
+    blocks = facts.blocks(holder.connection, every)
     planner = _Planner(holder.connection, target, known, blocks)
     sources: list[Source] = []
     for relation in found.relations:
@@ -210,7 +210,7 @@ class _Planner:
 
     def _overlay(self, managed: Table) -> Heap:
         name = Name("frostline_overlay", managed.internal)
-        return Heap(name, snapshot_sources.oid(self.connection, name), 0)
+        return Heap(name, facts.oid(self.connection, name), 0)
 
 
 def _refuse_foreign(relation: Relation, members: Sequence[Member]) -> None:

@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 
 from frostline import logs, sqlfiles
-from frostline.catalog import facts, horizon, lake_files, leases, seams, snapshot_sources, tables
+from frostline.catalog import facts, horizon, lake_files, leases, seams, tables
 from frostline.catalog.connect import Connection, first_line, only_value
 from frostline.model.names import MAX_BYTES, Name, RemoteName, cut
 from frostline.model.partitions import bounds
@@ -60,7 +60,7 @@ def _is_old_fashioned(connection: Connection, table: Table) -> bool:
 
 
 def _oid(connection: Connection, table: Table) -> int:
-    return snapshot_sources.oid(connection, Name("frostline_lake", table.internal))
+    return facts.oid(connection, Name("frostline_lake", table.internal))
 
 
 def raise_to(connection: Connection, table: Table, upper: int, report: Callable[[str], None]) -> None:

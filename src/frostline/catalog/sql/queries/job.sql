@@ -118,7 +118,7 @@ values (%(table_id)s, %(kind)s, 'published', %(detail)s, now())
 -- Newest first, with those of tables that were removed; locks nothing.
 select j.job_id, coalesce(t.schema_name, j.schema_name) as schema, coalesce(t.table_name, j.table_name) as table, j.kind,
        case when j.interrupted then 'interrupted' else j.state end as state, j.rows, j.size_bytes, j.error, j.detail,
-       j.started_at,       coalesce(j.ended_at, clock_timestamp()) - j.started_at as duration
+       j.started_at, coalesce(j.ended_at, clock_timestamp()) - j.started_at as duration
   from frostline.job j left join frostline.managed_table t using (table_id)
  where (%(table)s::text is null
         or coalesce(t.schema_name, j.schema_name) = %(schema)s and coalesce(t.table_name, j.table_name) = %(table)s)

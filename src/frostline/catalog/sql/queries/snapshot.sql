@@ -31,3 +31,7 @@ select pg_export_snapshot()
 
 -- name: end
 rollback
+
+-- name: moment
+-- The position is read after the snapshot was taken: all that the snapshot has is before it.
+select pg_export_snapshot() as snapshot, pg_current_wal_insert_lsn()::text as lsn, clock_timestamp() as taken_at
