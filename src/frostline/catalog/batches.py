@@ -44,7 +44,7 @@ class Relation:
 
     def column(self, name: str) -> Target | None:
         """The column of that name."""
-        return next((one for one in self.columns if one.name == name), None)
+        return next((column for column in self.columns if column.name == name), None)
 
     @property
     def tier_key(self) -> Target:

@@ -65,8 +65,8 @@ class Dsn(str):  # noqa: SLOT000  (it has to be what libpq's callers take)
 
 
 def _restored(text: str, place: str | None) -> Dsn:
-    found = secretfile.get(place) if place else None
-    dsn = Dsn(conninfo.make_conninfo(text, **json.loads(found)) if found else text)
+    secret = secretfile.get(place) if place else None
+    dsn = Dsn(conninfo.make_conninfo(text, **json.loads(secret)) if secret else text)
     dsn.place = place
     return dsn
 

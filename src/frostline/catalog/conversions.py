@@ -114,7 +114,9 @@ def facts(connection: Connection, name: Name, tier_key: str) -> ConversionFacts:
         is_inherited=_rows(connection, "is_inherited", oid=oid)[0][0],
         has_plain_key=bool(key) and key[0][2],
         unique_elsewhere=_texts(connection, "unique_elsewhere", oid=oid, tier_key=tier_key),
-        unfit_constraints=tuple((one, fault) for one, fault in _rows(connection, "unfit_constraints", oid=oid)),
+        unfit_constraints=tuple(
+            (constraint, fault) for constraint, fault in _rows(connection, "unfit_constraints", oid=oid)
+        ),
         unfit_triggers=_texts(connection, "unfit_triggers", oid=oid),
         replicated_by=_texts(connection, "replicated_by", oid=oid),
         has_identity_index=_rows(connection, "identity_index", oid=oid)[0][0],

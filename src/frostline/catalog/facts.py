@@ -140,8 +140,8 @@ def _default_has_rows(connection: Connection, partitions: tuple[HeapPartition, .
 
 def materialized_views(connection: Connection, oid: int) -> tuple[str, ...]:
     """The materialized views that read the relation directly; they cannot be replaced in place."""
-    found = rows(connection, "dependent_views", oid=oid)
-    return tuple(f"{quoted(schema)}.{quoted(view)}" for _, kind, schema, view, *_ in found if kind == "m")
+    views = rows(connection, "dependent_views", oid=oid)
+    return tuple(f"{quoted(schema)}.{quoted(view)}" for _, kind, schema, view, *_ in views if kind == "m")
 
 
 def _is_taken(connection: Connection, name: Name) -> bool:
@@ -163,10 +163,10 @@ def _relation(*, schema: str, table: str, **others: Any) -> snapshot.Relation:
 
 def members(connection: Connection, oids: Iterable[int]) -> dict[int, tuple[Member, ...]]:
     """By table: the relations that its rows are in, itself among them."""
-    found: defaultdict[int, list[Member]] = defaultdict(list)
+    by_root: defaultdict[int, list[Member]] = defaultdict(list)
     for root, member in fetch(connection, _member, _statement("members"), {"oids": list(oids)}):
-        found[root].append(member)
-    return {root: tuple(those) for root, those in found.items()}
+        by_root[root].append(member)
+    return {root: tuple(those) for root, those in by_root.items()}
 
 
 def _member(*, root: int, oid: int, schema: str, table: str, kind: str) -> tuple[int, Member]:

@@ -95,7 +95,7 @@ def fail(connection: Connection, job_id: int, error: str, *, interrupted: bool =
 
 def untidied(connection: Connection, table: Table) -> list[int]:
     """Failed jobs of this server whose files were not deleted yet."""
-    return [one for (one,) in connection.execute(_statement("untidied"), {"table_id": table.id}).fetchall()]
+    return [job_id for (job_id,) in connection.execute(_statement("untidied"), {"table_id": table.id}).fetchall()]
 
 
 def set_tidied(connection: Connection, job_id: int) -> None:

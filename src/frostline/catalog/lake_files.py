@@ -78,15 +78,15 @@ def totals(connection: Connection, table: Table) -> tuple[int, int, int]:
     return files, rows, size_bytes
 
 
-def record_checksums(connection: Connection, table: Table, found: Mapping[str, Checksum]) -> None:
+def record_checksums(connection: Connection, table: Table, files: Mapping[str, Checksum]) -> None:
     """Write down, in the publishing transaction, what these files must be. Harmless to repeat."""
-    if not found:
+    if not files:
         return
     values = {
         "table_id": table.id,
-        "paths": list(found),
-        "sizes": [one.size_bytes for one in found.values()],
-        "sums": [one.sha256 for one in found.values()],
+        "paths": list(files),
+        "sizes": [checksum.size_bytes for checksum in files.values()],
+        "sums": [checksum.sha256 for checksum in files.values()],
     }
     connection.execute(_statement("record_checksums"), values)
 

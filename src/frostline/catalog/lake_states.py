@@ -42,7 +42,7 @@ def adopt(connection: Connection, table: Table, unknown: Iterable[tuple[str, int
 def lock(connection: Connection, table: Table, locations: Collection[str]) -> frozenset[str]:
     """Keep others from pinning these states until the transaction ends; returns those that nobody is just pinning."""
     values = {"table_id": table.id, "locations": list(locations)}
-    return frozenset(one for (one,) in connection.execute(_statement("lock"), values).fetchall())
+    return frozenset(location for (location,) in connection.execute(_statement("lock"), values).fetchall())
 
 
 def delete(connection: Connection, table: Table, locations: Collection[str]) -> None:

@@ -35,8 +35,8 @@ def forget(connection: Connection, table: Table, name: Name) -> None:
 def leftovers(connection: Connection, table: Table, purpose: Purpose) -> list[tuple[int, Name]]:
     """Those that never became partitions: oid and name."""
     values = {"table_id": table.id, "purpose": purpose.value}
-    found = connection.execute(_statement("leftovers"), values).fetchall()
-    return [(oid, Name(schema, name)) for oid, schema, name in found]
+    rows = connection.execute(_statement("leftovers"), values).fetchall()
+    return [(oid, Name(schema, name)) for oid, schema, name in rows]
 
 
 def forget_gone(connection: Connection, table: Table, purpose: Purpose) -> None:

@@ -33,13 +33,13 @@ class Migration:
 def known() -> tuple[Migration, ...]:
     """All migrations that this program has, in order."""
     folder = resources.files(__package__ or "").joinpath("sql/migrations")
-    found: list[Migration] = []
+    steps: list[Migration] = []
     for entry in folder.iterdir():
         match = _FILE.fullmatch(entry.name)
         if match:
             text = cast(LiteralString, entry.read_text(encoding="utf-8"))
-            found.append(Migration(int(match[1]), match[2], text))
-    return tuple(sorted(found, key=lambda migration: migration.number))
+            steps.append(Migration(int(match[1]), match[2], text))
+    return tuple(sorted(steps, key=lambda migration: migration.number))
 
 
 def apply(connection: Connection) -> list[str]:
@@ -101,8 +101,8 @@ def _refuse_strange_schemas(connection: Connection) -> None:
 def refuse_old_server(version: int) -> None:
     """UsageError for a PostgreSQL that is too old; `version` as libpq counts it, 150004 for 15.4."""
     if version < _OLDEST_SERVER:
-        found, needed = version // 10_000, _OLDEST_SERVER // 10_000
-        raise UsageError(f"this is PostgreSQL {found}, which is too old", hint=f"use PostgreSQL {needed} or newer")
+        server, needed = version // 10_000, _OLDEST_SERVER // 10_000
+        raise UsageError(f"this is PostgreSQL {server}, which is too old", hint=f"use PostgreSQL {needed} or newer")
 
 
 def _refuse_wrong_encoding(connection: Connection) -> None:
@@ -123,11 +123,11 @@ def version(connection: Connection) -> int | None:
 
 def require(connection: Connection) -> None:
     """Refuse a database without the catalog, or with one that is not of this program's version."""
-    found = version(connection)
-    if found is None:
+    installed = version(connection)
+    if installed is None:
         hint = "frostline init --dsn DSN --warehouse URI"
         raise UsageError("Frostline is not installed in this database", hint=hint)
-    if found < known()[-1].number:
-        reason = f"the catalog is at migration {found}, this program needs {known()[-1].number}"
+    if installed < known()[-1].number:
+        reason = f"the catalog is at migration {installed}, this program needs {known()[-1].number}"
         raise UsageError(reason, hint="frostline init")
-    _refuse_newer({found})
+    _refuse_newer({installed})

@@ -86,7 +86,7 @@ def _swapped(connection: Connection, moves: Sequence[Move]) -> Pointer | None:
     swung = [move for move in moves if move.previous is not None]
     with connection.cursor() as cursor:
         for statement, chosen in (("insert", made), ("swap", swung)):
-            cursor.executemany(_statement(statement), [_values(one) for one in chosen])
+            cursor.executemany(_statement(statement), [_values(move) for move in chosen])
             if chosen and cursor.rowcount != len(chosen):
                 return _lost(connection, chosen)
     return None
@@ -101,14 +101,14 @@ def _lost(connection: Connection, moves: Sequence[Move]) -> Pointer:
 
 
 def put(
-    connection: Connection, table: Table, found: str | None, location: str | None, others: Sequence[Name] = ()
+    connection: Connection, table: Table, previous: str | None, location: str | None, others: Sequence[Name] = ()
 ) -> None:
     """Inside a transaction: let the Iceberg catalog point to the location, or to nothing; the other names go.
 
     ConflictError when it does not point any more to where it was found.
     """
     pointer = Pointer.of(table)
-    if first_value(connection.execute(_statement("lock"), _named(pointer))) != found:
+    if first_value(connection.execute(_statement("lock"), _named(pointer))) != previous:
         raise ConflictError(
             f"the lake of {table.name} was committed to by somebody else just now",
             hint=f"frostline repair {table.name}",
@@ -133,8 +133,8 @@ def drop_copies(connection: Connection, pointers: Iterable[Pointer]) -> None:
     if not gone:
         return
     with connection.cursor() as cursor:
-        cursor.executemany(_statement("drop"), [_named(one) for one in gone])
-    namespaces = {one.namespace for one in gone}
+        cursor.executemany(_statement("drop"), [_named(pointer) for pointer in gone])
+    namespaces = {pointer.namespace for pointer in gone}
     for level in (namespaces, {namespace.partition(".")[0] for namespace in namespaces}):
         connection.execute(_statement("drop_empty_namespaces"), {"namespaces": sorted(level)})
 

@@ -208,19 +208,19 @@ def insert(connection: Connection, table: Table) -> int:
         **_policy_values(table.tier_kind, table.policy),
     }
     table_id: int = only_value(connection.execute(_statement("insert"), values))
-    for one in table.columns:
-        _insert_column(connection, table_id, one)
+    for added in table.columns:
+        _insert_column(connection, table_id, added)
     return table_id
 
 
-def _insert_column(connection: Connection, table_id: int, one: Column) -> None:
+def _insert_column(connection: Connection, table_id: int, added: Column) -> None:
     values = {
         "table_id": table_id,
-        "attnum": one.attnum,
-        "field_id": one.field_id,
-        "lake_type": one.encoding.lake_type,
-        "as_text": one.encoding.as_text,
-        "pushable": one.encoding.pushable,
+        "attnum": added.attnum,
+        "field_id": added.field_id,
+        "lake_type": added.encoding.lake_type,
+        "as_text": added.encoding.as_text,
+        "pushable": added.encoding.pushable,
     }
     connection.execute(_statement("insert_column"), values)
 
@@ -294,8 +294,8 @@ def has_row_security(connection: Connection, table: Table) -> bool:
 def strayed_row_security(connection: Connection, only: Table | None = None) -> dict[Name, str]:
     """The tables whose row security is not what their relation applies, and how it differs; of all, or of one."""
     values = {"table_id": None if only is None else only.id}
-    found = connection.execute(_statement("strayed_row_security"), values).fetchall()
-    return {Name(schema, table): problem for schema, table, problem in found}
+    rows = connection.execute(_statement("strayed_row_security"), values).fetchall()
+    return {Name(schema, table): problem for schema, table, problem in rows}
 
 
 def hold(connection: Connection, table: Table, line: int) -> None:
@@ -336,11 +336,11 @@ def printed_width(connection: Connection, interval: str) -> str:
         raise UsageError(f"--every {interval!r} is not an interval", hint=hint) from None
 
 
-def is_longer(connection: Connection, kind: TierKind, one: str, other: str) -> bool:
+def is_longer(connection: Connection, kind: TierKind, period: str, other: str) -> bool:
     """Whether one period is longer than another; both are valid."""
     if not kind.is_time:
-        return int(one) > int(other)
-    return only_value(connection.execute(_statement("longer"), {"one": one, "other": other}))
+        return int(period) > int(other)
+    return only_value(connection.execute(_statement("longer"), {"one": period, "other": other}))
 
 
 def check_interval(connection: Connection, option: str, text: str, *, positive: bool = False) -> None:

@@ -44,19 +44,19 @@ def _hint(code: str, role: str) -> str:
 def untrusted_readers(connection: Connection, oids: Collection[int]) -> dict[int, Refusal]:
     """Of tables that are only to be read, those with something that would run with our rights then: the first of it."""
     role = quoted(connection.info.user)
-    found: dict[int, Refusal] = {}
+    refused: dict[int, Refusal] = {}
     for oid, place, code in connection.execute(_statement("untrusted_readers"), {"oids": list(oids)}):
         reason = f"{place} calls {code} of a role with fewer rights than {role}"
-        found.setdefault(oid, Refusal(reason, _hint(code, role)))
-    return found
+        refused.setdefault(oid, Refusal(reason, _hint(code, role)))
+    return refused
 
 
 def loud(connection: Connection, oid: int) -> list[Refusal]:
     """The triggers and rules of the user that would fire when a fold deletes a row that is in the lake now."""
-    found = connection.execute(_statement("loud"), {"oid": oid}).fetchall()
+    rows = connection.execute(_statement("loud"), {"oid": oid}).fetchall()
     hint = f"as a superuser: grant set on parameter session_replication_role to {quoted(connection.info.user)}; "
     hint += "and let it be neither ENABLE ALWAYS nor ENABLE REPLICA"
-    return [Refusal(f"{one} would fire for rows that only move into the lake", hint) for (one,) in found]
+    return [Refusal(f"{trigger} would fire for rows that only move into the lake", hint) for (trigger,) in rows]
 
 
 def require(connection: Connection, table: Table) -> None:
@@ -77,7 +77,7 @@ def _heap(connection: Connection, table: Table) -> list[int]:
     return [oid for (oid,) in connection.execute(_table_statement("heap_oid"), values)]
 
 
-def _refuse(name: Name, found: list[Refusal]) -> None:
-    if found:
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        raise UsageError(f"cannot work on {name}: {found[0].reason}{more}", hint=found[0].hint)
+def _refuse(name: Name, reasons: list[Refusal]) -> None:
+    if reasons:
+        more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+        raise UsageError(f"cannot work on {name}: {reasons[0].reason}{more}", hint=reasons[0].hint)

@@ -30,5 +30,5 @@ def clean(invocation: Invocation, names: tuple[Name, ...]) -> None:
 def _described(table: Table, result: "Result") -> Iterator[dict[str, str]]:
     for partition in result.emptied:
         yield {"table": str(table.name), "partition": partition, "state": "cleaned"}
-    for one in result.waiting:
-        yield {"table": str(table.name), "partition": one.partition, "state": f"waits: {one.reason}"}
+    for waiting in result.waiting:
+        yield {"table": str(table.name), "partition": waiting.partition, "state": f"waits: {waiting.reason}"}

@@ -24,8 +24,8 @@ def doctor(invocation: Invocation, spark: bool) -> int:  # noqa: FBT001
 
     checks = (*examination.CHECKS, examination.SPARK_RUNS) if spark else examination.CHECKS
     findings = examination.examine(Patient(invocation.settings, invocation.home), checks)
-    found = invocation.output.each((asdict(finding) for finding in findings), _written)
-    return FrostlineError.exit_code if any(one["state"] == State.FAULT for one in found) else 0
+    shown = invocation.output.each((asdict(finding) for finding in findings), _written)
+    return FrostlineError.exit_code if any(finding["state"] == State.FAULT for finding in shown) else 0
 
 
 def _written(finding: Record) -> str:

@@ -24,8 +24,8 @@ def jobs(invocation: Invocation, name: Name | None, limit: int, failed: bool) ->
     with invocation.catalog() as connection:
         if name and not catalog.is_remembered(connection, name):
             tables.get(connection, name)
-        found = catalog.history(connection, name, limit=limit, failed=failed)
-    invocation.output.records([_described(one) for one in found])
+        past = catalog.history(connection, name, limit=limit, failed=failed)
+    invocation.output.records([_described(job) for job in past])
 
 
 def _described(job: catalog.PastJob) -> dict[str, Any]:

@@ -16,19 +16,19 @@ def pin() -> None:
 def list_(invocation: Invocation) -> None:
     """List the pins, with who holds them and until when."""
     with invocation.catalog() as connection:
-        found = pins.list_all(connection)
+        listed = pins.list_all(connection)
     invocation.output.records(
         [
             {
-                "id": one.id,
-                "table": str(one.table),
-                "snapshot_id": one.snapshot_id,
-                "holder": one.holder,
-                "made": f"{one.made_at:%Y-%m-%d %H:%M:%S%z}",
-                "expires": f"{one.expires_at:%Y-%m-%d %H:%M:%S%z}",
-                "alive": one.is_alive,
+                "id": held.id,
+                "table": str(held.table),
+                "snapshot_id": held.snapshot_id,
+                "holder": held.holder,
+                "made": f"{held.made_at:%Y-%m-%d %H:%M:%S%z}",
+                "expires": f"{held.expires_at:%Y-%m-%d %H:%M:%S%z}",
+                "alive": held.is_alive,
             }
-            for one in found
+            for held in listed
         ]
     )
 

@@ -22,30 +22,30 @@ def plan(invocation: Invocation, names: tuple[Name, ...]) -> None:
 
     with invocation.catalog() as connection:
         plans = [of_table(connection, table) for table in chosen(connection, names)]
-    invocation.output.records([described(one) for one in plans])
+    invocation.output.records([described(planned) for planned in plans])
 
 
-def described(one: "TablePlan") -> dict[str, Any]:
+def described(planned: "TablePlan") -> dict[str, Any]:
     """One table's plan as a record."""
-    kind = one.table.tier_kind
-    moving = [str(partition.name) for partition in one.plan.partitions]
+    kind = planned.table.tier_kind
+    moving = [str(partition.name) for partition in planned.plan.partitions]
     return {
-        "table": str(one.table.name),
+        "table": str(planned.table.name),
         "partitions": len(moving),
         "first_partition": moving[0] if moving else None,
         "last_partition": moving[-1] if moving else None,
-        "frost_line": _line(kind.lowest, one.plan.from_line, to_text(kind, one.plan.from_line)),
-        "new_frost_line": _line(kind.lowest, one.plan.to_line, to_text(kind, one.plan.to_line)),
-        "because": _because(one),
-        "rows_estimate": one.rows_estimate,
-        "heap_bytes": one.size_bytes,
-        "lake_estimate_bytes": one.lake_bytes_estimate,
+        "frost_line": _line(kind.lowest, planned.plan.from_line, to_text(kind, planned.plan.from_line)),
+        "new_frost_line": _line(kind.lowest, planned.plan.to_line, to_text(kind, planned.plan.to_line)),
+        "because": _because(planned),
+        "rows_estimate": planned.rows_estimate,
+        "heap_bytes": planned.size_bytes,
+        "lake_estimate_bytes": planned.lake_bytes_estimate,
     }
 
 
-def _because(one: "TablePlan") -> str:
-    table, kind = one.table, one.table.tier_kind
-    reason = f"{table.tier_key} before {to_text(kind, one.cutoff)} is older than {table.policy.hot_period}"
+def _because(planned: "TablePlan") -> str:
+    table, kind = planned.table, planned.table.tier_kind
+    reason = f"{table.tier_key} before {to_text(kind, planned.cutoff)} is older than {table.policy.hot_period}"
     if table.held_from is None:
         return reason
     return f"{reason}; held from {to_text(kind, table.held_from)} until: frostline table set {table.name} --release"

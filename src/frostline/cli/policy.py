@@ -21,10 +21,10 @@ class Size(click.ParamType[int]):
 
     def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Read it; a megabyte is a million bytes, a mebibyte 2 to the 20th."""
-        found = _SIZE.fullmatch(str(value).strip())
-        if not found or found[2].lower() not in _UNITS:
+        match = _SIZE.fullmatch(str(value).strip())
+        if not match or match[2].lower() not in _UNITS:
             self.fail(f"{value!r} is not a size such as 256MB", param, ctx)
-        size = int(found[1]) * _UNITS[found[2].lower()]
+        size = int(match[1]) * _UNITS[match[2].lower()]
         if size < MIN_FILE_SIZE:
             self.fail(f"{value!r} is less than 1MB", param, ctx)
         return size
@@ -46,7 +46,7 @@ OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     (
         "--expire-by",
         "expire_by",
-        {"type": click.Choice([one.value for one in ExpireBy]), "help": "Of a table without a lake.  [default: drop]"},
+        {"type": click.Choice([way.value for way in ExpireBy]), "help": "Of a table without a lake.  [default: drop]"},
     ),
     (
         "--fold-rows",

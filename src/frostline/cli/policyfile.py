@@ -16,8 +16,8 @@ from frostline.model.policyfile import BadDocument, Entry, document, entries
 def export(invocation: Invocation) -> None:
     """Print the policies of all managed tables as YAML."""
     with invocation.catalog() as connection:
-        found = document(tables.list_all(connection))
-    invocation.output.line(yaml.safe_dump(found, sort_keys=False, allow_unicode=True).rstrip("\n"))
+        policies = document(tables.list_all(connection))
+    invocation.output.line(yaml.safe_dump(policies, sort_keys=False, allow_unicode=True).rstrip("\n"))
 
 
 @click.command(name="import")
@@ -34,7 +34,7 @@ def import_(invocation: Invocation, file: Path, dry_run: bool) -> None:  # noqa:
     wanted = _read(file)
     with invocation.catalog() as connection:
         done = policyfile.apply(connection, wanted, dry_run=dry_run)
-    invocation.output.records([{"table": str(one.name), "result": one.what} for one in done])
+    invocation.output.records([{"table": str(imported.name), "result": imported.what} for imported in done])
 
 
 def _read(file: Path) -> list[Entry]:

@@ -39,8 +39,8 @@ def premake(invocation: Invocation, names: tuple[Name, ...], move_rows: int, dry
     with invocation.catalog() as connection:
         chosen = managed(connection, names)
         if dry_run:
-            found = [_planned(one, plan(connection, one), stray(connection, one)) for one in chosen]
-            invocation.output.records(found)
+            records = [_planned(table, plan(connection, table), stray(connection, table)) for table in chosen]
+            invocation.output.records(records)
             return 0
         results = job.each(connection, invocation.settings(), chosen, move_rows)
     invocation.output.records([_described(result) for result in results])
@@ -57,8 +57,8 @@ def _planned(table: Table, wanted: "Plan", left: "Stray") -> dict[str, Any]:
 def _described(result: "Result") -> dict[str, Any]:
     return {
         "table": str(result.table.name),
-        "made": [str(one.name) for one in result.created],
-        "moved_rows": sum(one.moved for one in result.created),
+        "made": [str(partition.name) for partition in result.created],
+        "moved_rows": sum(partition.moved for partition in result.created),
         **_stray(result.stray),
         "problem": result.problem,
         "error": str(result.error) if result.error else None,

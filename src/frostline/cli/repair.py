@@ -33,69 +33,71 @@ def repair(invocation: Invocation, name: Name, restore: bool, adopt: bool) -> No
     with invocation.catalog() as connection:
         table, settings = tables.with_lake(connection, name), invocation.settings()
         if restore:
-            found = job.restore(connection, settings, table)
+            difference = job.restore(connection, settings, table)
         elif adopt:
-            found = job.adopt(connection, settings, table)
+            difference = job.adopt(connection, settings, table)
         else:
-            found = job.look(connection, table)
-    invocation.output.screen(_described(found), [_brief(found)], _lines(found))
+            difference = job.look(connection, table)
+    invocation.output.screen(_described(difference), [_brief(difference)], _lines(difference))
 
 
-def _described(found: "Found") -> dict[str, Any]:
-    standing, files, theirs = found.standing, found.files, found.theirs
+def _described(difference: "Found") -> dict[str, Any]:
+    standing, files, theirs = difference.standing, difference.files, difference.theirs
     return {
-        "table": str(found.table.name),
-        "is_foreign": found.is_foreign,
+        "table": str(difference.table.name),
+        "is_foreign": difference.is_foreign,
         "snapshot_id": standing.snapshot_id,
         "metadata_location": standing.location,
         "rows": files.ours.rows,
         "foreign_snapshot_id": theirs.snapshot_id if theirs else None,
         "foreign_metadata_location": standing.pointer if standing.is_foreign else None,
         "foreign_rows": theirs.rows if theirs else None,
-        "operations": list(found.operations),
+        "operations": list(difference.operations),
         "added_files": sorted(files.added),
         "removed_files": sorted(files.removed),
         "delete_files": list(files.theirs.delete_files),
-        "missing_files": list(found.missing),
-        "other_names": [str(name) for name in found.other_names],
-        "not_adoptable": found.no_append,
-        "done": found.done,
-        "adopted_rows": found.rows,
+        "missing_files": list(difference.missing),
+        "other_names": [str(name) for name in difference.other_names],
+        "not_adoptable": difference.no_append,
+        "done": difference.done,
+        "adopted_rows": difference.rows,
     }
 
 
-def _brief(found: "Found") -> dict[str, Any]:
-    files, theirs = found.files, found.theirs
+def _brief(difference: "Found") -> dict[str, Any]:
+    files, theirs = difference.files, difference.theirs
     return {
-        "table": str(found.table.name),
-        "snapshot_id": found.standing.snapshot_id,
+        "table": str(difference.table.name),
+        "snapshot_id": difference.standing.snapshot_id,
         "rows": files.ours.rows,
         "foreign_snapshot_id": theirs.snapshot_id if theirs else None,
         "foreign_rows": theirs.rows if theirs else None,
         "files_added": len(files.added),
         "files_removed": len(files.removed),
-        "done": found.done,
+        "done": difference.done,
     }
 
 
-def _lines(found: "Found") -> list[str]:
+def _lines(difference: "Found") -> list[str]:
     """What a person needs to decide."""
-    if not found.is_foreign:
+    if not difference.is_foreign:
         return ["nobody else has committed to it"]
-    if found.done:
+    if difference.done:
         return (
-            [f"{found.done}; what the other had is still at {found.standing.pointer}"] if found.standing.pointer else []
+            [f"{difference.done}; what the other had is still at {difference.standing.pointer}"]
+            if difference.standing.pointer
+            else []
         )
-    name = found.table.name
-    lines = [found.standing.described] if found.standing.is_foreign else []
-    lines += [f"the catalog also calls it {one}" for one in found.other_names]
-    lines += [f"snapshots since ours: {', '.join(found.operations)}"] if found.operations else []
-    lines += _some("+", sorted(found.files.added)) + _some("-", sorted(found.files.removed))
-    lines += _some("missing:", found.missing) + _some("delete file:", found.files.theirs.delete_files)
+    name = difference.table.name
+    lines = [difference.standing.described] if difference.standing.is_foreign else []
+    lines += [f"the catalog also calls it {other}" for other in difference.other_names]
+    lines += [f"snapshots since ours: {', '.join(difference.operations)}"] if difference.operations else []
+    lines += _some("+", sorted(difference.files.added)) + _some("-", sorted(difference.files.removed))
+    lines += _some("missing:", difference.missing) + _some("delete file:", difference.files.theirs.delete_files)
     lines.append(f"frostline repair {name} --restore   lets the catalog point to our state again")
     lines.append(
-        f"cannot be adopted: {found.no_append}"
-        if found.no_append
+        f"cannot be adopted: {difference.no_append}"
+        if difference.no_append
         else f"frostline repair {name} --adopt     takes the new rows into the table, if it can have them"
     )
     return lines

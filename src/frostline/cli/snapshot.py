@@ -84,12 +84,12 @@ def create(invocation: Invocation, name: str, master: str | None, dry_run: bool,
     from frostline.pipeline import snapshot as job  # noqa: PLC0415
     from frostline.pipeline import snapshot_plan, spark  # noqa: PLC0415
 
-    tables, exclude = (tuple(one for those in request[key] for one in those) for key in ("wanted", "exclude"))
+    tables, exclude = (tuple(pattern for those in request[key] for pattern in those) for key in ("wanted", "exclude"))
     asked = snapshot_plan.Request(name, tables, exclude, request["incremental"], request["require_atomic"])
     settings = invocation.settings({"spark_master": master} if master else {})
     with invocation.catalog() as connection:
         if dry_run:
-            invocation.output.records([_planned(one) for one in snapshot_plan.chosen(connection, asked)])
+            invocation.output.records([_planned(relation) for relation in snapshot_plan.chosen(connection, asked)])
             return
         with copying(name) as report, spark.while_busy(settings) as busy:
             result = job.create(connection, busy.session, settings, asked, report)
@@ -122,8 +122,8 @@ def _made(result: "Result") -> dict[str, Any]:
 def list_(invocation: Invocation, name: str | None, every: bool) -> None:  # noqa: FBT001
     """List the versions of one snapshot, or of all."""
     with invocation.catalog() as connection:
-        found = snapshot_versions.versions(connection, name, every=every)
-    invocation.output.records([_listed(version) | (_ended(version) if every else {}) for version in found])
+        versions = snapshot_versions.versions(connection, name, every=every)
+    invocation.output.records([_listed(version) | (_ended(version) if every else {}) for version in versions])
 
 
 def _ended(version: "Version") -> dict[str, Any]:
@@ -152,10 +152,10 @@ def show(invocation: Invocation, name: str, version: int | None) -> None:
     from frostline.pipeline import snapshot_drop  # noqa: PLC0415
 
     with invocation.catalog() as connection:
-        found = snapshot_drop.find(connection, name, version)
-        tables = snapshot_versions.tables(connection, found)
+        chosen = snapshot_drop.find(connection, name, version)
+        tables = snapshot_versions.tables(connection, chosen)
     query = rules.cut_query(name, version)
-    everything = _listed(found) | {"cut": query, "copies": [_copied(table) for table in tables]}
+    everything = _listed(chosen) | {"cut": query, "copies": [_copied(table) for table in tables]}
     invocation.output.screen(everything, [_brief(table) for table in tables], ["", query])
 
 
@@ -173,8 +173,8 @@ def _copied(shown: "Shown") -> dict[str, Any]:
     }
 
 
-def _brief(one: "Shown") -> dict[str, Any]:
-    shown = _copied(one)
+def _brief(copy: "Shown") -> dict[str, Any]:
+    shown = _copied(copy)
     del shown["hash_sum"], shown["table"]
     return shown
 

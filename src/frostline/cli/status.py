@@ -23,73 +23,73 @@ def status(invocation: Invocation) -> None:
 
     settings = invocation.settings()
     with invocation.catalog() as connection:
-        found = read(connection)
-    wrong = list(problems(found))
-    if found.tables and not answers((settings.lake_host, settings.lake_port), 1.0):
+        current = read(connection)
+    wrong = list(problems(current))
+    if current.tables and not answers((settings.lake_host, settings.lake_port), 1.0):
         where = f"{settings.lake_host}:{settings.lake_port}"
         wrong.append(Problem(f"the lake server does not answer on {where}", "frostline serve"))
     everything = {
-        "tables": [_described(table) for table in found.tables],
-        "worker": found.leader,
+        "tables": [_described(table) for table in current.tables],
+        "worker": current.leader,
         "problems": [_problem(problem) for problem in wrong],
     }
-    lines = [f"worker: {found.leader or 'none'}", *(f"! {problem.what}\n    {problem.command}" for problem in wrong)]
-    invocation.output.screen(everything, [_brief(table) for table in found.tables], lines)
+    lines = [f"worker: {current.leader or 'none'}", *(f"! {problem.what}\n    {problem.command}" for problem in wrong)]
+    invocation.output.screen(everything, [_brief(table) for table in current.tables], lines)
 
 
 def _problem(problem: Problem) -> dict[str, str]:
     return {"problem": problem.what, "command": problem.command}
 
 
-def _described(one: "TableStatus") -> dict[str, Any]:
-    job, lake, following = one.last_job, one.lake, one.next_action
+def _described(shown: "TableStatus") -> dict[str, Any]:
+    job, lake, following = shown.last_job, shown.lake, shown.next_action
     return {
-        "table": str(one.table.name),
-        "mode": one.table.mode.value,
+        "table": str(shown.table.name),
+        "mode": shown.table.mode.value,
         "frost_line": lake.frost_line,
         "held_from": lake.held_from,
         "retained_from": lake.retained_from,
         "lag": lake.lag,
-        "lag_s": one.lag_s,
+        "lag_s": shown.lag_s,
         "snapshot_id": lake.snapshot_id,
-        "partitions": one.partitions,
-        "hot_rows_estimate": one.hot_rows_estimate,
-        "hot_bytes": one.hot_bytes,
+        "partitions": shown.partitions,
+        "hot_rows_estimate": shown.hot_rows_estimate,
+        "hot_bytes": shown.hot_bytes,
         "cold_rows": lake.rows,
         "cold_bytes": lake.size_bytes,
         "cold_files": lake.files,
         "snapshots": lake.snapshots,
         "overlay_rows": lake.overlay_rows,
         "overlay_age_s": lake.overlay_age_s,
-        "fold_due": one.fold_due,
+        "fold_due": shown.fold_due,
         "uncleaned_partitions": lake.uncleaned_partitions,
         "uncleaned_bytes": lake.uncleaned_bytes,
-        "running": one.state.leased_by,
+        "running": shown.state.leased_by,
         "last_job": f"{job.kind} {job.job_id} {job.state.value} {job.changed_at:%Y-%m-%d %H:%M:%S}" if job else None,
         "error": job.error if job else None,
         "next_action": following.kind.value if following else None,
         "next_at": following.at if following else None,
         "next_why": following.why if following else None,
-        "problems": [_problem(it) for it in one.problems],
+        "problems": [_problem(it) for it in shown.problems],
     }
 
 
-def _brief(one: "TableStatus") -> dict[str, Any]:
+def _brief(shown: "TableStatus") -> dict[str, Any]:
     """What a person takes in at a glance."""
-    lake = one.lake
+    lake = shown.lake
     age = "" if lake.overlay_age_s is None else f", {duration(lake.overlay_age_s)} old"
-    lag = duration(one.lag_s) if one.lag_s is not None else f"{lake.lag:,}"
+    lag = duration(shown.lag_s) if shown.lag_s is not None else f"{lake.lag:,}"
     return {
-        "table": str(one.table.name),
+        "table": str(shown.table.name),
         "frost_line": _short(lake.frost_line),
         "lag": lag if lake.lag else None,
-        "hot": f"{_counted(one.hot_rows_estimate, 'row')}, {size(one.hot_bytes)}",
+        "hot": f"{_counted(shown.hot_rows_estimate, 'row')}, {size(shown.hot_bytes)}",
         "cold": f"{_counted(lake.rows, 'row')}, {size(lake.size_bytes)}, {_counted(lake.files, 'file')}"
         if lake.files
         else None,
         "overlay": f"{_counted(lake.overlay_rows, 'row')}{age}" if lake.overlay_rows else None,
-        "last": _last(one.last_job),
-        "next": f"running: {one.state.leased_by}" if one.state.leased_by else _next(one.next_action),
+        "last": _last(shown.last_job),
+        "next": f"running: {shown.state.leased_by}" if shown.state.leased_by else _next(shown.next_action),
     }
 
 

@@ -18,7 +18,7 @@ from frostline.model.policy import Mode, Policy
 from frostline.model.tables import Column, Table
 from frostline.model.tiers import to_text
 
-_MODES = click.Choice([one.value for one in Mode])
+_MODES = click.Choice([mode.value for mode in Mode])
 
 
 @click.group()
@@ -68,7 +68,7 @@ def add(
 def list_(invocation: Invocation) -> None:
     """List the managed tables."""
     with invocation.catalog() as connection:
-        invocation.output.records([_described(one) for one in tables.list_all(connection)])
+        invocation.output.records([_described(managed) for managed in tables.list_all(connection)])
 
 
 @table.command()
@@ -79,10 +79,10 @@ def show(invocation: Invocation, name: Name) -> None:
     from frostline.relation import heap  # noqa: PLC0415
 
     with invocation.catalog() as connection:
-        found = tables.get(connection, name)
-        parts = heap.partitions(connection, found) if not found.has_lake else []
-    columns = [_described_column(found, column) for column in found.columns]
-    invocation.output.records(columns or [_described_partition(found, partition) for partition in parts])
+        managed = tables.get(connection, name)
+        parts = heap.partitions(connection, managed) if not managed.has_lake else []
+    columns = [_described_column(managed, column) for column in managed.columns]
+    invocation.output.records(columns or [_described_partition(managed, partition) for partition in parts])
 
 
 @table.command(name="set")
@@ -138,29 +138,29 @@ def remove(invocation: Invocation, name: Name, keep_lake: bool, thaw: bool, dry_
 def _thaw_everything(invocation: Invocation, connection: Connection, name: Name) -> None:
     from frostline.pipeline import spark, thaw  # noqa: PLC0415
 
-    found = tables.with_lake(connection, name)
-    if seams.get(connection, found).frost_line == found.tier_kind.lowest:
+    managed = tables.with_lake(connection, name)
+    if seams.get(connection, managed).frost_line == managed.tier_kind.lowest:
         return
     with exporting() as report, spark.for_jobs(connection, invocation.settings(), report) as jobs:
-        result = thaw.run(jobs, found, (None, None))
+        result = thaw.run(jobs, managed, (None, None))
     invocation.output.say(f"{name} is hot; {result.rows} rows came back from the lake")
 
 
-def _described(one: Table) -> dict[str, Any]:
+def _described(managed: Table) -> dict[str, Any]:
     return {
-        "table": str(one.name),
-        "tier_key": f"{one.tier_key} {one.tier_kind.value}",
-        "mode": one.mode.value,
-        **policy.described(one.policy),
-        "lake_partition": one.lake_partition or None,
-        "held_from": None if one.held_from is None else to_text(one.tier_kind, one.held_from),
-        "id": one.id,
+        "table": str(managed.name),
+        "tier_key": f"{managed.tier_key} {managed.tier_kind.value}",
+        "mode": managed.mode.value,
+        **policy.described(managed.policy),
+        "lake_partition": managed.lake_partition or None,
+        "held_from": None if managed.held_from is None else to_text(managed.tier_kind, managed.held_from),
+        "id": managed.id,
     }
 
 
-def _described_partition(one: Table, partition: Partition) -> dict[str, Any]:
+def _described_partition(managed: Table, partition: Partition) -> dict[str, Any]:
     lower, upper = (
-        None if edge is None else to_text(one.tier_kind, edge) for edge in (partition.lower, partition.upper)
+        None if edge is None else to_text(managed.tier_kind, edge) for edge in (partition.lower, partition.upper)
     )
     return {
         "partition": str(partition.name),
@@ -171,13 +171,13 @@ def _described_partition(one: Table, partition: Partition) -> dict[str, Any]:
     }
 
 
-def _described_column(one: Table, column: Column) -> dict[str, Any]:
+def _described_column(managed: Table, column: Column) -> dict[str, Any]:
     return {
         "column": column.name,
         "type": column.pg_type.formatted,
         "lake_type": column.encoding.lake_type,
         "travels_as": "text" if column.encoding.as_text else "itself",
         "conditions_run_in": "the lake" if column.encoding.pushable else "Postgres",
-        "key": column.name in one.key,
+        "key": column.name in managed.key,
         "field_id": column.field_id,
     }

@@ -20,13 +20,13 @@ Bin = tuple[RecordedFile, ...]
 
 def plan(table: Table, files: Sequence[RecordedFile]) -> list[Bin]:
     """The merges that leave fewer files; none when every lake partition is as it should be."""
-    return [one for small in _small_files(table, files) for one in _bins(small, table.policy.target_file_size)]
+    return [merge for small in _small_files(table, files) for merge in _bins(small, table.policy.target_file_size)]
 
 
 def due(table: Table, files: Sequence[RecordedFile]) -> list[Bin]:
     """Those of them that are worth doing now: where small files are many, or enough for a whole one."""
     target = table.policy.target_file_size
-    return [one for small in _small_files(table, files) if _is_due(small, target) for one in _bins(small, target)]
+    return [merge for small in _small_files(table, files) if _is_due(small, target) for merge in _bins(small, target)]
 
 
 def _small_files(table: Table, files: Sequence[RecordedFile]) -> Iterator[list[RecordedFile]]:

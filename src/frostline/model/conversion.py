@@ -143,7 +143,7 @@ def _shape(facts: ConversionFacts) -> Iterator[Refusal]:
 def _tier_key(facts: ConversionFacts) -> Iterator[Refusal]:
     column = facts.column
     if column is None:
-        known = ", ".join(one.name for one in facts.heap.columns)
+        known = ", ".join(present.name for present in facts.heap.columns)
         yield Refusal(f"it has no column {facts.tier_key}", f"its columns are {known}")
     elif facts.kind is None:
         reason = f"its column {column.name} is of type {column.pg_type.formatted}"
@@ -190,9 +190,9 @@ def _surroundings(facts: ConversionFacts) -> Iterator[Refusal]:
     yield from (Refusal(f"{holder} holds it", of_views) for holder in facts.holders)
     for holder in facts.key_holders:
         yield Refusal(f"{holder} groups by its primary key alone", "name all columns in its GROUP BY")
-    for one in facts.replicated_by:
+    for publication in facts.replicated_by:
         hint = "take it out, convert, and put it back with publish_via_partition_root"
-        yield Refusal(f"it is replicated by {one}", hint)
+        yield Refusal(f"it is replicated by {publication}", hint)
 
 
 def step(kind: TierKind, every: str, read: Step | None) -> Step | Refusal:
@@ -215,12 +215,12 @@ def _is_width(read: Step) -> bool:
 
 def extent_refusals(kind: TierKind, tier_key: str, extent: Extent) -> list[Refusal]:
     """Values for which there is no partition."""
-    found: list[Refusal] = []
+    refusals: list[Refusal] = []
     if extent.has_null:
-        found.append(Refusal(f"{tier_key} is NULL in some rows", f"update or delete them: where {tier_key} is null"))
+        refusals.append(Refusal(f"{tier_key} is NULL in some rows", f"update or delete them: where {tier_key} is null"))
     if kind.is_time and (extent.lowest == kind.lowest or extent.highest == kind.highest):
-        found.append(Refusal(f"{tier_key} is infinite in some rows", "give them a time that the calendar has"))
-    return found
+        refusals.append(Refusal(f"{tier_key} is infinite in some rows", "give them a time that the calendar has"))
+    return refusals
 
 
 def cells(name: Name, kind: TierKind, step: Step, extent: Extent) -> list[Cell] | Refusal:

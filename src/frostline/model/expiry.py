@@ -41,9 +41,9 @@ def expiry(
     without a snapshot to remove are no reason to commit: each commit leaves one behind, and there would be no end.
     """
     every = tuple(states)
-    gone = [one for one in every if one.is_over and not one.is_seen and one.metadata_location not in pinned]
-    locations = frozenset(one.metadata_location for one in gone)
-    kept = {one.snapshot_id for one in every if one.metadata_location not in locations} | set(needed)
-    snapshots = frozenset(one.snapshot_id for one in gone if one.snapshot_id is not None) - kept
+    gone = [state for state in every if state.is_over and not state.is_seen and state.metadata_location not in pinned]
+    locations = frozenset(state.metadata_location for state in gone)
+    kept = {state.snapshot_id for state in every if state.metadata_location not in locations} | set(needed)
+    snapshots = frozenset(state.snapshot_id for state in gone if state.snapshot_id is not None) - kept
     snapshots &= frozenset(present)
     return Expiry(locations, snapshots) if snapshots else NOTHING

@@ -124,16 +124,16 @@ def find(
     if not edges:
         return Unknown("it has no partition with two finite bounds")
     for newest in _samples(edges):
-        found = _told(kind, newest, zone)
-        if found is not None:
-            return found
+        grid = _told(kind, newest, zone)
+        if grid is not None:
+            return grid
     return Unknown("its newest partitions are not alike")
 
 
 def chain(ranges: Sequence[Edges], now: int) -> list[int]:
     """The edges of the partitions around now that follow each other without a gap, as far as they go; else none."""
     ordered = sorted(ranges)
-    begun = [index for index, one in enumerate(ordered) if one[0] <= now]
+    begun = [index for index, edges in enumerate(ordered) if edges[0] <= now]
     if not ordered:
         return []
     first = last = begun[-1] if begun else 0
@@ -149,22 +149,22 @@ def missing(grid: HeapGrid, taken: Sequence[Bounds], now: int, ahead: int, *, fl
 
     A cell that overlaps a partition is left out, and that one counts in its stead.
     """
-    found: list[Edges] = []
+    cells: list[Edges] = []
     held = [Range(*bounds) for bounds in taken]
     beyond = 0
     for lower, upper in _walk(grid, held, _start(grid, held, now, floor)):
         if lower is not None and lower >= floor and not any(map(Range(lower, upper).overlaps, held)):
-            found.append((lower, upper))
+            cells.append((lower, upper))
         beyond += lower is not None and lower > now
-        if len(found) == MAX_CELLS or (upper > now and beyond >= ahead):
+        if len(cells) == MAX_CELLS or (upper > now and beyond >= ahead):
             break
-    return found
+    return cells
 
 
 def _walk(grid: HeapGrid, held: Sequence[Range], point: int) -> Iterator[tuple[int | None, int]]:
     """From there upwards: the partition that holds the point, or else its cell, and so on, as far as there are any."""
     while True:
-        holding = next((one for one in held if point in one), None)
+        holding = next((cell for cell in held if point in cell), None)
         lower, upper = (holding.lower, holding.upper) if holding else grid.cell(point) or (None, None)
         if upper is None:
             return
@@ -174,7 +174,7 @@ def _walk(grid: HeapGrid, held: Sequence[Range], point: int) -> Iterator[tuple[i
 
 def _start(grid: HeapGrid, held: Sequence[Range], now: int, floor: int) -> int:
     """Where to begin: at the end of the last partition before now, unless that is too long ago."""
-    ends = [one.upper for one in held if one.upper is not None and one.upper <= now]
+    ends = [cell.upper for cell in held if cell.upper is not None and cell.upper <= now]
     last = max(ends, default=now) if floor == grid.kind.lowest else max([*ends, floor])
     return last if last <= now and grid.step.fits(grid.kind, now - last) <= MAX_GAP else now
 
@@ -188,13 +188,13 @@ def parse(kind: TierKind, interval: str) -> Step | None:
     """Read an interval as Postgres prints it, or for integers a number; None for one that is no step of this kind."""
     if not kind.is_time:
         return Step(units=int(interval)) if interval.isascii() and interval.isdecimal() and int(interval) > 0 else None
-    found = _INTERVAL.fullmatch(interval)
-    if not found or not interval:
+    match = _INTERVAL.fullmatch(interval)
+    if not match or not interval:
         return None
     years, months, days, hours, minutes, seconds = (
-        int(found[name] or 0) for name in ("years", "months", "days", "H", "M", "S")
+        int(match[name] or 0) for name in ("years", "months", "days", "H", "M", "S")
     )
-    micros = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + int((found["f"] or "").ljust(6, "0"))
+    micros = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + int((match["f"] or "").ljust(6, "0"))
     step = Step(years * 12 + months, days, micros)
     if kind is TierKind.DATE:
         step = step.in_utc()
@@ -237,31 +237,31 @@ def _samples(edges: Sequence[int]) -> Iterator[list[int]]:
 def _told(kind: TierKind, edges: list[int], zone: str | None) -> HeapGrid | None:
     """The grid that has exactly these edges, if there is one."""
     calendars = _calendars(kind, edges, zone) if kind.is_time else ()
-    for one in (*calendars, HeapGrid(kind, edges[0], Step(units=edges[1] - edges[0]))):
-        if [one.edge(number) for number in range(len(edges))] == edges:
-            return one
+    for grid in (*calendars, HeapGrid(kind, edges[0], Step(units=edges[1] - edges[0]))):
+        if [grid.edge(number) for number in range(len(edges))] == edges:
+            return grid
     return None
 
 
 def _calendars(kind: TierKind, edges: list[int], zone: str | None) -> Iterator[HeapGrid]:
     """Months and days that could be meant: those that begin at midnight first, UTC's before the zone's."""
     zones = [None] if zone is None or kind is not TierKind.TIMESTAMPTZ else [None, zone]
-    for one in sorted(zones, key=lambda one: not _at_midnight(kind, edges[0], one)):
-        first, second = (local_time(kind, edge, one) for edge in edges[:2])
+    for calendar_zone in sorted(zones, key=lambda zone: not _at_midnight(kind, edges[0], zone)):
+        first, second = (local_time(kind, edge, calendar_zone) for edge in edges[:2])
         if first is None or second is None:
             continue
         months, days = _months(second[0]) - _months(first[0]), second[0] - first[0]
         if months > 0 and civil(first[0])[2] <= 28:
-            yield HeapGrid(kind, edges[0], Step(months=months), one)
+            yield HeapGrid(kind, edges[0], Step(months=months), calendar_zone)
         if days > 0 and first[1] == second[1]:
-            yield HeapGrid(kind, edges[0], Step(days=days), one)
+            yield HeapGrid(kind, edges[0], Step(days=days), calendar_zone)
 
 
-def may_be_local(found: HeapGrid | Unknown) -> bool:
+def may_be_local(grid: HeapGrid | Unknown) -> bool:
     """Whether the calendar of a time zone could be meant: it is no midnight of UTC where the days and months begin."""
-    if isinstance(found, Unknown):
+    if isinstance(grid, Unknown):
         return True
-    return not found.step.units and not _at_midnight(found.kind, found.anchor, None)
+    return not grid.step.units and not _at_midnight(grid.kind, grid.anchor, None)
 
 
 def _months(days: int) -> int:

@@ -20,12 +20,12 @@ def encode(parts: Sequence[str]) -> str:
     """The key as one text; different keys have different ones. ValueError for a key without columns."""
     if not parts:
         raise ValueError("a key has at least one column")
-    return SEPARATOR.join(_SPECIAL.sub(lambda found: _ESCAPES[found[0]], part) for part in parts)
+    return SEPARATOR.join(_SPECIAL.sub(lambda match: _ESCAPES[match[0]], part) for part in parts)
 
 
 def decode(key: str) -> tuple[str, ...]:
     """The parts that `encode` was given. ValueError for a text that it does not give."""
-    return tuple(_ESCAPED.sub(lambda found: _meaning(found[0], key), part) for part in key.split(SEPARATOR))
+    return tuple(_ESCAPED.sub(lambda match: _meaning(match[0], key), part) for part in key.split(SEPARATOR))
 
 
 def _meaning(escape: str, key: str) -> str:

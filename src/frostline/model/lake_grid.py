@@ -14,8 +14,8 @@ def check(transform: str, kind: TierKind) -> str | None:
     if kind.is_time:
         allowed = _TIME_TRANSFORMS if kind is not TierKind.DATE else _TIME_TRANSFORMS[:3]
         return None if transform in allowed else f"{transform!r} is not one of {', '.join(allowed)}"
-    found = _TRUNCATE.fullmatch(transform)
-    if found and int(found[1]) > 0:
+    match = _TRUNCATE.fullmatch(transform)
+    if match and int(match[1]) > 0:
         return None
     return f"{transform!r} is not truncate[N]"
 

@@ -76,8 +76,8 @@ _TABLE = (
     LakeType("string", "varchar", "string", ("text", "varchar"), '{0}::text collate "C"'),
     LakeType("binary", "blob", "binary", ("bytea",)),
 )  # fmt: skip
-BY_NAME = {one.name: one for one in _TABLE}
-_BY_POSTGRES = {typname: one for one in _TABLE for typname in one.postgres}
+BY_NAME = {lake_type.name: lake_type for lake_type in _TABLE}
+_BY_POSTGRES = {typname: lake_type for lake_type in _TABLE for typname in lake_type.postgres}
 
 
 def of(lake_type: str) -> LakeType:
@@ -87,9 +87,9 @@ def of(lake_type: str) -> LakeType:
 
 def native(typname: str, precision: int | None = None, scale: int | None = None) -> str | None:
     """The lake type that holds the values of a Postgres type of its own as they are; None when there is none."""
-    found = _BY_POSTGRES.get(typname)
-    if found is None or found.name != "decimal":
-        return found and found.name
+    lake_type = _BY_POSTGRES.get(typname)
+    if lake_type is None or lake_type.name != "decimal":
+        return lake_type and lake_type.name
     if precision is None or scale is None or not 0 <= scale <= precision <= MAX_DECIMAL_PRECISION:
         return None
     return f"decimal({precision}, {scale})"

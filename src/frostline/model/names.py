@@ -55,12 +55,12 @@ def _split(text: str) -> list[str]:
     parts: list[str] = []
     position = 0
     while True:
-        found = _PART.match(text, position)
-        if not found:
+        match = _PART.match(text, position)
+        if not match:
             raise BadName(f"not a table name: {text!r}")
-        inside, bare = found.groups()
+        inside, bare = match.groups()
         parts.append(inside.replace('""', '"') if inside is not None else bare.lower())
-        position = found.end()
+        position = match.end()
         if position == len(text):
             return parts
         if text[position] != ".":
@@ -118,8 +118,8 @@ class RemoteName:
     @classmethod
     def parse(cls, text: str) -> "RemoteName":
         """Read the text form back; raises ValueError for anything else."""
-        found = _REMOTE.fullmatch(text)
-        if not found:
+        match = _REMOTE.fullmatch(text)
+        if not match:
             raise BadName(f"not a lake table: {text!r}")
-        table_id, lower, upper = found.groups()
+        table_id, lower, upper = match.groups()
         return cls(int(table_id), int(lower) if lower else None, int(upper))

@@ -40,9 +40,9 @@ def next_name(table: Name, grid: HeapGrid, known: Sequence[Cell], lower: int, up
     if before:
         label = _label(grid)
         for pattern in FORMATS if grid.kind.is_time else _NUMBERS:
-            found = _by_pattern(pattern, label, before, lower, upper)
-            if found is not None:
-                return found
+            name = _by_pattern(pattern, label, before, lower, upper)
+            if name is not None:
+                return name
         following = _by_number(before)
         if following is not None:
             return following
@@ -57,8 +57,8 @@ def _by_pattern(pattern: str, label: Label, before: Sequence[Cell], lower: int, 
     around: set[tuple[str, str]] = set()
     for cell in before:
         text = label(pattern, cell.lower, cell.upper)
-        head, found, tail = cell.name.table.rpartition(text) if text else ("", "", "")
-        if not found:
+        head, separator, tail = cell.name.table.rpartition(text) if text else ("", "", "")
+        if not separator:
             return None
         around.add((head, tail))
     new = label(pattern, lower, upper)
@@ -70,10 +70,10 @@ def _by_pattern(pattern: str, label: Label, before: Sequence[Cell], lower: int, 
 
 def _by_number(before: Sequence[Cell]) -> Name | None:
     """The next of names that are counted."""
-    found = [_NUMBER.fullmatch(cell.name.table) for cell in before]
-    if len(found) < 2 or found[0] is None or found[1] is None:
+    matches = [_NUMBER.fullmatch(cell.name.table) for cell in before]
+    if len(matches) < 2 or matches[0] is None or matches[1] is None:
         return None
-    (head, first), (other, second) = found[0].groups(), found[1].groups()
+    (head, first), (other, second) = matches[0].groups(), matches[1].groups()
     if head != other or int(second) != int(first) + 1:
         return None
     number = str(int(second) + 1).zfill(len(second))

@@ -32,10 +32,10 @@ class Partition:
 
 def bounds(kind: TierKind, text: str) -> tuple[int | None, int | None]:
     """Read `FOR VALUES FROM (...) TO (...)`; ValueError for anything else."""
-    found = _BOUNDS.fullmatch(text)
-    if not found:
+    match = _BOUNDS.fullmatch(text)
+    if not match:
         raise ValueError(f"not a range of one {kind.value}: {text!r}")
-    return _bound(kind, found[1]), _bound(kind, found[2])
+    return _bound(kind, match[1]), _bound(kind, match[2])
 
 
 def _bound(kind: TierKind, text: str) -> int | None:

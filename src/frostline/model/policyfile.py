@@ -47,11 +47,11 @@ def _described(table: Table) -> dict[str, Any]:
     }
 
 
-def entries(found: object) -> list[Entry]:
+def entries(parsed: object) -> list[Entry]:
     """Read a document; what an entry leaves out has its default. Raises BadDocument."""
-    if not isinstance(found, Mapping):
+    if not isinstance(parsed, Mapping):
         raise BadDocument("not a document with `version` and `tables`")
-    given = cast(Mapping[Any, Any], found)
+    given = cast(Mapping[Any, Any], parsed)
     unknown = set(given) - {"version", "tables"}
     if unknown:
         raise BadDocument(f"unknown key {min(map(str, unknown))!r}")
@@ -62,8 +62,8 @@ def entries(found: object) -> list[Entry]:
     return list(_entries(given["tables"]))
 
 
-def _entries(found: Mapping[Any, Any]) -> Iterator[Entry]:
-    for name, given in found.items():
+def _entries(tables: Mapping[Any, Any]) -> Iterator[Entry]:
+    for name, given in tables.items():
         try:
             yield _entry(Name.parse(str(name)), given)
         except ValueError as error:

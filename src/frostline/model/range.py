@@ -35,8 +35,8 @@ class Range:
 
     def clip(self, other: "Range") -> "Range":
         """The values that both have."""
-        lowers = [one for one in (self.lower, other.lower) if one is not None]
-        uppers = [one for one in (self.upper, other.upper) if one is not None]
+        lowers = [edge for edge in (self.lower, other.lower) if edge is not None]
+        uppers = [edge for edge in (self.upper, other.upper) if edge is not None]
         return Range(max(lowers, default=None), min(uppers, default=None))
 
     def overlaps(self, other: "Range") -> bool:
@@ -76,14 +76,14 @@ def overlapping(files: Iterable[File], wanted: Range) -> list[File]:
 def gaps(whole: Range, taken: Iterable[Range]) -> Iterator[Range]:
     """What of `whole` none of the others has; they come in the order of their lower ends."""
     rest = whole
-    for one in taken:
-        if one.is_empty:
+    for part in taken:
+        if part.is_empty:
             continue
-        free = rest.clip(Range(None, one.lower))
-        if one.lower is not None and not free.is_empty:
+        free = rest.clip(Range(None, part.lower))
+        if part.lower is not None and not free.is_empty:
             yield free
-        if one.upper is None:
+        if part.upper is None:
             return
-        rest = rest.clip(Range(one.upper, None))
+        rest = rest.clip(Range(part.upper, None))
     if not rest.is_empty:
         yield rest

@@ -173,85 +173,87 @@ def _not_partitioned(facts: HeapFacts) -> Refusal:
 
 
 def _shape(facts: HeapFacts) -> list[Refusal]:
-    found: list[Refusal] = []
+    refusals: list[Refusal] = []
     if facts.persistence != "p":
-        found.append(Refusal("the table is temporary or unlogged", "only permanent tables can be archived"))
+        refusals.append(Refusal("the table is temporary or unlogged", "only permanent tables can be archived"))
     if facts.is_partition:
-        found.append(Refusal("the table is itself a partition", "register the table it is a partition of"))
+        refusals.append(Refusal("the table is itself a partition", "register the table it is a partition of"))
     if not facts.owner_is_ours:
         reason = f"the connected role may not act as its owner {facts.owner}"
-        found.append(Refusal(reason, f"grant {facts.owner} to it"))
+        refusals.append(Refusal(reason, f"grant {facts.owner} to it"))
     if facts.strategy != "r" or facts.key_parts != 1 or facts.tier_column is None:
         reason = "it is not RANGE-partitioned by exactly one column"
-        found.append(Refusal(reason, "partition it by range of one time or integer column"))
+        refusals.append(Refusal(reason, "partition it by range of one time or integer column"))
     elif facts.tier_kind is None:
         kind = facts.tier_column.pg_type.formatted
-        found.append(
+        refusals.append(
             Refusal(
                 f"its tier key {facts.tier_column.name} is of type {kind}",
                 "partition it by a timestamptz, timestamp, date, smallint, integer or bigint column",
             )
         )
-    return found
+    return refusals
 
 
 def _columns(facts: HeapFacts) -> list[Refusal]:
-    found: list[Refusal] = []
+    refusals: list[Refusal] = []
     if not facts.primary_key:
-        found.append(Refusal("it has no primary key", f"alter table {facts.name} add primary key (...)"))
+        refusals.append(Refusal("it has no primary key", f"alter table {facts.name} add primary key (...)"))
     if len(facts.columns) > MOST_COLUMNS:
         hint = "put the columns that are seldom used into another table"
-        found.append(Refusal(f"it has more than {MOST_COLUMNS} columns", hint))
+        refusals.append(Refusal(f"it has more than {MOST_COLUMNS} columns", hint))
     tier = facts.tier_column
     if tier is not None and not tier.not_null:
         hint = f"alter table {facts.name} alter column {tier.name} set not null"
-        found.append(Refusal(f"its tier key {tier.name} is nullable", hint))
+        refusals.append(Refusal(f"its tier key {tier.name} is nullable", hint))
     reserved = [column.name for column in facts.columns if column.name.startswith(RESERVED_PREFIX)]
     hint = f"rename it: {RESERVED_PREFIX}* is Frostline's"
-    return found + [Refusal(f"column {name} has a reserved name", hint) for name in reserved]
+    return refusals + [Refusal(f"column {name} has a reserved name", hint) for name in reserved]
 
 
 def _keys(facts: HeapFacts) -> list[Refusal]:
     """Marks find their rows in the lake by the form that the key has there, so equal keys must have the same."""
     hint = "use a key of integer, text, uuid, date, timestamp or numeric(p,s) columns"
-    found = [
+    refusals = [
         Refusal(
-            f"its key column {one.column} is of type {one.formatted}, whose equal values can be written in two ways",
+            f"its key column {key_type.column} is of type {key_type.formatted}, "
+            "whose equal values can be written in two ways",
             hint,
         )
-        for one in facts.key_types
-        if not one.is_exact
+        for key_type in facts.key_types
+        if not key_type.is_exact
     ]
-    found.extend(
+    refusals.extend(
         Refusal(
-            f"its key column {one.column} is of another role's domain {one.formatted}, whose checks would run as ours",
+            f"its key column {key_type.column} is of another role's domain {key_type.formatted}, "
+            "whose checks would run as ours",
             "use the type that the domain is made of, or let a superuser own the domain",
         )
-        for one in facts.key_types
-        if one.has_strange_domain
+        for key_type in facts.key_types
+        if key_type.has_strange_domain
     )
     for column in facts.columns:
         if column.name in facts.primary_key and column.collation is Collation.NONDETERMINISTIC:
             reason = f"its key column {column.name} has the nondeterministic collation {column.collation_name}"
-            found.append(Refusal(reason, "give it a collation under which only the same text is equal"))
-    return found
+            refusals.append(Refusal(reason, "give it a collation under which only the same text is equal"))
+    return refusals
 
 
 def _partitions(facts: HeapFacts) -> list[Refusal]:
-    found: list[Refusal] = []
+    refusals: list[Refusal] = []
     for partition in facts.partitions:
         if partition.relkind != "r":
             hint = "detach it, or merge its sub-partitions"
-            found.append(Refusal(f"partition {partition.name} is not a plain table", hint))
+            refusals.append(Refusal(f"partition {partition.name} is not a plain table", hint))
             continue
         if partition.is_unlogged:
             reason = f"partition {partition.name} is unlogged: a crash of Postgres would empty it"
-            found.append(Refusal(reason, f"alter table {partition.name} set logged"))
+            refusals.append(Refusal(reason, f"alter table {partition.name} set logged"))
         if facts.tier_kind is not None and not partition.is_default:
-            found.extend(_unreadable_bound(facts.tier_kind, partition))
+            refusals.extend(_unreadable_bound(facts.tier_kind, partition))
     if facts.default_has_rows:
-        found.append(Refusal("its DEFAULT partition holds rows", "move them into partitions of their own first"))
-    return found
+        refusals.append(Refusal("its DEFAULT partition holds rows", "move them into partitions of their own first"))
+    return refusals
 
 
 def _unreadable_bound(kind: TierKind, partition: HeapPartition) -> list[Refusal]:
@@ -265,25 +267,25 @@ def _unreadable_bound(kind: TierKind, partition: HeapPartition) -> list[Refusal]
 def _surroundings(facts: HeapFacts) -> list[Refusal]:
     keys, views, users = facts.inbound_foreign_keys, facts.materialized_views, facts.row_type_users
     of_keys, of_views = "drop it: a row in the lake cannot be locked by a key", "drop it, register, and create it again"
-    found = [
+    refusals = [
         *(Refusal(f"foreign key {key} points at it", of_keys) for key in keys),
         *(Refusal(f"materialized view {view} reads it", of_views) for view in views),
         *(Refusal(f"{user} uses its row type", "change it to named columns") for user in users),
         *facts.dangers,
         *facts.loud,
     ]
-    found.extend(_readers(facts))
+    refusals.extend(_readers(facts))
     if facts.heap_name_taken:
-        found.append(Refusal(f"the name {facts.name.heap} is already taken", "rename that one"))
+        refusals.append(Refusal(f"the name {facts.name.heap} is already taken", "rename that one"))
     if len(facts.name.heap.table.encode()) > MAX_BYTES:
-        found.append(Refusal("its name is too long to put _ before it", f"use at most {MAX_BYTES - 1} bytes"))
-    return found
+        refusals.append(Refusal("its name is too long to put _ before it", f"use at most {MAX_BYTES - 1} bytes"))
+    return refusals
 
 
 def _readers(facts: HeapFacts) -> list[Refusal]:
     """What names the table and could not go on as it is when a view takes its place."""
     anew = "drop it, register, and create it again"
-    found = [
+    refusals = [
         *(Refusal(f"policy {policy} reads it", anew) for policy in facts.other_policies),
         *(
             Refusal(
@@ -299,8 +301,8 @@ def _readers(facts: HeapFacts) -> list[Refusal]:
     ]
     if facts.row_security and len(facts.columns) > MOST_SECURED_COLUMNS:
         reason = f"it has row security and more than {MOST_SECURED_COLUMNS} columns"
-        found.append(Refusal(reason, "let roles read it through views with conditions of their own"))
-    return found
+        refusals.append(Refusal(reason, "let roles read it through views with conditions of their own"))
+    return refusals
 
 
 def default_lake_partition(kind: TierKind, widths: list[int]) -> str:

@@ -37,7 +37,7 @@ def line(table: Table, cutoff: int | None, frost_line: int, whole: Sequence[Whol
     lowest = table.tier_kind.lowest
     before = lowest if current is None else current
     wanted = before if cutoff is None else min(_aligned(table, cutoff), frost_line)
-    first = min(whole, key=lambda one: _lower(one, lowest), default=None)
+    first = min(whole, key=lambda partition: _lower(partition, lowest), default=None)
     limit = frost_line if first is None else min(frost_line, _lower(first, lowest))
     value = max(min(wanted, limit), before)
     waits_for = first.name if first is not None and _lower(first, lowest) < wanted else None

@@ -83,7 +83,7 @@ def parse_patterns(texts: Iterable[str]) -> list[Pattern]:
 
 
 def _patterns(text: str) -> list[Pattern]:
-    found: list[Pattern] = []
+    patterns: list[Pattern] = []
     parts: list[tuple[str | None, str | None]] = []
     position = start = 0
     while True:
@@ -93,10 +93,10 @@ def _patterns(text: str) -> list[Pattern]:
         parts.append((part[1], part[2]))
         position = part.end()
         if position == len(text) or text[position] == ",":
-            found.append(_pattern(text[start:position].strip(), parts))
+            patterns.append(_pattern(text[start:position].strip(), parts))
             parts, start = [], position + 1
         if position == len(text):
-            return found
+            return patterns
         position += 1
 
 
@@ -120,17 +120,19 @@ def choose(wanted: Sequence[Pattern], excluded: Sequence[Pattern], there: Sequen
     Views, foreign tables and single partitions are passed over, unless one is named without a star: a partition is
     then taken, and the others are refused.
     """
-    found: dict[Name, Relation] = {}
+    matched: dict[Name, Relation] = {}
     for pattern in wanted:
         meant = [relation for relation in there if pattern.matches(relation.name)]
-        found |= {one.name: one for one in _usable(pattern, meant)}
+        matched |= {relation.name: relation for relation in _usable(pattern, meant)}
     for pattern in excluded:
         if not any(pattern.matches(relation.name) for relation in there):
             raise BadRequest(f"--exclude {pattern.text!r} names no table", "take it out, or correct it")
-    chosen = [one for one in found.values() if not any(pattern.matches(one.name) for pattern in excluded)]
+    chosen = [
+        relation for relation in matched.values() if not any(pattern.matches(relation.name) for pattern in excluded)
+    ]
     if not chosen:
         raise BadRequest("no table is left to take", "say --tables 'public.*', and exclude less")
-    return sorted(chosen, key=lambda one: one.name)
+    return sorted(chosen, key=lambda relation: relation.name)
 
 
 def _usable(pattern: Pattern, meant: Sequence[Relation]) -> list[Relation]:
@@ -150,7 +152,7 @@ def bins(items: Mapping[Item, int] | Sequence[tuple[Item, int]], capacity_bytes:
     count = min(len(sized), max(_FEWEST_BINS, -(-total // capacity_bytes)))
     result: list[list[Item]] = [[] for _ in range(count)]
     loads = [(0, number) for number in range(count)]
-    for size, item in sorted(sized, key=lambda one: -one[0]):
+    for size, item in sorted(sized, key=lambda pair: -pair[0]):
         load, number = heapq.heappop(loads)
         result[number].append(item)
         heapq.heappush(loads, (load + size, number))

@@ -92,15 +92,15 @@ def _fitted(gone: Iterable[ColdRange], free: Iterable[Range]) -> Iterator[ColdRa
     ordered = _in_order(gone)
     for gap in free:
         rest = gap
-        for one in ordered:
-            part = one.range.clip(rest)
+        for archived in ordered:
+            part = archived.range.clip(rest)
             if not part.is_empty:
-                yield _cold_range(part, one.holds, one.name)
+                yield _cold_range(part, archived.holds, archived.name)
                 rest = Range(part.upper, gap.upper)
 
 
 def _gaps(cold: Range, taken: Iterable[ColdRange]) -> Iterator[Range]:
-    return gaps(cold, (one.range for one in _in_order(taken)))
+    return gaps(cold, (archived.range for archived in _in_order(taken)))
 
 
 def _in_order(some: Iterable[ColdRange]) -> list[ColdRange]:
@@ -112,19 +112,20 @@ def reach(cold: Sequence[ColdRange], files: Sequence[RecordedFile]) -> list[int]
 
     It goes through partitions that have everything, and through ranges without one that the lake has no row of.
     """
-    found: list[int] = []
+    lines: list[int] = []
     for cold_range in reversed(cold):
         if cold_range.holds is Holds.EVERYTHING:
-            found.append(cold_range.lower)
+            lines.append(cold_range.lower)
         elif cold_range.holds is Holds.CHANGES or overlapping(files, cold_range.range):
             break
-    return found
+    return lines
 
 
 def settled(line: int, cold: Sequence[ColdRange], files: Sequence[RecordedFile], lowest: int) -> int:
     """The line itself, or the smallest value that a row can have, if nothing below was ever archived or folded."""
     below = [cold_range for cold_range in cold if cold_range.upper <= line]
-    untouched = all(one.holds is Holds.NO_PARTITION for one in below) and not overlapping(files, Range(lowest, line))
+    is_empty = all(cold_range.holds is Holds.NO_PARTITION for cold_range in below)
+    untouched = is_empty and not overlapping(files, Range(lowest, line))
     return min(line, lowest) if untouched else line
 
 

@@ -107,17 +107,17 @@ def from_text(kind: TierKind, text: str) -> int:
         return int(text)
     if text in ("infinity", "-infinity"):
         return _highest(kind) if text == "infinity" else -_highest(kind)
-    found = _TEXT.fullmatch(text)
-    if not found:
+    match = _TEXT.fullmatch(text)
+    if not match:
         raise ValueError(f"not a {kind.value}: {text!r}")
-    year = int(found["y"]) if not found["bc"] else 1 - int(found["y"])
-    days = days_of(year, int(found["m"]), int(found["d"]))
+    year = int(match["y"]) if not match["bc"] else 1 - int(match["y"])
+    days = days_of(year, int(match["m"]), int(match["d"]))
     if kind is TierKind.DATE:
         return days
-    seconds = int(found["H"] or 0) * 3600 + int(found["M"] or 0) * 60 + int(found["S"] or 0)
+    seconds = int(match["H"] or 0) * 3600 + int(match["M"] or 0) * 60 + int(match["S"] or 0)
     if kind is TierKind.TIMESTAMPTZ:
-        seconds -= _offset_seconds(found["z"])
-    return days * MICROS_PER_DAY + seconds * 1_000_000 + int((found["f"] or "").ljust(6, "0"))
+        seconds -= _offset_seconds(match["z"])
+    return days * MICROS_PER_DAY + seconds * 1_000_000 + int((match["f"] or "").ljust(6, "0"))
 
 
 def _offset_seconds(zone: str | None) -> int:

@@ -99,9 +99,9 @@ def decide(states: Sequence[TableState], tries: Tries | None = None) -> list[Act
 
     What must wait is left out: for a lease or a repair, after a failure, or after a try that found nothing it could do.
     """
-    found = [(state, action) for state in states if state.leased_by is None for action in due(state)]
-    found = [(state, action) for state, action in found if state.foreign is None or action.kind is Kind.PREMAKE]
-    ready = [action for state, action in found if delayed_until(action.kind, state, tries or {}) is None]
+    wanted = [(state, action) for state in states if state.leased_by is None for action in due(state)]
+    wanted = [(state, action) for state, action in wanted if state.foreign is None or action.kind is Kind.PREMAKE]
+    ready = [action for state, action in wanted if delayed_until(action.kind, state, tries or {}) is None]
     return sorted(ready, key=lambda action: ORDER.index(action.kind))
 
 

@@ -77,7 +77,7 @@ class TableStatus:
     @property
     def fold_due(self) -> str | None:
         """Why the table should be folded now; None while it need not be."""
-        return next((one.why for one in work.due(self.state) if one.kind is Kind.FOLD), None)
+        return next((action.why for action in work.due(self.state) if action.kind is Kind.FOLD), None)
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,12 @@ class Status:
 
 def read(connection: Connection) -> Status:
     """The status of all managed tables at one point in time, and of the worker."""
-    found, unreadable = survey.each(connection, of_table)
+    statuses, unreadable = survey.each(connection, of_table)
     leader = leases.leader(connection)
-    seen = [one.state for one in found]
+    seen = [table.state for table in statuses]
     due = sum(len(work.due(state)) for state in seen)
-    lost = [Problem(f"{one.name} cannot be read: {one.why}", "frostline doctor") for one in unreadable]
-    return Status(tuple(found), leader, (*lost, *health.of_all(seen, due, leader)))
+    lost = [Problem(f"{table.name} cannot be read: {table.why}", "frostline doctor") for table in unreadable]
+    return Status(tuple(statuses), leader, (*lost, *health.of_all(seen, due, leader)))
 
 
 def of_table(connection: Connection, table: Table) -> TableStatus:
@@ -141,7 +141,7 @@ def _lake(connection: Connection, table: Table, state: TableState, seen: Facts) 
         rows=rows,
         size_bytes=size_bytes,
         files=files,
-        snapshots=len({one.snapshot_id for one in seen.states} - {None}),
+        snapshots=len({lake_state.snapshot_id for lake_state in seen.states} - {None}),
         overlay_rows=state.marks,
         overlay_age_s=heap.oldest_mark_s(connection, table, line),
         uncleaned_partitions=len(waiting),
@@ -162,11 +162,11 @@ def _signs(connection: Connection, table: Table, state: TableState, seen: Facts,
 
 def _next(connection: Connection, table: Table, state: TableState, seen: Facts) -> Next | None:
     """What is due now, or else what will be first."""
-    for action in sorted(work.due(state), key=lambda one: one.kind is Kind.SWEEP):
+    for action in sorted(work.due(state), key=lambda action: action.kind is Kind.SWEEP):
         return Next(action.kind, work.delayed_until(action.kind, state, {}), action.why)
     if not table.has_line:
         return None
-    upcoming = {one.at: one for one in _upcoming(connection, table, seen) if one.at is not None}
+    upcoming = {action.at: action for action in _upcoming(connection, table, seen) if action.at is not None}
     return upcoming[min(upcoming)] if upcoming else None
 
 

@@ -41,10 +41,10 @@ Read = TypeVar("Read")
 
 def list_all(connection: Connection) -> list[TableState]:
     """The state of all managed tables at one point in time. The log says which cannot be read, and why."""
-    found, unreadable = each(connection, of_table)
-    for one in unreadable:
-        _log.error("%s", logs.fields(stage="survey", table=str(one.name), error=one.why))
-    return found
+    states, unreadable = each(connection, of_table)
+    for lost in unreadable:
+        _log.error("%s", logs.fields(stage="survey", table=str(lost.name), error=lost.why))
+    return states
 
 
 @dataclass(frozen=True)

@@ -81,11 +81,11 @@ def role(patient: Patient) -> Verdict:
 def owners(patient: Patient) -> Verdict:
     """Whether the connected role may act for the owner of each managed table."""
     names = [name for table in patient.tables for name in (table.name, table.name.heap)]
-    schemas, relations = [one.schema for one in names], [one.table for one in names]
-    found = patient.rows("strange_owners", schemas=schemas, names=relations)
-    if found:
-        me, owner = patient.quoted(patient.row("role")[0]), patient.quoted(found[0][1])
-        detail = f"{found[0][0]} belongs to {owner}, for whom {me} may not act"
+    schemas, relations = [name.schema for name in names], [name.table for name in names]
+    strangers = patient.rows("strange_owners", schemas=schemas, names=relations)
+    if strangers:
+        me, owner = patient.quoted(patient.row("role")[0]), patient.quoted(strangers[0][1])
+        detail = f"{strangers[0][0]} belongs to {owner}, for whom {me} may not act"
         return fault(detail, f"as an administrator: psql -c {shlex.quote(f'grant {owner} to {me}')}")
     return ok(f"of {len(patient.tables)} managed tables")
 
@@ -93,9 +93,9 @@ def owners(patient: Patient) -> Verdict:
 def row_security(patient: Patient) -> Verdict:
     """Whether each relation applies the row security of its heap."""
     managed = len(patient.tables)
-    found = rowsecurity.strayed(patient.postgres)
-    for name, problem in found.items():
-        return fault(_and_more(f"on {name.heap} {problem}", len(found)), patient.command("init"))
+    strayed = rowsecurity.strayed(patient.postgres)
+    for name, problem in strayed.items():
+        return fault(_and_more(f"on {name.heap} {problem}", len(strayed)), patient.command("init"))
     return ok(f"of {managed} managed tables")
 
 
@@ -103,9 +103,9 @@ def foreign_commits(patient: Patient) -> Verdict:
     """Whether the Iceberg catalog points to what Frostline has committed, for each table with a lake."""
     tiered = [table for table in patient.tables if table.has_lake]
     for table in tiered:
-        found = pointers.standing(patient.postgres, table)
-        if found.is_foreign:
-            return fault(f"{table.name}: {found.described}", patient.command(f"repair {table.name}"))
+        standing = pointers.standing(patient.postgres, table)
+        if standing.is_foreign:
+            return fault(f"{table.name}: {standing.described}", patient.command(f"repair {table.name}"))
     if not patient.row("pointer_guard")[0]:
         detail = "a trigger on frostline.iceberg_tables is switched off, and other engines can commit to tables of ours"
         return warning(detail, patient.psql(_GUARD))
@@ -128,13 +128,13 @@ def old_transactions(patient: Patient) -> Verdict:
     return judge_transactions(patient.rows("old_transactions", old=OLD), patient.psql)
 
 
-def judge_transactions(found: Rows, psql: Psql) -> Verdict:
+def judge_transactions(rows: Rows, psql: Psql) -> Verdict:
     """What to say about old transactions: process, role, seconds."""
-    if not found:
+    if not rows:
         return ok(f"none is older than {OLD}")
-    pid, who, seconds = found[0]
+    pid, who, seconds = rows[0]
     detail = f"process {pid} of {who} has been in a transaction for {hours(seconds)}: clean and expiry wait for it"
-    return warning(_and_more(detail, len(found)), psql(f"select pg_terminate_backend({pid})"))
+    return warning(_and_more(detail, len(rows)), psql(f"select pg_terminate_backend({pid})"))
 
 
 def prepared_transactions(patient: Patient) -> Verdict:
@@ -142,14 +142,14 @@ def prepared_transactions(patient: Patient) -> Verdict:
     return judge_prepared(patient.rows("prepared_transactions", old=OLD), patient.psql)
 
 
-def judge_prepared(found: Rows, psql: Psql) -> Verdict:
+def judge_prepared(rows: Rows, psql: Psql) -> Verdict:
     """What to say about old prepared transactions: name, seconds."""
-    if not found:
+    if not rows:
         return ok(f"none is older than {OLD}")
-    name, seconds = found[0]
+    name, seconds = rows[0]
     detail = f"{name!r} has been prepared for {hours(seconds)}: clean and expiry wait for it"
     text = name.replace("'", "''")
-    return warning(_and_more(detail, len(found)), psql(f"rollback prepared '{text}'"))
+    return warning(_and_more(detail, len(rows)), psql(f"rollback prepared '{text}'"))
 
 
 def slots(patient: Patient) -> Verdict:
@@ -157,15 +157,15 @@ def slots(patient: Patient) -> Verdict:
     return judge_slots(patient.rows("old_slots"), patient.psql)
 
 
-def judge_slots(found: Rows, psql: Psql) -> Verdict:
+def judge_slots(rows: Rows, psql: Psql) -> Verdict:
     """What to say about slots that hold old rows: name, transactions, whether somebody uses it."""
-    if not found:
+    if not rows:
         return ok("none holds old rows")
-    name, age, is_active = found[0]
+    name, age, is_active = rows[0]
     who = "is far behind" if is_active else "is used by nobody"
     detail = f"slot {name} {who} and holds {age} transactions: clean and expiry wait for it"
     look, drop = "select * from pg_replication_slots", f"select pg_drop_replication_slot('{name}')"
-    return warning(_and_more(detail, len(found)), psql(look if is_active else drop))
+    return warning(_and_more(detail, len(rows)), psql(look if is_active else drop))
 
 
 def connections(patient: Patient) -> Verdict:
@@ -191,10 +191,10 @@ def tasks(master: str) -> int | None:
     """How many tasks run at a time; None when it is not this machine that decides."""
     if master == "local":
         return 1
-    found = _LOCAL.match(master)
-    if not found:
+    match = _LOCAL.match(master)
+    if not match:
         return None
-    return (os.cpu_count() or 1) if found[1] == "*" else int(found[1])
+    return (os.cpu_count() or 1) if match[1] == "*" else int(match[1])
 
 
 def hours(seconds: int) -> str:

@@ -59,8 +59,8 @@ def java(_: Patient) -> Verdict:
     """The Java that Spark would be run with."""
     from frostline.pipeline.java import find_java, major  # noqa: PLC0415
 
-    found = find_java()
-    return ok(f"{major(found)} at {found}")
+    home = find_java()
+    return ok(f"{major(home)} at {home}")
 
 
 def spark(_: Patient) -> Verdict:
@@ -101,7 +101,7 @@ def duckdb(_: Patient) -> Verdict:
 def judge_package(name: str, version: str) -> Verdict:
     """Whether a package is of a version that this Frostline was made for."""
     wanted = required(name)
-    if wanted is None or all(_holds(version, one) for one in wanted.split(",")):
+    if wanted is None or all(_holds(version, condition) for condition in wanted.split(",")):
         return ok(version)
     return warning(f"{version}, while Frostline was made for {wanted}", f"pip install '{name}{wanted}'")
 
@@ -109,15 +109,15 @@ def judge_package(name: str, version: str) -> Verdict:
 def required(name: str) -> str | None:
     """The versions of a package that Frostline asks for, such as `>=4.1,<5`."""
     for requirement in metadata.requires("frostline") or ():
-        found = _REQUIREMENT.match(requirement)
-        if found and found[1] == name:
-            return found[2] or None
+        match = _REQUIREMENT.match(requirement)
+        if match and match[1] == name:
+            return match[2] or None
     return None
 
 
 def _holds(version: str, condition: str) -> bool:
-    found = _CONDITION.fullmatch(condition)
-    return found is None or _COMPARED[found[1]](_numbers(version), _numbers(found[2]))
+    match = _CONDITION.fullmatch(condition)
+    return match is None or _COMPARED[match[1]](_numbers(version), _numbers(match[2]))
 
 
 def _numbers(version: str) -> tuple[int, ...]:

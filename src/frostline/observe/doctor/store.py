@@ -65,14 +65,14 @@ def _require_marker(patient: Patient) -> None:
 def _listed(location: str, missing: str) -> Verdict:
     """What can be said without writing."""
     with store.reachable(f"use the warehouse {location}"):
-        found = len(paths.names_in(location))
-    return ok(f"{location} can be listed and has {found} entries; whether it may be written to {missing}")
+        entries = len(paths.names_in(location))
+    return ok(f"{location} can be listed and has {entries} entries; whether it may be written to {missing}")
 
 
 def others_may_enter(folder: Path) -> bool:
     """Whether any user of the machine gets into the folder; it and all above it have to let everybody in."""
     reached = folder.resolve()
-    return reached.exists() and all(one.stat().st_mode & stat.S_IXOTH for one in (reached, *reached.parents))
+    return reached.exists() and all(parent.stat().st_mode & stat.S_IXOTH for parent in (reached, *reached.parents))
 
 
 def warehouse_clock(patient: Patient) -> Verdict:
@@ -115,13 +115,13 @@ def sampled_files(patient: Patient) -> Verdict:
 def _sampled(patient: Patient, table: Table) -> int:
     """How many files were read; CorruptionError when one is damaged."""
     expected.add(lake_files.metadata_checksums(patient.postgres, table))
-    found = Metadata.of(table, seams.get(patient.postgres, table))
-    if found.fault is not None:
-        raise CorruptionError(f"{found.fault.where} {found.fault.what}")
+    metadata = Metadata.of(table, seams.get(patient.postgres, table))
+    if metadata.fault is not None:
+        raise CorruptionError(f"{metadata.fault.where} {metadata.fault.what}")
     data = lake_files.recorded(patient.postgres, table)[-1:]
     for file in data:
         lakesums.check(file, table.name)
-    return len(found.locations) + len(data)
+    return len(metadata.locations) + len(data)
 
 
 @contextlib.contextmanager
@@ -147,9 +147,9 @@ def _probed(location: str) -> Generator[Probe]:
 def _missing_folders(location: str) -> list[Path]:
     """The folders of a local warehouse that are not there yet, the deepest first."""
     local = paths.local_path(location)
-    return [one for one in (local, *local.parents) if not one.exists()] if local else []
+    return [folder for folder in (local, *local.parents) if not folder.exists()] if local else []
 
 
 def _nearest(path: Path) -> Path:
     """The path, or the folder above it that exists."""
-    return next(one for one in (path, *path.parents) if one.exists())
+    return next(folder for folder in (path, *path.parents) if folder.exists())

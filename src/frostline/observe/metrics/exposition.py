@@ -97,7 +97,7 @@ def _line(name: str, labels: Labels, value: float) -> str:
     for label in labels:
         if not _LABEL.fullmatch(label):
             raise ValueError(f"not a label of {name}: {label!r}")
-    inside = ",".join(f'{label}="{_escaped(one)}"' for label, one in labels.items())
+    inside = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
     return f"{name}{{{inside}}} {_number(value)}" if inside else f"{name} {_number(value)}"
 
 

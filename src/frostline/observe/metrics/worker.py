@@ -14,22 +14,22 @@ from frostline.settings import Settings
 Number = Callable[[TableStatus], float | None]
 
 _GAUGES: tuple[tuple[str, str, Number], ...] = (
-    ("archive_lag_seconds", "How long rows that should be cold have been waiting.", lambda one: one.lag_s),
+    ("archive_lag_seconds", "How long rows that should be cold have been waiting.", lambda table: table.lag_s),
     ("archive_lag_units", "The same for an integer tier key, in its units.",
-     lambda one: None if one.table.tier_kind.is_time else one.lake.lag),
-    ("hot_bytes", "Size of the hot partitions with their indexes.", lambda one: one.hot_bytes),
-    ("hot_rows", "Rows in the hot partitions, as Postgres estimates.", lambda one: one.hot_rows_estimate),
-    ("cold_rows", "Rows in the lake.", lambda one: one.lake.rows),
-    ("cold_bytes", "Size of the lake's current files.", lambda one: one.lake.size_bytes),
-    ("files", "Current files of the lake.", lambda one: one.lake.files),
-    ("snapshots", "Lake snapshots that can still be read.", lambda one: one.lake.snapshots),
-    ("manifests", "Manifests of the current lake snapshot.", lambda one: one.state.manifests),
-    ("overlay_rows", "Changed cold rows that wait to be folded.", lambda one: one.lake.overlay_rows),
-    ("overlay_age_seconds", "How long the oldest of them has waited.", lambda one: one.lake.overlay_age_s or 0),
+     lambda table: None if table.table.tier_kind.is_time else table.lake.lag),
+    ("hot_bytes", "Size of the hot partitions with their indexes.", lambda table: table.hot_bytes),
+    ("hot_rows", "Rows in the hot partitions, as Postgres estimates.", lambda table: table.hot_rows_estimate),
+    ("cold_rows", "Rows in the lake.", lambda table: table.lake.rows),
+    ("cold_bytes", "Size of the lake's current files.", lambda table: table.lake.size_bytes),
+    ("files", "Current files of the lake.", lambda table: table.lake.files),
+    ("snapshots", "Lake snapshots that can still be read.", lambda table: table.lake.snapshots),
+    ("manifests", "Manifests of the current lake snapshot.", lambda table: table.state.manifests),
+    ("overlay_rows", "Changed cold rows that wait to be folded.", lambda table: table.lake.overlay_rows),
+    ("overlay_age_seconds", "How long the oldest of them has waited.", lambda table: table.lake.overlay_age_s or 0),
     ("uncleaned_partitions", "Archived partitions that are still in the heap.",
-     lambda one: one.lake.uncleaned_partitions),
-    ("missing_partitions", "Partitions that premake should have made.", lambda one: one.state.missing_partitions),
-    ("problems", "Problems that frostline status shows.", lambda one: len(one.problems)),
+     lambda table: table.lake.uncleaned_partitions),
+    ("missing_partitions", "Partitions that premake should have made.", lambda table: table.state.missing_partitions),
+    ("problems", "Problems that frostline status shows.", lambda table: len(table.problems)),
 )  # fmt: skip
 
 
@@ -51,18 +51,18 @@ def collected(dsn: str) -> list[Family]:
 
 def families(connection: Connection) -> Iterator[Family]:
     """What the catalog tells."""
-    found = status.read(connection)
-    yield gauge("frostline_worker_leads", "1 while some worker leads.", Sample(found.leader is not None))
-    yield from _of_tables(found)
+    current = status.read(connection)
+    yield gauge("frostline_worker_leads", "1 while some worker leads.", Sample(current.leader is not None))
+    yield from _of_tables(current)
     yield from _of_jobs(connection)
-    alive = sum(one.is_alive for one in pins.list_all(connection))
+    alive = sum(pin.is_alive for pin in pins.list_all(connection))
     yield gauge("frostline_pins", "Pins of readers that are alive.", Sample(alive))
 
 
-def _of_tables(found: Status) -> Iterator[Family]:
+def _of_tables(current: Status) -> Iterator[Family]:
     for name, text, number in _GAUGES:
-        numbers = ((table, number(table)) for table in found.tables)
-        samples = [Sample(value, {"table": str(one.table.name)}) for one, value in numbers if value is not None]
+        numbers = ((table, number(table)) for table in current.tables)
+        samples = [Sample(value, {"table": str(table.table.name)}) for table, value in numbers if value is not None]
         yield gauge(f"frostline_table_{name}", text, *samples)
 
 
@@ -71,11 +71,11 @@ def _of_jobs(connection: Connection) -> Iterator[Family]:
     labelled = [({"table": str(total.table), "kind": total.kind}, total) for total in totals]
 
     def family(name: str, text: str, number: Callable[[jobs.JobTotals], float]) -> Family:
-        samples: Iterable[Sample] = (Sample(number(one), labels) for labels, one in labelled)
+        samples: Iterable[Sample] = (Sample(number(job), labels) for labels, job in labelled)
         return counter(f"frostline_{name}", text, *samples)
 
-    yield family("jobs_total", "Jobs that did their work.", lambda one: one.done)
-    yield family("job_failures_total", "Jobs that failed.", lambda one: one.failed)
-    yield family("job_seconds_total", "How long the jobs took that did their work.", lambda one: one.seconds)
-    yield family("job_rows_total", "Rows that they moved or rewrote.", lambda one: one.rows)
-    yield family("job_bytes_total", "Bytes that they wrote to the lake.", lambda one: one.size_bytes)
+    yield family("jobs_total", "Jobs that did their work.", lambda job: job.done)
+    yield family("job_failures_total", "Jobs that failed.", lambda job: job.failed)
+    yield family("job_seconds_total", "How long the jobs took that did their work.", lambda job: job.seconds)
+    yield family("job_rows_total", "Rows that they moved or rewrote.", lambda job: job.rows)
+    yield family("job_bytes_total", "Bytes that they wrote to the lake.", lambda job: job.size_bytes)
