@@ -1,10 +1,12 @@
 """The catalog: numbered migrations make it, and every statement we send to it is one that Postgres can prepare."""
 
+import inspect
 import re
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import psycopg
@@ -64,18 +66,44 @@ def test_postgres_can_prepare_every_statement(shared_database: str, name: str) -
             run(connection, f"prepare statement as {numbered(part)}" if part.startswith(_PREPARABLE) else part)
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
-def test_every_statement_is_used(name: str) -> None:
-    noun, _, statement = name.partition(".")
-    sources = [path.read_text() for path in _python_files()]
-    assert any(f'"{statement}"' in text and (f'"queries/{noun}"' in text or noun == "inspect") for text in sources)
-
-
 def _python_files() -> list[Any]:
     from importlib import resources
 
     package: Any = resources.files("frostline")
     return list(package.rglob("*.py"))
+
+
+def _made() -> Iterator[tuple[str, Any]]:
+    """`noun.statement` and what is made of its rows, for each `fetch(connection, make, _statement(...))`."""
+    for file in _python_files():
+        text = file.read_text()
+        noun = re.search(r'^_statement = sqlfiles\.statements\(__name__, "queries/(\w+)"\)', text, re.MULTILINE)
+        if noun and file.parent.name == "catalog":
+            module = import_module(f"frostline.catalog.{file.stem}")
+            for make, statement in re.findall(r'\bfetch\([\w.]+, (\w+), _statement\("(\w+)"\)', text):
+                if hasattr(module, make):  # some are made by a function inside the one that asks
+                    yield f"{noun[1]}.{statement}", getattr(module, make)
+
+
+MADE = list(_made())
+
+
+@pytest.mark.parametrize(("name", "make"), MADE, ids=[name for name, _ in MADE])
+def test_the_columns_of_a_statement_are_called_as_what_is_made_of_them(
+    catalog: Connection, name: str, make: Callable[..., object]
+) -> None:
+    catalog.pgconn.prepare(b"statement", numbered(without_comments(STATEMENTS[name])).encode())
+    described = catalog.pgconn.describe_prepared(b"statement")
+    columns = [(described.fname(number) or b"").decode() for number in range(described.nfields)]
+    assert len(set(columns)) == len(columns) > 0
+    inspect.signature(make).bind(**dict.fromkeys(columns))
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_every_statement_is_used(name: str) -> None:
+    noun, _, statement = name.partition(".")
+    sources = [path.read_text() for path in _python_files()]
+    assert any(f'"{statement}"' in text and (f'"queries/{noun}"' in text or noun == "inspect") for text in sources)
 
 
 def test_the_migrations_are_numbered_without_a_gap() -> None:
