@@ -38,7 +38,7 @@ def evolve(columns: Iterable[Column], before: Sequence[Field], last_field_id: in
     A column keeps its id when it is renamed or moved, and when Iceberg lets its type become the new one. Otherwise it
     is a new field, and the old one is dropped with those that no column has any more.
     """
-    known = {one.attnum: one for one in before}
+    known = {field.attnum: field for field in before}
     result: list[Column] = []
     for column in columns:
         old = known.get(column.attnum)
