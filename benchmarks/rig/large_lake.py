@@ -10,7 +10,7 @@ from frostline.lake.datafiles import WrittenFile
 from frostline.model import archive as plans
 from frostline.model.tables import Table
 from frostline.pipeline import archive
-from frostline.pipeline.proof import fingerprint
+from frostline.tiers.proof import fingerprint
 
 _FILES_A_COMMIT, _FILES_A_TASK = 1_000, 100
 _TABLE = "create table public.{name} (id bigint, n bigint, status text, primary key (id, n)) partition by range (n)"

@@ -17,9 +17,9 @@ from frostline.failpoints import Failpoint
 from frostline.lake import paths
 from frostline.model.range import Range
 from frostline.pipeline import archive, expire, fold, sweep, verify
-from frostline.pipeline.proof import files
 from frostline.pipeline.sweep import Request
 from frostline.pipeline.tasks import Progress
+from frostline.tiers.proof import files
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

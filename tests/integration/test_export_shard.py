@@ -23,7 +23,7 @@ from frostline.lake import commit, datafiles, snapshots
 from frostline.model.names import Name
 from frostline.pipeline import export
 from frostline.pipeline.export import Shard, export_shard
-from frostline.pipeline.proof import fingerprint
+from frostline.tiers.proof import fingerprint
 
 Connection = psycopg.Connection
 TABLE = every_type.TABLE

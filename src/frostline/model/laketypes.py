@@ -2,7 +2,7 @@
 
 A lake type is kept as Iceberg writes it, so `decimal(12, 2)` has its digits in it; `of` finds its line in the table.
 What is code and not a word stays where it runs, by the same names: `lake/ducktext` prints values, and
-`pipeline/proof/columnhash` hashes them.
+`tiers/proof/columnhash` hashes them.
 """
 
 import re

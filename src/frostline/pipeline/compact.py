@@ -22,7 +22,7 @@ from frostline.model.compaction import Bin
 from frostline.model.tables import NO_ROWS, Table
 from frostline.pipeline import copying, job, settle
 from frostline.pipeline.job import JobContext
-from frostline.pipeline.proof.files import blame, proved
+from frostline.tiers.proof.files import blame, proved
 
 _log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from frostline.lake.datafiles import WrittenFile
 from frostline.model import laketypes
 from frostline.model.range import Range
 from frostline.model.tables import RecordedFile, Table
-from frostline.pipeline.proof.files import blame, blamed, checked, proved
+from frostline.tiers.proof.files import blame, blamed, checked, proved
 
 _ANY = "select 1 from {rows} where {condition} limit 1"
 _TWINS = "(isnan({name}) or ({name} = 0 and signbit({name})))"

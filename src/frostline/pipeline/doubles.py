@@ -14,10 +14,10 @@ from frostline.catalog.archived_partitions import ArchivedPartition
 from frostline.catalog.connect import Connection
 from frostline.model.names import quoted
 from frostline.model.tables import RecordedFile, Table
-from frostline.pipeline.proof import fingerprint
-from frostline.pipeline.proof.fingerprint import Hashes, Key
 from frostline.pipeline.verify_metadata import Fault
 from frostline.relation import names
+from frostline.tiers.proof import fingerprint
+from frostline.tiers.proof.fingerprint import Hashes, Key
 
 _PASS_ROWS = 16_000_000
 """So many keys are in memory at once; more are looked at in several passes."""

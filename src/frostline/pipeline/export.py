@@ -13,8 +13,8 @@ from frostline.failpoints import Failpoint, reached
 from frostline.lake import datafiles, duck, ducksql, paths, warehouse
 from frostline.lake.datafiles import WrittenFile
 from frostline.pipeline import source
-from frostline.pipeline.proof import fingerprint
 from frostline.pipeline.source import Shard
+from frostline.tiers.proof import fingerprint
 
 _COPY = "copy (select {columns} from postgres_query('pg', {query}) {order}) to {location} ({options})"
 

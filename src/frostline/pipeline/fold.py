@@ -24,11 +24,11 @@ from frostline.model.range import Range, overlapping
 from frostline.model.tables import NO_ROWS, RecordedFile, Table
 from frostline.pipeline import copying, job, settle, source
 from frostline.pipeline.job import JobContext
-from frostline.pipeline.proof import fingerprint
-from frostline.pipeline.proof.files import blame, blamed, different, sound
-from frostline.pipeline.proof.fingerprint import Hashes
 from frostline.pipeline.source import Shard
 from frostline.relation import heap, marks
+from frostline.tiers.proof import fingerprint
+from frostline.tiers.proof.files import blame, blamed, different, sound
+from frostline.tiers.proof.fingerprint import Hashes
 
 _HELD = "select 1 from {rows} as f where exists (select 1 from marks as m where {same_key}) limit 1"
 _KEPT = "select {names} from {rows} as f where not exists (select 1 from marks as m where {same_key})"

@@ -22,12 +22,12 @@ from frostline.model.range import Range, overlapping
 from frostline.model.tables import RecordedFile, Table
 from frostline.pipeline import source, tasks
 from frostline.pipeline.export import export_shard
-from frostline.pipeline.proof import fingerprint
-from frostline.pipeline.proof.files import sound
 from frostline.pipeline.source import Shard
 from frostline.relation import heap
 from frostline.relation.loading import Loading
 from frostline.settings import Settings
+from frostline.tiers.proof import fingerprint
+from frostline.tiers.proof.files import sound
 
 _log = logging.getLogger(__name__)
 

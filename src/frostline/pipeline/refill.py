@@ -21,7 +21,7 @@ from frostline.lake import duck, ducksql, ducktext, schema, store
 from frostline.model.names import Name
 from frostline.model.range import Range
 from frostline.model.tables import Column, Fingerprint, RecordedFile, Table
-from frostline.pipeline.proof.files import checked
+from frostline.tiers.proof.files import checked
 
 _LINES = "select {fields} || chr(10) from {rows} where {in_range}"
 _COPY = sql.SQL("copy {refill} ({columns}) from stdin")

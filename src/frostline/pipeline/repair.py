@@ -26,11 +26,11 @@ from frostline.model.range import Range
 from frostline.model.tables import NO_ROWS, RecordedFile, Standing, Table
 from frostline.model.tiers import to_text
 from frostline.pipeline import job, load, refill
-from frostline.pipeline.proof import fingerprint
 from frostline.pipeline.refill import Piece
 from frostline.relation import loading
 from frostline.relation.loading import Loading
 from frostline.settings import Settings
+from frostline.tiers.proof import fingerprint
 
 _log = logging.getLogger(__name__)
 

@@ -20,12 +20,12 @@ from frostline.model import fields, snapshot
 from frostline.model.range import Range
 from frostline.model.tables import NO_ROWS, Fingerprint, RecordedFile, Table, TableCopy
 from frostline.pipeline import copying, export, source, tasks
-from frostline.pipeline.proof import fingerprint
-from frostline.pipeline.proof.files import blamed, proved
 from frostline.pipeline.snapshot_plan import Cold, Heap, Plan, Source, ranges
 from frostline.pipeline.source import Shard
 from frostline.pipeline.tasks import Progress
 from frostline.settings import Settings
+from frostline.tiers.proof import fingerprint
+from frostline.tiers.proof.files import blamed, proved
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

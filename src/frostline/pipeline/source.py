@@ -23,7 +23,7 @@ from frostline.model.laketypes import LakeType
 from frostline.model.names import Name
 from frostline.model.tables import Column, Fingerprint, LakeTable
 from frostline.model.tiers import to_text
-from frostline.pipeline.proof import fingerprint
+from frostline.tiers.proof import fingerprint
 
 _SURVEY = sql.SQL(
     "select count(*), coalesce(sum({hash}), 0)::text, array[{unholdable}]::bigint[], {twins} "

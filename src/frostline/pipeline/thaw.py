@@ -27,10 +27,10 @@ from frostline.model.thaw import ColdRange, Holds
 from frostline.model.tiers import to_text
 from frostline.pipeline import job, undo
 from frostline.pipeline.job import JobContext
-from frostline.pipeline.proof import fingerprint
 from frostline.pipeline.refill import Piece, fill
 from frostline.pipeline.undo import Lowering
 from frostline.relation import bound, heap, names, parents, refill
+from frostline.tiers.proof import fingerprint
 
 Wanted = tuple[str | None, str | None]
 """The first value to thaw and the one to stop at, as they were typed; None for the lowest, and for the frost line."""

@@ -17,9 +17,9 @@ from frostline.model.names import Name
 from frostline.model.range import overlapping
 from frostline.model.tables import NO_ROWS, Checksum, Fingerprint, RecordedFile, Seam, Table
 from frostline.pipeline import doubles
-from frostline.pipeline.proof import fingerprint
 from frostline.pipeline.verify_metadata import Fault, Metadata, strangers
 from frostline.relation import heap, names
+from frostline.tiers.proof import fingerprint
 
 _statement = sqlfiles.statements(__name__, "verify")
 

@@ -14,8 +14,8 @@ from frostline.lake import bounds, commit, datafiles, duck, manifests, paths, sn
 from frostline.lake.commit import Rows, StagedCommit
 from frostline.lake.datafiles import WrittenFile
 from frostline.pipeline import copying
-from frostline.pipeline.proof import fingerprint
-from frostline.pipeline.proof.files import proved
+from frostline.tiers.proof import fingerprint
+from frostline.tiers.proof.files import proved
 
 TABLE = events()
 MONTHS = 12

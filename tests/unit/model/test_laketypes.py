@@ -10,7 +10,7 @@ from frostline.model import laketypes
 from frostline.model.laketypes import BY_NAME, can_become, duck_type, native, of, spark_type
 from frostline.model.tables import Column
 from frostline.model.types import Collation, LakeEncoding, PgType
-from frostline.pipeline.proof import columnhash
+from frostline.tiers.proof import columnhash
 
 ARROW = {
     "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64(),

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from frostline.pipeline.proof.lookup3 import U64, Bytes, Positions
+from frostline.tiers.proof.lookup3 import U64, Bytes, Positions
 
 _GROUP = np.uint64(10**8)
 _NARROW_PRECISION = 18

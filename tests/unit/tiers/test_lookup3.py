@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.pipeline.proof import lookup3
+from frostline.tiers.proof import lookup3
 
 FROM_POSTGRES = {
     # select hashtextextended(x, 0)

@@ -20,8 +20,8 @@ from frostline.lake.parquet import Values
 from frostline.model import laketypes
 from frostline.model.range import EVERYTHING, Range
 from frostline.model.tables import NO_ROWS, Column, Fingerprint, LakeTable, TierKey
-from frostline.pipeline.proof import columnhash
-from frostline.pipeline.proof.lookup3 import U64
+from frostline.tiers.proof import columnhash
+from frostline.tiers.proof.lookup3 import U64
 
 Hashes: TypeAlias = npt.NDArray[np.int64]
 Key: TypeAlias = tuple[str, ...]

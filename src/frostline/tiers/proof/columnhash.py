@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from frostline.lake.parquet import Values
 from frostline.model import laketypes
-from frostline.pipeline.proof import digits, lookup3
-from frostline.pipeline.proof.lookup3 import U64
+from frostline.tiers.proof import digits, lookup3
+from frostline.tiers.proof.lookup3 import U64
 
 _EPOCH_DAYS = 10_957
 """Postgres counts from 2000-01-01."""

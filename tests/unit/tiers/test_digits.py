@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.pipeline.proof import digits
+from frostline.tiers.proof import digits
 
 
 def printed(values: list[int], precision: int, scale: int) -> list[str]:

@@ -10,7 +10,7 @@ from frostline.lake import checksums, damage, datafiles
 from frostline.lake.datafiles import WrittenFile
 from frostline.model.range import EVERYTHING, Range
 from frostline.model.tables import Fingerprint, LakeTable, RecordedFile
-from frostline.pipeline.proof import fingerprint
+from frostline.tiers.proof import fingerprint
 
 
 def checked(file: RecordedFile, table: LakeTable, within: Range) -> Fingerprint:
