@@ -16,12 +16,13 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.question import Measure, Question
-from benchmarks.rig import data, others
+from benchmarks.rig import data
 from benchmarks.sample import Sample, watched
 from benchmarks.world import Lab, World
 from frostline.lake import duck, ducksql, paths
 from frostline.pipeline import archive, export, plan, tasks
-from frostline.pipeline.source import Shard
+from frostline.pipeline.export import Export
+from frostline.tiers import moment
 
 ROUNDS = 3
 CORES = os.cpu_count() or 1
@@ -70,19 +71,19 @@ def _own(world: World) -> Path:
     return Path(paths.table_location(world.settings.warehouse, world.table("plain")).removeprefix("file://"))
 
 
-def write(shard: Shard) -> None:
+def write(shard: Export) -> None:
     """What a task does between the survey and the proof."""
     location = paths.data_file(shard.location, shard.job_id)
     paths.make_parent(location)
     export.write(shard, location, dictionaries=True)
 
 
-def _tasks(world: World, task: Callable[[Shard], object]) -> None:
+def _tasks(world: World, task: Callable[[Export], object]) -> None:
     """Run the tasks of an archive as the archive runs them."""
     table = world.table("plain")
     job = archive.Job(world.jobs(), table, plan.of_table(world.connection, table).plan)
-    with others.shared_snapshot(world) as snapshot:
-        tasks.run(world.spark, task, list(job.shards(snapshot)), lambda _progress: None)
+    with moment.exported(world.settings.dsn) as exported:
+        tasks.run(world.spark, task, list(job.shards(exported)), lambda _progress: None)
 
 
 def _duckdb(world: World) -> None:

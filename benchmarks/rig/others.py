@@ -8,7 +8,7 @@ from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import DataFrame
 
 from benchmarks.world import World
-from frostline.catalog import snapshots
+from frostline.tiers import moment
 
 RANGES = 8
 _BLOCKS = """
@@ -19,8 +19,8 @@ select greatest(max(pg_relation_size(relid)), pg_relation_size('public.{name}'))
 @contextmanager
 def shared_snapshot(world: World) -> Generator[str]:
     """A snapshot that other sessions can take."""
-    with snapshots.exported(world.settings.dsn) as snapshot:
-        yield snapshot
+    with moment.exported(world.settings.dsn) as exported:
+        yield exported.snapshot
 
 
 def jdbc(world: World, name: str, snapshot: str, ranges: int = RANGES) -> DataFrame:

@@ -13,13 +13,15 @@ from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.statements import rows, run
 from tests.fixtures.tables import make_events
 
-from frostline.catalog import lake_files, snapshots
-from frostline.catalog.connect import Dsn
+from frostline.catalog import lake_files
 from frostline.errors import CorruptionError, FrostlineError
 from frostline.lake import paths
 from frostline.model.names import Name
 from frostline.pipeline import expire, load, verify
-from frostline.pipeline.source import Shard
+from frostline.pipeline.export import Export
+from frostline.tiers import moment, target
+from frostline.tiers.shards import Shard
+from frostline.tiers.target import Reader
 
 pytestmark = pytest.mark.slow
 
@@ -135,21 +137,14 @@ def test_a_load_whose_key_a_damaged_file_hides_is_refused(cold: Lake) -> None:
     table, file = cold.table(), holding(cold, 2)
     run(cold.catalog, "create table public.batch as select *, true as frostline_live from public.events where id = 150")
     recorded = tuple(lake_files.recorded(cold.catalog, table))
-    with snapshots.exported(cold.dsn) as snapshot:
-        shard = Shard(
-            table=table,
-            dsn=Dsn(cold.dsn),
-            snapshot=snapshot,
-            partition=Name("public", "batch"),
-            lower=recorded[1].lower,
-            upper=recorded[1].upper + 1,
-            location=paths.table_location(cold.settings.warehouse, table),
-            job_id=1,
-            only_live=True,
-        )
-        assert load.load_slice(load.Piece(shard, recorded[1:2])).known_key is not None
+    with moment.exported(cold.dsn) as exported, moment.joined(exported, purpose="tests") as connection:
+        batch = Name("public", "batch")
+        shard = Shard(target.find(connection, [batch])[batch], recorded[1].range, only_live=True)
+        location = paths.table_location(cold.settings.warehouse, table)
+        export = Export(table, Reader(exported, "export", "write again"), shard, location, 1)
+        assert load.load_slice(load.Piece(export, recorded[1:2])).known_key is not None
         with damaged(file, rewriting(with_value("id", 150, 99_999))), pytest.raises(CorruptionError, match=file.name):
-            load.load_slice(load.Piece(shard, recorded[1:2]))
+            load.load_slice(load.Piece(export, recorded[1:2]))
 
 
 JOBS: dict[str, Callable[[Lake], Any]] = {

@@ -3,9 +3,9 @@
 import dataclasses
 import pickle
 import traceback
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -21,9 +21,14 @@ from frostline.catalog.connect import Dsn
 from frostline.errors import ConflictError, CorruptionError, UnavailableError, UsageError
 from frostline.lake import commit, datafiles, snapshots
 from frostline.model.names import Name
+from frostline.model.range import Range
 from frostline.pipeline import export
-from frostline.pipeline.export import Shard, export_shard
+from frostline.pipeline.export import Export, export_shard
+from frostline.tiers import moment, shards, target
+from frostline.tiers.moment import Moment
 from frostline.tiers.proof import fingerprint
+from frostline.tiers.shards import Shard
+from frostline.tiers.target import Reader, Target
 
 Connection = psycopg.Connection
 TABLE = every_type.TABLE
@@ -35,16 +40,6 @@ def heap(empty_database: str, connect: Callable[[str], Connection]) -> Connectio
     connection = connect(empty_database)
     connection.execute(every_type.definition().encode())
     return connection
-
-
-@contextmanager
-def exported(dsn: str) -> Generator[str]:
-    """A snapshot that stays exported as long as the block runs."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("begin isolation level repeatable read")
-        row = connection.execute("select pg_export_snapshot()").fetchone()
-        assert row is not None
-        yield row[0]
 
 
 def insert(connection: Connection, rows: list[dict[str, str | None]]) -> None:
@@ -59,10 +54,19 @@ def insert(connection: Connection, rows: list[dict[str, str | None]]) -> None:
         connection.execute(statement)
 
 
-def shard(dsn: str, snapshot: str, folder: Path, **changes: object) -> Shard:
+def found(at: Moment, name: Name = every_type.HEAP) -> Target:
+    with moment.joined(at, purpose="tests") as connection:
+        return target.find(connection, [name])[name]
+
+
+def shard(at: Moment, folder: Path, *, read: Target | None = None, **changes: object) -> Export:
+    """All rows of January; the changes are of the export, or of its shard."""
+    whole = Shard(found(at) if read is None else read, Range(every_type.LOWER, every_type.UPPER))
+    of_shard = {name: changes.pop(name) for name in ("first_block", "last_block") if name in changes}
+    part = dataclasses.replace(whole, **of_shard)  # pyright: ignore[reportArgumentType]
     location = lake_location(folder / "wäre house", TABLE)
-    whole = Shard(TABLE, Dsn(dsn), snapshot, every_type.HEAP, every_type.LOWER, every_type.UPPER, location, 1)
-    return dataclasses.replace(whole, **changes)  # pyright: ignore[reportArgumentType]
+    one = Export(TABLE, Reader(at, "export", "frostline archive"), part, location, 1)
+    return dataclasses.replace(one, **changes)  # pyright: ignore[reportArgumentType]
 
 
 def stored(written: datafiles.WrittenFile | None):
@@ -86,8 +90,8 @@ def test_every_value_of_every_type_arrives(
 ):
     heap.execute("truncate public.\"Every 'type'\"")
     insert(heap, rows)
-    with exported(empty_database) as snapshot:
-        written = export_shard(shard(empty_database, snapshot, tmp_path))
+    with moment.exported(empty_database) as at:
+        written = export_shard(shard(at, tmp_path))
     assert written is not None
     assert written.rows == len(rows)
     expected = {name: sum(row[name] is None for row in rows) for name in every_type.VALUES}
@@ -97,33 +101,33 @@ def test_every_value_of_every_type_arrives(
 
 def test_floats_that_are_equal_but_not_the_same_keep_their_bits(heap: Connection, empty_database: str, tmp_path: Path):
     insert(heap, [{"float4": zero, "float8": zero} for zero in ("0", "-0", "0", "-0", "NaN") * 50])
-    with exported(empty_database) as snapshot:
-        table = stored(export_shard(shard(empty_database, snapshot, tmp_path)))
+    with moment.exported(empty_database) as at:
+        table = stored(export_shard(shard(at, tmp_path)))
     for name in ("float4", "float8"):
         assert int(np.signbit(table.column(name).to_numpy()).sum()) == 100
 
 
 def test_rows_are_read_under_the_exported_snapshot(heap: Connection, empty_database: str, tmp_path: Path):
     insert(heap, [{"text": "before"}])
-    with exported(empty_database) as snapshot:
+    with moment.exported(empty_database) as at:
         heap.execute("update public.\"Every 'type'\" set text = 'after'")
         insert(heap, [{"text": "new"}] * 10)
-        table = stored(export_shard(shard(empty_database, snapshot, tmp_path)))
+        table = stored(export_shard(shard(at, tmp_path)))
     assert table.column("text").to_pylist() == ["before"]
 
 
 def test_an_ended_snapshot_is_a_conflict(heap: Connection, empty_database: str, tmp_path: Path):
-    with exported(empty_database) as snapshot:
-        pass
+    with moment.exported(empty_database) as at:
+        one = shard(at, tmp_path)
     with pytest.raises(ConflictError, match="no longer exported"):
-        export_shard(shard(empty_database, snapshot, tmp_path))
+        export_shard(one)
     with pytest.raises(ConflictError, match="no longer exported"):
-        export.write(shard(empty_database, snapshot, tmp_path), f"file://{tmp_path}/x.parquet", dictionaries=True)
+        export.write(one, f"file://{tmp_path}/x.parquet", dictionaries=True)
 
 
 def test_a_shard_without_rows_leaves_no_file(heap: Connection, empty_database: str, tmp_path: Path):
-    with exported(empty_database) as snapshot:
-        assert export_shard(shard(empty_database, snapshot, tmp_path)) is None
+    with moment.exported(empty_database) as at:
+        assert export_shard(shard(at, tmp_path)) is None
     assert not list(tmp_path.rglob("*.parquet"))
 
 
@@ -135,8 +139,8 @@ def test_only_the_slice_is_exported(heap: Connection, empty_database: str, tmp_p
         "2024-02-01 00:00+00",
     ]
     insert(heap, [{"at": at} for at in times])
-    with exported(empty_database) as snapshot:
-        written = export_shard(shard(empty_database, snapshot, tmp_path))
+    with moment.exported(empty_database) as at:
+        written = export_shard(shard(at, tmp_path))
     assert written is not None
     assert (written.rows, written.lower, written.upper) == (2, every_type.LOWER, every_type.UPPER - 1)
 
@@ -144,12 +148,9 @@ def test_only_the_slice_is_exported(heap: Connection, empty_database: str, tmp_p
 def test_block_ranges_divide_the_rows(heap: Connection, empty_database: str, tmp_path: Path):
     insert(heap, [{"text": f"{number:03}" * 400} for number in range(60)])
     blocks = [(None, 1), (2, 4), (5, None)]
-    with exported(empty_database) as snapshot:
-        parts = [
-            export_shard(shard(empty_database, snapshot, tmp_path, first_block=first, last_block=last))
-            for first, last in blocks
-        ]
-        whole = export_shard(shard(empty_database, snapshot, tmp_path))
+    with moment.exported(empty_database) as at:
+        parts = [export_shard(shard(at, tmp_path, first_block=first, last_block=last)) for first, last in blocks]
+        whole = export_shard(shard(at, tmp_path))
     assert whole is not None
     assert all(part is not None and part.rows for part in parts)
     total = sum((part.fingerprint for part in parts if part), start=type(whole.fingerprint)(0, 0))
@@ -158,9 +159,9 @@ def test_block_ranges_divide_the_rows(heap: Connection, empty_database: str, tmp
 
 def test_rows_are_sorted_by_the_tier_key_unless_told_otherwise(heap: Connection, empty_database: str, tmp_path: Path):
     insert(heap, [{"at": f"2024-01-{day:02} 00:00+00"} for day in (9, 3, 27, 1)])
-    with exported(empty_database) as snapshot:
-        ordered = export_shard(shard(empty_database, snapshot, tmp_path))
-        as_found = export_shard(shard(empty_database, snapshot, tmp_path, in_order=False))
+    with moment.exported(empty_database) as at:
+        ordered = export_shard(shard(at, tmp_path))
+        as_found = export_shard(shard(at, tmp_path, in_order=False))
     assert stored(ordered).column("id").to_pylist() == [3, 1, 0, 2]
     assert stored(as_found).column("id").to_pylist() == [0, 1, 2, 3]
     assert ordered is not None
@@ -175,12 +176,12 @@ def test_rows_too_wide_to_sort_in_memory_are_written_unsorted(heap: Connection, 
         select i, timestamptz '2024-01-31' - i * interval '1 minute', repeat(md5(i::text), 400)
           from generate_series(1, 30000) as i"""
     )
-    with exported(empty_database) as snapshot:
-        written = export_shard(shard(empty_database, snapshot, tmp_path, memory_limit="300MB"))
+    with moment.exported(empty_database) as at:
+        written = export_shard(shard(at, tmp_path, memory_limit="300MB"))
         assert written is not None
         assert (written.rows, written.in_order) == (30000, False)
         with pytest.raises(UnavailableError, match="needs more memory than 20MB"):
-            export_shard(shard(empty_database, snapshot, tmp_path, memory_limit="20MB"))
+            export_shard(shard(at, tmp_path, memory_limit="20MB"))
 
 
 @pytest.mark.parametrize(
@@ -195,8 +196,8 @@ def test_a_value_that_the_lake_cannot_hold_is_refused_by_name(
     heap: Connection, empty_database: str, tmp_path: Path, column: str, bad: str
 ):
     insert(heap, [{column: bad}, {column: bad}, {}])
-    with exported(empty_database) as snapshot, pytest.raises(UsageError, match=f"'{column}' has 2 values") as caught:
-        export_shard(shard(empty_database, snapshot, tmp_path))
+    with moment.exported(empty_database) as at, pytest.raises(UsageError, match=f"'{column}' has 2 values") as caught:
+        export_shard(shard(at, tmp_path))
     assert caught.value.hint
     assert not list(tmp_path.rglob("*.parquet"))
 
@@ -205,15 +206,17 @@ def test_a_file_that_differs_from_the_heap_is_never_described(
     heap: Connection, empty_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     insert(heap, [{"text": "a"}, {"text": "b"}])
-    query = export.source.rows_query
+    query = shards.rows_query
 
-    def with_one_change(one: Shard) -> sql.Composed:
-        changed = query(one).as_string().replace('"text"::text', "'x'::text").replace('"text" as', "'a'::text as")
+    def with_one_change(*of: Any, **options: Any) -> sql.Composed:
+        changed = (
+            query(*of, **options).as_string().replace('"text"::text', "'x'::text").replace('"text" as', "'a'::text as")
+        )
         return sql.Composed([sql.SQL(changed)])  # pyright: ignore[reportArgumentType]
 
-    monkeypatch.setattr(export.source, "rows_query", with_one_change)
-    with exported(empty_database) as snapshot, pytest.raises(CorruptionError, match="Every 'type'"):
-        export_shard(shard(empty_database, snapshot, tmp_path))
+    monkeypatch.setattr(shards, "rows_query", with_one_change)
+    with moment.exported(empty_database) as at, pytest.raises(CorruptionError, match="Every 'type'"):
+        export_shard(shard(at, tmp_path))
 
 
 def test_session_settings_of_the_role_do_not_change_what_is_written(
@@ -228,8 +231,8 @@ def test_session_settings_of_the_role_do_not_change_what_is_written(
         "DateStyle = 'German'",
     ):
         heap.execute(f'alter database "{name}" set {setting}'.encode())
-    with exported(empty_database) as snapshot:
-        table = stored(export_shard(shard(empty_database, snapshot, tmp_path)))
+    with moment.exported(empty_database) as at:
+        table = stored(export_shard(shard(at, tmp_path)))
     assert table.column("interval").to_pylist() == ["1 mon 2 days"]
     assert table.column("range").to_pylist() == ['["2024-01-01 00:00:00+00",)']
     assert table.column("floats").to_pylist() == ["{0.1}"]
@@ -237,7 +240,8 @@ def test_session_settings_of_the_role_do_not_change_what_is_written(
 
 def test_a_failure_to_connect_does_not_tell_the_password(tmp_path: Path):
     dsn = "host=127.0.0.1 port=1 dbname=x user=x password=sesame"
-    one = shard(dsn, "00000003-0000001B-1", tmp_path)
+    read = Target(every_type.HEAP, 1, 1, 1, ())
+    one = shard(Moment(Dsn(dsn), "00000003-0000001B-1", "1:1:"), tmp_path, read=read)
     for attempt in (export_shard, lambda s: export.write(s, f"file://{tmp_path}/x.parquet", dictionaries=True)):
         with pytest.raises(UnavailableError) as caught:
             attempt(one)
@@ -247,8 +251,8 @@ def test_a_failure_to_connect_does_not_tell_the_password(tmp_path: Path):
 
 def test_shards_and_descriptions_travel_between_processes(heap: Connection, empty_database: str, tmp_path: Path):
     insert(heap, [{"text": "a"}])
-    with exported(empty_database) as snapshot:
-        written = export_shard(pickle.loads(pickle.dumps(shard(empty_database, snapshot, tmp_path))))
+    with moment.exported(empty_database) as at:
+        written = export_shard(pickle.loads(pickle.dumps(shard(at, tmp_path))))
     assert pickle.loads(pickle.dumps(written)) == written
 
 
@@ -256,8 +260,8 @@ def test_exported_files_make_a_lake_table_that_gives_the_rows_back(
     heap: Connection, empty_database: str, tmp_path: Path
 ):
     insert(heap, [{"text": "ä", "Text": "b", "timestamp": "infinity", "date": "0044-03-15 BC"}, {}])
-    with exported(empty_database) as snapshot:
-        one = shard(empty_database, snapshot, tmp_path)
+    with moment.exported(empty_database) as at:
+        one = shard(at, tmp_path)
         written = export_shard(one)
     assert written is not None
     staged = commit.stage(TABLE, location=one.location, base=None, add=[written], replace=None, summary={})
@@ -274,10 +278,9 @@ def test_an_integer_tier_key_is_cut_by_its_value(
     )
     table = events(tier_key="id", tier_kind="bigint", lake_partition="truncate[10]", key=("id",))
     table = dataclasses.replace(table, tier_kind=type(TABLE.tier_kind).BIGINT)
-    with exported(empty_database) as snapshot:
-        one = Shard(
-            table, Dsn(empty_database), snapshot, Name("public", "numbers"), -5, 0, lake_location(tmp_path, table), 1
-        )
+    with moment.exported(empty_database) as at:
+        part = Shard(found(at, Name("public", "numbers")), Range(-5, 0))
+        one = Export(table, Reader(at, "export", "frostline archive"), part, lake_location(tmp_path, table), 1)
         written = export_shard(one)
     assert written is not None
     assert (written.rows, written.lower, written.upper, written.partition) == (5, -5, -1, -10)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -10,15 +11,14 @@ from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 
-from frostline.catalog import lake_files, seams, snapshots
-from frostline.catalog.connect import Dsn
+from frostline.catalog import lake_files, seams
 from frostline.errors import CorruptionError
-from frostline.lake import commit, paths
-from frostline.model.names import Name
+from frostline.lake import commit
 from frostline.model.tables import Table
 from frostline.observe import status
 from frostline.pipeline import fold, verify
 from frostline.relation import marks
+from frostline.tiers import moment
 
 EVERYTHING = "select count(*), sum(amount), md5(string_agg(e::text, '|' order by id)) from public.events e"
 CHANGES = [
@@ -240,21 +240,11 @@ def test_a_file_that_holds_a_marked_key_and_was_not_found_to_is_not_left_as_it_i
     """The row would be there twice: once in that file, and once as the image."""
     with cold.connect() as connection:
         connection.execute("update public.events set status = 'x' where id = 1")
-    table, files = cold.table(), lake_files.recorded(cold.catalog, cold.table())
+    files = lake_files.recorded(cold.catalog, cold.table())
     january = min(files, key=lambda file: file.lower)
-    with snapshots.exported(cold.dsn) as snapshot:
-        piece = fold.Slice(
-            table=table,
-            dsn=Dsn(cold.dsn),
-            snapshot=snapshot,
-            overlay=Name("frostline_overlay", table.internal),
-            lower=january.lower,
-            upper=january.upper + 1,
-            files=tuple(files),
-            location=paths.table_location(cold.settings.warehouse, table),
-            job_id=1,
-            memory_limit="512MB",
-        )
+    with moment.exported(cold.dsn) as exported:
+        (piece,) = fold.Fold(cold.jobs(), cold.table()).slices(exported)
+        piece = replace(piece, files=tuple(files))
         assert fold.rewrite_slice(piece).replaced == (january.path,)
         monkeypatch.setattr(fold, "_holds_a_mark", lambda *_: False)
         with pytest.raises(CorruptionError, match=january.path):
@@ -282,8 +272,8 @@ def test_after_a_fold_and_a_vacuum_the_overlay_is_not_read_whole_for_each_cold_r
 def test_a_publish_of_more_marks_than_fit_into_memory_reads_no_note_whole_for_each(cold: Lake) -> None:
     run(cold.catalog, "update public.events set status = 'y'")
     table, frost_line = cold.table(), seams.get(cold.catalog, cold.table()).frost_line
-    with snapshots.exported(cold.dsn) as snapshot:
-        assert marks.remember(cold.catalog, table, snapshot, frost_line) == 3000
+    with moment.exported(cold.dsn) as exported:
+        assert marks.remember(cold.catalog, table, exported.snapshot, frost_line) == 3000
     with cold.catalog.transaction(force_rollback=True):
         run(cold.catalog, "set local work_mem = '64kB'; set local hash_mem_multiplier = 1")
         assert marks.take_away(cold.catalog, table, frost_line, []) == 3000
@@ -297,8 +287,8 @@ def test_what_lies_in_the_place_of_a_mark_now_is_not_taken_away(cold: Lake) -> N
     table, frost_line = cold.table(), seams.get(cold.catalog, cold.table()).frost_line
     overlay = f"frostline_overlay.{table.internal}"
     places = f"select ctid::text from {overlay}"
-    with snapshots.exported(cold.dsn) as snapshot:
-        assert marks.remember(cold.catalog, table, snapshot, frost_line) == 1
+    with moment.exported(cold.dsn) as exported:
+        assert marks.remember(cold.catalog, table, exported.snapshot, frost_line) == 1
     (before,) = rows(cold.catalog, places)
     run(cold.catalog, f"create table public.kept as select id, ts from {overlay}")
     run(cold.catalog, f"truncate {overlay}")

@@ -13,6 +13,7 @@ from frostline import failpoints
 from frostline.errors import ConflictError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.pipeline import archive, verify
+from frostline.tiers.moment import Moment
 
 pytestmark = pytest.mark.spark
 RENAME = "alter table public.events_1 rename to renamed"
@@ -71,8 +72,8 @@ def test_a_partition_renamed_during_an_archive_is_told_and_archived_the_next_tim
 def test_a_partition_renamed_while_it_is_exported_is_told(twins: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     real = archive.Job.shards
 
-    def shards(self: archive.Job, snapshot: str) -> object:
-        found = list(real(self, snapshot))
+    def shards(self: archive.Job, exported: Moment) -> object:
+        found = list(real(self, exported))
         run(twins.catalog, RENAME)
         return found
 

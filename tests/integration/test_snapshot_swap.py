@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 from tests.fixtures import copies
+from tests.fixtures.interleaving import come_before
 from tests.fixtures.lake import Lake
 from tests.fixtures.statements import run, value
 
 from frostline.errors import ConflictError
 from frostline.model.names import Name
-from frostline.pipeline import export, source
+from frostline.pipeline import export
+from frostline.tiers import survey, target
 
 T = Name("app", "t")
 _TWO = """
@@ -29,22 +31,9 @@ def spark_free(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
     return lake
 
 
-def come_before(patch: pytest.MonkeyPatch, module: object, name: str, act: Callable[[], None]) -> None:
-    """Do it once, right before the function is called for the first time."""
-    function: Any = getattr(module, name)
-    acts = [act]
-
-    def called(*arguments: Any, **options: Any) -> Any:
-        if acts:
-            acts.pop()()
-        return function(*arguments, **options)
-
-    patch.setattr(module, name, called)
-
-
 def come_after_looking(patch: pytest.MonkeyPatch, act: Callable[[], None], call: int) -> None:
-    """Do it when a session has looked at the name for that time, and goes on."""
-    check = source.check_name
+    """Do it when a session has looked at the name for that time, and goes on to read."""
+    check = target.check
     calls = count(1)
 
     def called(*arguments: Any) -> None:
@@ -52,7 +41,7 @@ def come_after_looking(patch: pytest.MonkeyPatch, act: Callable[[], None], call:
         if next(calls) == call:
             act()
 
-    patch.setattr(source, "check_name", called)
+    patch.setattr(target, "check", called)
 
 
 def change(lake: Lake, statement: str) -> None:
@@ -61,7 +50,7 @@ def change(lake: Lake, statement: str) -> None:
 
 
 @pytest.mark.parametrize("statement", [_SWAP, _AWAY])
-@pytest.mark.parametrize(("module", "function"), [(source, "survey"), (export, "_copy_rows")])
+@pytest.mark.parametrize(("module", "function"), [(survey, "of_rows"), (export, "_copy_rows")])
 def test_a_session_that_begins_to_read_looks_what_the_name_means(
     spark_free: Lake, monkeypatch: pytest.MonkeyPatch, module: object, function: str, statement: str
 ) -> None:
@@ -71,13 +60,13 @@ def test_a_session_that_begins_to_read_looks_what_the_name_means(
 
 
 def is_refused(lake: Lake) -> None:
-    with pytest.raises(ConflictError, match=r"app\.t is not the table it was when the run began"):
+    with pytest.raises(ConflictError, match=r"app\.t is not the table it was at the point in time"):
         copies.create(lake, "app.*")
     assert value(lake.catalog, "select count(*) from frostline.snapshot_cut") == 0
 
 
 @pytest.mark.parametrize("rows", [0, 5])
-@pytest.mark.parametrize("look", [pytest.param(1, id="survey"), pytest.param(3, id="copy")])
+@pytest.mark.parametrize("look", [pytest.param(1, id="survey"), pytest.param(2, id="copy")])
 def test_it_looks_again_when_it_has_read(
     spark_free: Lake, monkeypatch: pytest.MonkeyPatch, rows: int, look: int
 ) -> None:
@@ -89,8 +78,9 @@ def test_it_looks_again_when_it_has_read(
 def test_rows_of_another_table_are_never_read(spark_free: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even when both looks miss it."""
     run(spark_free.catalog, _TWO.format(rows=5))
-    monkeypatch.setattr(source, "check_name", lambda *_: None)
-    come_before(monkeypatch, source, "survey", lambda: change(spark_free, _SWAP))
+    for look in ("check", "check_again"):
+        monkeypatch.setattr(target, look, lambda *_: None)
+    come_before(monkeypatch, survey, "of_rows", lambda: change(spark_free, _SWAP))
     copies.create(spark_free, "app.*")
     assert copies.shown(spark_free)[T].rows == 0
 
@@ -99,7 +89,7 @@ def test_an_unchanged_table_is_not_told_by_another_one(spark_free: Lake, monkeyp
     """`--incremental` only surveys."""
     run(spark_free.catalog, _TWO.format(rows=5))
     copies.create(spark_free, "app.*")
-    come_before(monkeypatch, source, "survey", lambda: change(spark_free, _SWAP))
+    come_before(monkeypatch, survey, "of_rows", lambda: change(spark_free, _SWAP))
     with pytest.raises(ConflictError, match=r"app\.t is not the table it was"):
         copies.create(spark_free, "app.*", incremental=True)
 

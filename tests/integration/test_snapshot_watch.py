@@ -11,10 +11,10 @@ from tests.fixtures.copies import Report
 from tests.fixtures.lake import Lake
 from tests.fixtures.statements import run, value
 
-from frostline.catalog import snapshots
 from frostline.catalog.connect import connect
 from frostline.errors import UnavailableError
 from frostline.model.names import Name
+from frostline.tiers import moment
 
 ORDERS = Name("public", "orders")
 _WAITING = "select count(*) from pg_locks where not granted"
@@ -61,19 +61,19 @@ def until_it_fails(report: Report) -> None:
 
 
 def test_who_waits_for_the_holder_is_named(orders: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    with waiters() as later, snapshots.held(orders.dsn, orders.catalog) as holder:
+    with waiters() as later, moment.held(orders.dsn, orders.catalog) as holder:
         assert holder.begin([ORDERS]) is None
         pid = later(orders, "alter table public.orders add more text")
         later(orders, "select * from public.orders")
         holder.check()  # nobody has waited for half a minute
-        monkeypatch.setattr(snapshots, "WAITED_S", 0)
+        monkeypatch.setattr(moment, "WAITED_S", 0)
         with pytest.raises(UnavailableError, match=rf"process {pid} of Postgres .* to lock public\.orders, which"):
             holder.check()
 
 
 def test_who_waits_for_somebody_else_is_no_reason_to_give_up(orders: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshots, "WAITED_S", 0)
-    with waiters() as later, orders.connect() as other, snapshots.held(orders.dsn, orders.catalog) as holder:
+    monkeypatch.setattr(moment, "WAITED_S", 0)
+    with waiters() as later, orders.connect() as other, moment.held(orders.dsn, orders.catalog) as holder:
         assert holder.begin([ORDERS]) is None
         run(other, "begin; lock table public.others; lock table public.orders in exclusive mode")
         later(orders, "select * from public.others")
@@ -83,7 +83,7 @@ def test_who_waits_for_somebody_else_is_no_reason_to_give_up(orders: Lake, monke
 
 
 def test_the_run_gives_up_rather_than_be_waited_for(orders: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshots, "WAITED_S", 0.5)
+    monkeypatch.setattr(moment, "WAITED_S", 0.5)
     with waiters() as later:
 
         def alter(report: Report) -> None:

@@ -313,7 +313,7 @@ def test_a_partition_that_was_rewritten_is_an_error_and_never_fewer_rows(events:
     frame = read(events)
     assert frame.count() == 80
     run(events.catalog, statement)
-    with pytest.raises(PySparkException, match=r"emptied or rewritten after the point in time|does not exist"):
+    with pytest.raises(PySparkException, match=r"emptied or rewritten after the point in time|is not the table it was"):
         frame.collect()
 
 

@@ -22,11 +22,11 @@ from tests.fixtures.waiting import until
 from frostline import spark as connector
 from frostline.catalog import seams
 from frostline.errors import UnavailableError, UsageError
-from frostline.spark import keeper, lakefiles, rows
+from frostline.spark import keeper, rows
 from frostline.spark.keeper import KEEPER, Kept, Request
-from frostline.spark.pieces import HeapPiece, LakePiece, Part
-from frostline.spark.rows import Reading
-from frostline.spark.source import FrostlineReader
+from frostline.spark.source import FrostlineReader, Task
+from frostline.tiers import files
+from frostline.tiers.pieces import Part
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("released")]
 
@@ -205,8 +205,8 @@ def test_a_file_that_does_not_tell_its_tier_values_is_not_taken_for_one_below_th
     changed: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The line is lowered by hand, so that the file of February lies on both sides of it."""
-    real = lakefiles.of_state
-    monkeypatch.setattr(lakefiles, "of_state", lambda *of: tuple(replace(file, ranges={}) for file in real(*of)))
+    real = files.of_state
+    monkeypatch.setattr(files, "of_state", lambda *of: tuple(replace(file, ranges={}) for file in real(*of)))
     line = value(changed.catalog, "select line_timestamptz::text from frostline.seam limit 1")
     lower = "update frostline.seam set line_timestamptz = '{}' where table_id = 1"
     with done(changed, lower.format("2024-02-01 05:00:00+00"), lower.format(line)):
@@ -218,8 +218,8 @@ def test_a_file_that_does_not_tell_its_tier_values_is_not_taken_for_one_below_th
 def _counted(kept: Kept) -> int:
     """The rows that the tasks of the data source read, in this process."""
     at = kept.point.tables["public.events"]
-    reading = Reading(kept.point.moment, None, at, Part.ALL, lakefiles.shown_names(at.table))
-    pieces = [one for one in FrostlineReader(reading).partitions() if isinstance(one, (HeapPiece, LakePiece))]
+    reading = rows.reading(kept.point.moment, None, at, Part.ALL, files.shown_names(at.table))
+    pieces = [one.piece for one in FrostlineReader(reading).partitions() if isinstance(one, Task)]
     return sum(batch.num_rows for piece in pieces for batch in rows.batches(reading, piece))
 
 

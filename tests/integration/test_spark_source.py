@@ -32,11 +32,12 @@ from tests.fixtures.type_zoo import EVERY_KIND, OPTIONAL, SETUP, Kind
 
 from frostline import spark as connector
 from frostline.errors import UsageError
-from frostline.spark import keeper, lakefiles
+from frostline.spark import keeper, rows
 from frostline.spark.keeper import KEEPER
-from frostline.spark.pieces import HeapPiece, LakePiece, Part
-from frostline.spark.rows import Reading
-from frostline.spark.source import FrostlineReader
+from frostline.spark.source import FrostlineReader, Task
+from frostline.tiers import files as tier_files
+from frostline.tiers.pieces import LakePiece, Part
+from frostline.tiers.shards import Shard
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("released"), pytest.mark.slow]
 
@@ -126,11 +127,11 @@ def test_filters_leave_files_and_partitions_out(events: Lake) -> None:
     kept = KEEPER.take(events.dsn, None, ["events"], None)
     at = kept.point.tables["events"]
     for filters, files, targets in FILTERS:
-        reader = FrostlineReader(Reading(kept.point.moment, None, at, Part.ALL, lakefiles.shown_names(at.table)))
+        reader = FrostlineReader(rows.reading(kept.point.moment, None, at, Part.ALL, tier_files.shown_names(at.table)))
         assert reader.pushFilters(filters) == filters
-        cut = reader.partitions()
+        cut = [one.piece for one in reader.partitions() if isinstance(one, Task)]
         assert sum(len(one.files) for one in cut if isinstance(one, LakePiece)) == files, filters
-        assert {one.target.name.table for one in cut if isinstance(one, HeapPiece)} == targets, filters
+        assert {one.target.name.table for one in cut if isinstance(one, Shard)} == targets, filters
     frame = load(events)
     for condition in ("ts < '2024-01-01 05:00:00'", "ts > '2200-01-01'"):
         assert in_spark(frame.where(condition)) == shown(events, where=condition.replace("'2", "timestamptz '2"))
@@ -140,7 +141,7 @@ def test_pyspark_has_little_to_look_through_between_two_tasks(events: Lake) -> N
     """It collects garbage after each. All imported modules together took it longer than a task of a small table."""
     kept = KEEPER.take(events.dsn, None, ["events"], None)
     at = kept.point.tables["events"]
-    reader = FrostlineReader(Reading(kept.point.moment, None, at, Part.HOT, lakefiles.shown_names(at.table)))
+    reader = FrostlineReader(rows.reading(kept.point.moment, None, at, Part.HOT, tier_files.shown_names(at.table)))
     pieces = _leaves_nothing_to_collect(reader.partitions)
     assert sum(map(len, (_leaves_nothing_to_collect(partial(_read, reader, piece)) for piece in pieces)))
 

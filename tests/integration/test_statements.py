@@ -26,7 +26,7 @@ from frostline.model.policy import Policy
 from frostline.relation import foreign_server, guard, registration
 from frostline.relation.registration import Request
 
-PACKAGES = ("relation", "partitions", "partitions.convert", "pipeline", "spark", "runtime", "observe.doctor")
+PACKAGES = ("relation", "partitions", "partitions.convert", "tiers", "pipeline", "runtime", "observe.doctor")
 PARSED = {
     "dropping.detach_concurrently": "cannot be rolled back; test_partition_mode.py runs it",
     "dropping.finalize": "needs a DETACH that was interrupted; test_partition_mode.py has one",
@@ -34,8 +34,8 @@ PARSED = {
 """Of these only Postgres' grammar is asked, and why."""
 FRAGMENTS = {
     "staging.won": "select * from {} as w",
-    "rows.is_called": "select {}",
-    "rows.is_of_type": "select {}",
+    "target.is_called": "select {}",
+    "target.is_of_type": "select {}",
     "objects.no_generated": "select {}",
     "demo.explain": "{} select 1",
 }

@@ -13,7 +13,6 @@ from psycopg.types.json import Jsonb
 from frostline import sqlfiles
 from frostline.catalog.connect import Connection, fetch, only_value
 from frostline.catalog.pointers import Pointer
-from frostline.catalog.snapshots import Moment
 from frostline.errors import ConflictError
 from frostline.model.fields import Field
 from frostline.model.names import Name
@@ -32,6 +31,15 @@ class Run:
     """In the names of the folders it makes."""
     server: str = ""
     """The history of the database that makes it."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """When the copies of a version were taken."""
+
+    lsn: str
+    """All that they have was written before this."""
+    at: datetime
 
 
 @dataclass(frozen=True)
@@ -167,19 +175,19 @@ def _copied(
     )
 
 
-def publish(connection: Connection, run: Run, moment: Moment, tables: Sequence[Copied], *, atomic: bool = True) -> None:
+def publish(connection: Connection, run: Run, taken: Taken, tables: Sequence[Copied], *, atomic: bool = True) -> None:
     """Inside the publishing transaction: the version is there, with these tables."""
-    values = {"snapshot_id": run.id, "lsn": moment.lsn, "taken_at": moment.taken_at, "atomic": atomic}
+    values = {"snapshot_id": run.id, "lsn": taken.lsn, "taken_at": taken.at, "atomic": atomic}
     if connection.execute(_statement("publish"), values).rowcount != 1:
         raise ConflictError(f"version {run.version} is not being made any more", hint="run the command again")
     with connection.cursor() as cursor:
         cursor.executemany(_statement("insert_table"), [_row(run, copied) for copied in tables])
 
 
-def prepare(connection: Connection, run: Run, moment: Moment, tables: Sequence[Copied]) -> None:
+def prepare(connection: Connection, run: Run, taken: Taken, tables: Sequence[Copied]) -> None:
     """Write down what is about to be committed to a catalog outside: until somebody knows, its outcome is unknown."""
     locations = sorted({copied.location for copied in tables if copied.location})
-    values = {"snapshot_id": run.id, "lsn": moment.lsn, "taken_at": moment.taken_at, "locations": locations}
+    values = {"snapshot_id": run.id, "lsn": taken.lsn, "taken_at": taken.at, "locations": locations}
     with connection.transaction(), connection.cursor() as cursor:
         cursor.execute(_statement("prepare"), values)
         cursor.executemany(_statement("insert_table"), [_row(run, copied) for copied in tables])

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from frostline import logs
-from frostline.catalog import archived_partitions, jobs, lake_files, seams, snapshots
-from frostline.catalog.connect import Dsn
+from frostline.catalog import archived_partitions, jobs, lake_files, seams
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint, reached
@@ -19,12 +18,16 @@ from frostline.lake import commit, foreign, paths, publish
 from frostline.lake.commit import StagedCommit
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import archive
+from frostline.model.range import Range
 from frostline.model.tables import Table
 from frostline.pipeline import clean, job, plan, settle
-from frostline.pipeline.export import export_shard
+from frostline.pipeline.export import Export, export_shard
 from frostline.pipeline.job import JobContext
-from frostline.pipeline.source import Shard
 from frostline.relation import bound, heap, marks
+from frostline.tiers import moment, target
+from frostline.tiers.moment import Moment
+from frostline.tiers.shards import Shard
+from frostline.tiers.target import Reader
 
 _log = logging.getLogger(__name__)
 
@@ -111,8 +114,8 @@ class Job:
 
     def _export(self) -> list[WrittenFile]:
         """Every task reads the one snapshot that this process holds, and verifies its own file against it."""
-        with self._stage_line("export") as line, snapshots.exported(self.settings.dsn) as snapshot:
-            shards = list(self.shards(snapshot))
+        with self._stage_line("export") as line, moment.exported(self.settings.dsn) as exported:
+            shards = list(self.shards(exported))
             made = self.context.run_tasks(self.table, export_shard, shards)
             files = [file for file in made if file is not None]
             rows, size = sum(file.rows for file in files), sum(file.size_bytes for file in files)
@@ -121,28 +124,27 @@ class Job:
             reached(Failpoint.ARCHIVE_EXPORTED)
             return files
 
-    def shards(self, snapshot: str) -> Iterator[Shard]:
+    def shards(self, exported: Moment) -> Iterator[Export]:
         """The block ranges of the batch, cut where the lake's partitions are: one for each task."""
-        for partition in self.batch.partitions:
-            blocks = heap.blocks(self.connection, partition.name)
-            if not blocks:
-                continue
-            pieces = list(heap.slices(self.connection, self.table, partition))
-            for first, last in archive.block_ranges(blocks, self.settings.export_shard_bytes // archive.BLOCK_BYTES):
-                for lower, upper in pieces:
-                    yield Shard(
-                        table=self.table,
-                        dsn=Dsn(self.settings.dsn),
-                        snapshot=snapshot,
-                        partition=partition.name,
-                        lower=lower,
-                        upper=upper,
-                        location=self.location,
-                        job_id=self.job_id,
-                        first_block=first,
-                        last_block=last,
-                        memory_limit=self.settings.export_memory,
-                    )
+        reader = Reader(exported, "export", "frostline archive")
+        size = self.settings.export_shard_bytes // archive.BLOCK_BYTES
+        with moment.joined(exported, purpose="export") as connection:
+            found = target.find(connection, [partition.name for partition in self.batch.partitions])
+            for partition in self.batch.partitions:
+                read = found[partition.name]
+                if not read.blocks:
+                    continue
+                pieces = list(heap.slices(connection, self.table, partition))
+                for first, last in archive.block_ranges(read.blocks, size):
+                    for lower, upper in pieces:
+                        yield Export(
+                            table=self.table,
+                            reader=reader,
+                            shard=Shard(read, Range(lower, upper), first, last),
+                            location=self.location,
+                            job_id=self.job_id,
+                            memory_limit=self.settings.export_memory,
+                        )
 
     def _stage(self, files: Sequence[WrittenFile]) -> StagedCommit | None:
         """Write the Iceberg metadata; nothing points at it yet. None when the lake does not change."""

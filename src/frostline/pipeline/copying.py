@@ -16,6 +16,7 @@ from frostline.lake.datafiles import WrittenFile
 from frostline.model import laketypes
 from frostline.model.range import Range
 from frostline.model.tables import RecordedFile, Table
+from frostline.tiers import overlay
 from frostline.tiers.proof.files import blame, blamed, checked, proved
 
 _ANY = "select 1 from {rows} where {condition} limit 1"
@@ -36,10 +37,10 @@ def column_name(table: Table, column: str) -> str:
     return ducksql.identifier(schema.parquet_names(table)[position])
 
 
-def same_key(table: Table) -> str:
-    """That a mark `m` and a row `f` of a file have one key."""
-    names = [column_name(table, key) for key in table.key]
-    return " and ".join(f"m.{name} = f.{name}" for name in names)
+def is_marked(table: Table) -> str:
+    """That a row `f` of a file has a mark."""
+    names = dict(zip((one.name for one in table.columns), schema.parquet_names(table), strict=True))
+    return overlay.is_marked(names[key] for key in table.key)
 
 
 def has_twin_floats(connection: duckdb.DuckDBPyConnection, table: Table, files: Sequence[RecordedFile]) -> bool:

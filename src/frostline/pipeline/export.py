@@ -4,84 +4,106 @@ Rows move from Postgres to Parquet inside DuckDB, as columns and as a stream; Py
 is read under one snapshot that the driver has exported, so all shards of a job show one point in time.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import duckdb
 
 from frostline.errors import CorruptionError, UnavailableError
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import datafiles, duck, ducksql, paths, warehouse
+from frostline.lake import datafiles, duck, ducksql, paths, schema, warehouse
 from frostline.lake.datafiles import WrittenFile
-from frostline.pipeline import source
-from frostline.pipeline.source import Shard
+from frostline.model.tables import LakeTable
+from frostline.tiers import shards, survey
 from frostline.tiers.proof import fingerprint
+from frostline.tiers.shards import Shard
+from frostline.tiers.target import Reader
 
-_COPY = "copy (select {columns} from postgres_query('pg', {query}) {order}) to {location} ({options})"
+_COPY = "copy ({rows} {order}) to {location} ({options})"
 
 
-def export_shard(shard: Shard) -> WrittenFile | None:
+@dataclass(frozen=True)
+class Export:
+    """A shard that one task writes to one file."""
+
+    table: LakeTable
+    reader: Reader
+    shard: Shard
+    """Within one lake partition, if the lake has any."""
+    location: str
+    """The table's location in the lake."""
+    job_id: int
+    memory_limit: str = "512MB"
+    in_order: bool = True
+    """Sort the rows by the tier key."""
+
+
+def export_shard(export: Export) -> WrittenFile | None:
     """Write the shard's rows to a new Parquet file and prove that they are all there; None when there are no rows.
 
     Raises CorruptionError when the file does not hold what Postgres has, and UsageError for values that the lake
     cannot hold. A file that is left behind by a failure is garbage for the orphan sweep: its name is used only once.
     """
-    heap = source.survey(shard)
+    heap = survey.of_rows(export.table, export.reader, export.shard)
     if not heap.fingerprint.rows:
         return None
-    location = paths.data_file(shard.location, shard.job_id)
+    location = paths.data_file(export.location, export.job_id)
     warehouse.prepare(location)
     reached(Failpoint.EXPORT_BEFORE_FILE)
-    in_order = write(shard, location, dictionaries=not heap.has_twin_floats)
+    in_order = write(export, location, dictionaries=not heap.has_twin_floats)
     reached(Failpoint.EXPORT_WROTE_FILE)
-    seal = fingerprint.sealed(location, shard.table)
+    seal = fingerprint.sealed(location, export.table)
     found = seal.fingerprint
     if found != heap.fingerprint:
         raise CorruptionError(
-            f"export of {shard.partition} is not what the heap has: {heap.fingerprint.rows} rows with hash sum "
-            f"{heap.fingerprint.hash_sum} there, {found.rows} with {found.hash_sum} in {location}"
+            f"export of {export.shard.target.name} is not what the heap has: {heap.fingerprint.rows} rows with hash "
+            f"sum {heap.fingerprint.hash_sum} there, {found.rows} with {found.hash_sum} in {location}"
         )
-    return datafiles.describe(location, shard.table, seal, in_order=in_order)
+    return datafiles.describe(location, export.table, seal, in_order=in_order)
 
 
-def write(shard: Shard, location: str, *, dictionaries: bool) -> bool:
+def write(export: Export, location: str, *, dictionaries: bool) -> bool:
     """Copy the rows to a file; returns whether they are in order.
 
     Sorting needs more memory than streaming when rows are wide. Rather than fail, it goes without.
     """
+    doing = f"export of {export.shard.target.name}"
     try:
-        _copy_rows(shard, location, dictionaries=dictionaries)
+        _copy_rows(export, location, dictionaries=dictionaries)
     except duckdb.OutOfMemoryException:
-        if not shard.in_order:
+        if not export.in_order:
             raise UnavailableError(
-                f"export of {shard.partition} needs more memory than {shard.memory_limit}",
-                hint=f"set export_memory higher, then: {shard.command}",
+                f"{doing} needs more memory than {export.memory_limit}",
+                hint=f"set export_memory higher, then: {export.reader.again}",
             ) from None
-        return write(replace(shard, in_order=False), location, dictionaries=dictionaries)
+        return write(replace(export, in_order=False), location, dictionaries=dictionaries)
     except duckdb.Error as error:
         # The message may show the connection string, so neither it nor its traceback goes on.
-        raise source.duck_failure(shard, error) from None
-    return shard.in_order
+        raise shards.failure(error, export.reader, export.shard.target, doing) from None
+    return export.in_order
 
 
-def _copy_rows(shard: Shard, location: str, *, dictionaries: bool) -> None:
+def _copy_rows(export: Export, location: str, *, dictionaries: bool) -> None:
     """Copy in one read-only transaction of DuckDB, which is one of Postgres too."""
-    with duck.borrowed(shard.memory_limit) as connection:
-        source.attach(connection, shard)
-        connection.execute(_copy(shard, location, dictionaries=dictionaries))
-        source.check_name_in_duck(connection, shard)
+    with duck.borrowed(export.memory_limit) as connection:
+        # Row groups can then be limited by size. The rows' own order is not lost: one thread writes them.
+        connection.execute("set preserve_insertion_order = false")
+        shards.attach(connection, export.reader, export.shard.target)
+        connection.execute(_copy(export, location, dictionaries=dictionaries))
+        shards.check_again(connection, export.reader, export.shard.target)
 
 
-def _copy(shard: Shard, location: str, *, dictionaries: bool) -> str:
+def _copy(export: Export, location: str, *, dictionaries: bool) -> str:
+    table = export.table
+    named = zip(schema.parquet_names(table), table.columns, strict=True)
     return _COPY.format(
-        columns=source.typed_columns(shard.table),
-        query=ducksql.literal(source.rows_query(shard).as_string()),
-        order=_order(shard) if shard.in_order else "",
+        rows=shards.in_duck(table.tier, export.shard, named),
+        order=_order(table) if export.in_order else "",
         location=ducksql.literal(location),
-        options=datafiles.copy_options(shard.table, dictionaries=dictionaries),
+        options=datafiles.copy_options(table, dictionaries=dictionaries),
     )
 
 
-def _order(shard: Shard) -> str:
-    names, tier = [column.name for column in shard.table.columns], shard.table.tier
+def _order(table: LakeTable) -> str:
+    names, tier = [column.name for column in table.columns], table.tier
     assert tier is not None
     return f"order by frostline_{names.index(tier.name) + 1}"

@@ -5,14 +5,13 @@ First the job; below it `rewrite_slice`, which runs inside one Spark task.
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import duckdb
 import numpy as np
 
-from frostline.catalog import archived_partitions, jobs, lake_files, seams, snapshots, trust
-from frostline.catalog.connect import Dsn
+from frostline.catalog import archived_partitions, jobs, lake_files, seams, trust
 from frostline.catalog.jobs import State
 from frostline.errors import CorruptionError, FrostlineError
 from frostline.failpoints import Failpoint, reached
@@ -22,16 +21,20 @@ from frostline.lake.publish import Exchange
 from frostline.model.names import Name
 from frostline.model.range import Range, overlapping
 from frostline.model.tables import NO_ROWS, RecordedFile, Table
-from frostline.pipeline import copying, job, settle, source
+from frostline.pipeline import copying, job, settle
 from frostline.pipeline.job import JobContext
-from frostline.pipeline.source import Shard
 from frostline.relation import heap, marks
+from frostline.tiers import moment, overlay, survey, target
+from frostline.tiers.moment import Moment
 from frostline.tiers.proof import fingerprint
 from frostline.tiers.proof.files import blame, blamed, different, sound
 from frostline.tiers.proof.fingerprint import Hashes
+from frostline.tiers.shards import Shard
+from frostline.tiers.survey import Marks
+from frostline.tiers.target import Reader
 
-_HELD = "select 1 from {rows} as f where exists (select 1 from marks as m where {same_key}) limit 1"
-_KEPT = "select {names} from {rows} as f where not exists (select 1 from marks as m where {same_key})"
+_HELD = "select 1 from {rows} as f where {is_marked} limit 1"
+_KEPT = "select {names} from {rows} as f where not {is_marked}"
 _LIVE = "select {names} from marks where frostline_live"
 _KEYS = "select {names} from marks"
 
@@ -57,30 +60,12 @@ class Slice:
     """The part of one lake partition that has marks, and the files that may hold their keys."""
 
     table: Table
-    dsn: Dsn = field(repr=False)
-    snapshot: str
-    overlay: Name
-    lower: int
-    upper: int
+    reader: Reader
+    marks: Shard
     files: tuple[RecordedFile, ...]
     location: str
     job_id: int
     memory_limit: str
-
-    @property
-    def marks(self) -> Shard:
-        """The marks of the slice, read as an export reads a partition."""
-        return Shard(
-            table=self.table,
-            dsn=self.dsn,
-            snapshot=self.snapshot,
-            partition=self.overlay,
-            lower=self.lower,
-            upper=self.upper,
-            location=self.location,
-            job_id=self.job_id,
-            memory_limit=self.memory_limit,
-        )
 
 
 @dataclass(frozen=True)
@@ -134,33 +119,32 @@ class Fold:
         return Result(self.table, remembered, taken, replaced, written)
 
     def _rewrite(self) -> tuple[int, list[Rewritten]]:
-        with snapshots.exported(self.settings.dsn) as snapshot:
-            remembered = marks.remember(self.connection, self.table, snapshot, self.seam.frost_line)
+        with moment.exported(self.settings.dsn) as exported:
+            remembered = marks.remember(self.connection, self.table, exported.snapshot, self.seam.frost_line)
             reached(Failpoint.FOLD_REMEMBERED)
-            pieces = list(self._slices(snapshot))
+            pieces = list(self.slices(exported))
             made = self.context.run_tasks(self.table, rewrite_slice, pieces)
         size = sum(file.size_bytes for task in made for file in task.written)
         jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=remembered, size_bytes=size)
         reached(Failpoint.FOLD_REWRITTEN)
         return remembered, made
 
-    def _slices(self, snapshot: str) -> Iterator[Slice]:
-        """One for each lake partition that has marks. Later marks may add one too many, never one too few."""
+    def slices(self, exported: Moment) -> Iterator[Slice]:
+        """One for each lake partition that has marks."""
         recorded = lake_files.recorded(self.connection, self.table)
-        overlay = Name("frostline_overlay", self.table.internal)
-        for lower, upper in heap.occupied(self.connection, self.table, overlay, self.seam.frost_line):
-            yield Slice(
-                table=self.table,
-                dsn=Dsn(self.settings.dsn),
-                snapshot=snapshot,
-                overlay=overlay,
-                lower=lower,
-                upper=upper,
-                files=tuple(overlapping(recorded, Range(lower, upper))),
-                location=self.location,
-                job_id=self.job_id,
-                memory_limit=self.settings.export_memory,
-            )
+        reader = Reader(exported, "export", "frostline fold")
+        with moment.joined(exported, purpose="export") as connection:
+            read = target.overlay_of(connection, self.table)
+            for lower, upper in heap.occupied(connection, self.table, read.name, self.seam.frost_line):
+                yield Slice(
+                    table=self.table,
+                    reader=reader,
+                    marks=Shard(read, Range(lower, upper)),
+                    files=tuple(overlapping(recorded, Range(lower, upper))),
+                    location=self.location,
+                    job_id=self.job_id,
+                    memory_limit=self.settings.export_memory,
+                )
 
     def _publish(self, rewritten: Sequence[Rewritten]) -> int:
         replaced = [path for one in rewritten for path in one.replaced]
@@ -183,20 +167,20 @@ def rewrite_slice(piece: Slice) -> Rewritten:
 
     Raises CorruptionError when an old file is not what was recorded, or a new one not what it must be.
     """
-    survey = source.survey_marks(piece.marks)
+    surveyed = survey.of_marks(piece.table, piece.reader, piece.marks)
     with blamed(piece.table, piece.files):
-        with source.marks_loaded(piece.marks) as connection:
+        with overlay.loaded(piece.table, piece.reader, piece.marks, piece.memory_limit) as connection:
             held = [file for file in piece.files if _holds_a_mark(connection, piece, file)]
-            twins = survey.has_twin_floats or copying.has_twin_floats(connection, piece.table, held)
-            targets = _targets(held, survey.live.rows)
+            twins = surveyed.has_twin_floats or copying.has_twin_floats(connection, piece.table, held)
+            targets = _targets(held, surveyed.live.rows)
             written = [_write(connection, piece, target, dictionaries=not twins) for target in targets]
             places = _places(connection, piece.table)
         files = [file for file in written if file is not None]
         rest = [file for file in piece.files if file not in held]
-        _prove_the_rest(piece, rest, survey)
-        found = _prove(piece, held, files, survey)
+        _prove_the_rest(piece, rest, surveyed)
+        found = _prove(piece, held, files, surveyed)
         _prove_absence(piece, rest, places, found)
-    return Rewritten(tuple(file.path for file in held), tuple(files), len(survey.keys))
+    return Rewritten(tuple(file.path for file in held), tuple(files), len(surveyed.keys))
 
 
 def _targets(held: Sequence[RecordedFile], live: int) -> Iterator[tuple[RecordedFile | None, bool]]:
@@ -211,7 +195,7 @@ def _targets(held: Sequence[RecordedFile], live: int) -> Iterator[tuple[Recorded
 
 def _holds_a_mark(connection: duckdb.DuckDBPyConnection, piece: Slice, file: RecordedFile) -> bool:
     rows = copying.rows(piece.table, [file])
-    return connection.execute(_HELD.format(rows=rows, same_key=copying.same_key(piece.table))).fetchone() is not None
+    return connection.execute(_HELD.format(rows=rows, is_marked=copying.is_marked(piece.table))).fetchone() is not None
 
 
 def _write(
@@ -222,7 +206,7 @@ def _write(
     parts: list[str] = []
     if file:
         rows = copying.rows(piece.table, [file])
-        parts.append(_KEPT.format(names=names, rows=rows, same_key=copying.same_key(piece.table)))
+        parts.append(_KEPT.format(names=names, rows=rows, is_marked=copying.is_marked(piece.table)))
     parts += [_LIVE.format(names=names)] if with_images else []
     location = paths.data_file(piece.location, piece.job_id)
     reached(Failpoint.REWRITE_BEFORE_FILE)
@@ -241,15 +225,15 @@ def _places(connection: duckdb.DuckDBPyConnection, table: Table) -> tuple[Hashes
     return fingerprint.placed_keys(connection.execute(_KEYS.format(names=names)).to_arrow_table(), table)
 
 
-def _prove(piece: Slice, held: Sequence[RecordedFile], written: Sequence[WrittenFile], survey: source.Marks) -> Hashes:
+def _prove(piece: Slice, held: Sequence[RecordedFile], written: Sequence[WrittenFile], marks: Marks) -> Hashes:
     """What was recorded of the old files, less their marked rows, plus the live images, must be what was written.
 
     A change in an old file, in a row that was copied or in one that was left out, breaks this equation too. Gives back
     the hashes of the marked keys that the old files had.
     """
-    meant, keys = survey.live, [np.zeros(0, np.int64)]
+    meant, keys = marks.live, [np.zeros(0, np.int64)]
     for file in held:
-        rows, named = fingerprint.of_keys(file.path, piece.table, survey.keys)
+        rows, named = fingerprint.of_keys(file.path, piece.table, marks.keys)
         meant += file.fingerprint - rows
         keys.append(named)
     found = sum((file.fingerprint for file in written), start=NO_ROWS)
@@ -287,10 +271,10 @@ def _prove_absence(piece: Slice, rest: Sequence[RecordedFile], places: tuple[Has
             sound(file, piece.table)
 
 
-def _prove_the_rest(piece: Slice, rest: Sequence[RecordedFile], survey: source.Marks) -> None:
+def _prove_the_rest(piece: Slice, rest: Sequence[RecordedFile], marks: Marks) -> None:
     """The files that stay must have no marked key, by other code than that which looked: a row would be there twice."""
     for file in rest:
-        if fingerprint.count_keys(file.path, piece.table, survey.keys):
+        if fingerprint.count_keys(file.path, piece.table, marks.keys):
             raise CorruptionError(
                 f"fold of {piece.table.name}: lake file {file.path} holds a marked key that was not found in it",
                 hint=f"nothing was changed; frostline verify {piece.table.name}",

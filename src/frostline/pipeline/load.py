@@ -8,8 +8,8 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from frostline import failpoints, logs
-from frostline.catalog import jobs, lake_files, seams, snapshots
-from frostline.catalog.connect import Connection, Dsn
+from frostline.catalog import jobs, lake_files, seams
+from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import UsageError
 from frostline.failpoints import Failpoint
@@ -20,14 +20,17 @@ from frostline.lake.publish import Exchange
 from frostline.model.names import quoted
 from frostline.model.range import Range, overlapping
 from frostline.model.tables import RecordedFile, Table
-from frostline.pipeline import source, tasks
-from frostline.pipeline.export import export_shard
-from frostline.pipeline.source import Shard
+from frostline.pipeline import tasks
+from frostline.pipeline.export import Export, export_shard
 from frostline.relation import heap
 from frostline.relation.loading import Loading
 from frostline.settings import Settings
+from frostline.tiers import moment, survey, target
+from frostline.tiers.moment import Moment
 from frostline.tiers.proof import fingerprint
 from frostline.tiers.proof.files import sound
+from frostline.tiers.shards import Shard
+from frostline.tiers.target import Reader
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +47,7 @@ class Declined:
 class Piece:
     """The rows of a batch for one lake partition, and the files that may have one of their keys."""
 
-    shard: Shard
+    export: Export
     files: tuple[RecordedFile, ...]
 
 
@@ -62,14 +65,14 @@ def load_slice(piece: Piece) -> Made:
 
     Raises CorruptionError when a file that may have one of the keys is not what was recorded.
     """
-    table = piece.shard.table
-    wanted = np.array(sorted(source.key_hashes(piece.shard)), np.int64)
+    export, table = piece.export, piece.export.table
+    wanted = np.array(sorted(survey.key_hashes(table, export.reader, export.shard)), np.int64)
     for file in piece.files:
         sound(file, table)  # a damaged file would not show a key that it has, and the lake would have it twice
         known = fingerprint.first_of_keys(file.path, table, wanted)
         if known is not None:
             return Made(known_key=known)
-    written = export_shard(piece.shard)
+    written = export_shard(export)
     return Made(() if written is None else (written,))
 
 
@@ -120,29 +123,29 @@ class Job:
         return change.stage(self.connection, self.settings)
 
     def _export(self, spark: SparkSession | None) -> list[Made]:
-        with snapshots.exported(self.settings.dsn) as snapshot:
-            pieces = list(self._pieces(snapshot))
+        with moment.exported(self.settings.dsn) as exported:
+            pieces = list(self._pieces(exported))
             if spark is None:
                 return [load_slice(piece) for piece in pieces]
             return tasks.run(spark, load_slice, pieces, lambda _: None) if pieces else []
 
-    def _pieces(self, snapshot: str) -> Iterator[Piece]:
+    def _pieces(self, exported: Moment) -> Iterator[Piece]:
         recorded = lake_files.recorded(self.connection, self.table)
-        for lower, upper in heap.occupied(self.connection, self.table, self.load.name, self.seam.frost_line):
-            shard = Shard(
-                table=self.table,
-                dsn=Dsn(self.settings.dsn),
-                snapshot=snapshot,
-                partition=self.load.name,
-                lower=lower,
-                upper=upper,
-                location=paths.table_location(self.settings.warehouse, self.table),
-                job_id=self.job_id,
-                memory_limit=self.settings.export_memory,
-                only_live=True,
-                command=self.again(),
-            )
-            yield Piece(shard, tuple(overlapping(recorded, Range(lower, upper))))
+        reader = Reader(exported, "export", self.again())
+        location = paths.table_location(self.settings.warehouse, self.table)
+        with moment.joined(exported, purpose="export") as connection:
+            read = target.find(connection, [self.load.name])[self.load.name]
+            for lower, upper in heap.occupied(connection, self.table, read.name, self.seam.frost_line):
+                wanted = Range(lower, upper)
+                export = Export(
+                    table=self.table,
+                    reader=reader,
+                    shard=Shard(read, wanted, only_live=True),
+                    location=location,
+                    job_id=self.job_id,
+                    memory_limit=self.settings.export_memory,
+                )
+                yield Piece(export, tuple(overlapping(recorded, wanted)))
 
     def known(self, key_hash: int) -> Declined:
         """What to do about a hash that the lake has: UsageError if it has the key too.

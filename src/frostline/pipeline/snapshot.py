@@ -12,7 +12,7 @@ import psycopg
 from pyspark.sql import SparkSession
 
 from frostline import logs
-from frostline.catalog import jobs, snapshot_versions, snapshots
+from frostline.catalog import jobs, snapshot_versions
 from frostline.catalog.connect import Connection, operational_errors
 from frostline.catalog.snapshot_versions import Copied, Known, Run
 from frostline.errors import message_of
@@ -27,6 +27,7 @@ from frostline.pipeline.snapshot_copy import Copying, Report
 from frostline.pipeline.snapshot_plan import Plan, Request, Source, chosen, make
 from frostline.pipeline.snapshot_targets import Staged, Target
 from frostline.settings import Settings
+from frostline.tiers import moment
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ def create(
         snapshot_versions.exclusive(connection, request.name),
         warehouse.guarded(connection, settings.warehouse),
     ):
-        snapshots.let_idle(connection)
+        moment.let_idle(connection)
         chosen(connection, request)  # what cannot be meant is refused before a version is begun
         snapshot_targets.settle(connection, settings, request.name)
         snapshot_tidy.tidy(connection, request.name)
@@ -82,9 +83,9 @@ class Job:
             plan, files, reused = self._copy(target, spark, report)
             staged = self._stage(target, plan, files, reused)
             with self._said("publish"):
-                atomic = target.publish(plan.moment, staged, self.known)
+                atomic = target.publish(plan.taken, staged, self.known)
             reached(Failpoint.SNAPSHOT_PUBLISHED)
-        return Result(self.request.name, self.job.version, plan.moment.lsn, tuple(one.copied for one in staged), atomic)
+        return Result(self.request.name, self.job.version, plan.taken.lsn, tuple(one.copied for one in staged), atomic)
 
     def _target(self) -> AbstractContextManager[Target]:
         atomic = self.request.require_atomic
@@ -114,7 +115,7 @@ class Job:
         self, target: Target, spark: Callable[[], SparkSession], report: Report
     ) -> tuple[Plan, Mapping[int, Sequence[WrittenFile]], frozenset[int]]:
         """Write the files of all tables that are not reused, under one snapshot that is watched meanwhile."""
-        with self._said("snapshot") as line, snapshots.held(self.settings.dsn, self.connection) as holder:
+        with self._said("snapshot") as line, moment.held(self.settings.dsn, self.connection) as holder:
             plan = make(holder, self.connection, self.request, target, self.known)
             self._note_locations(plan)
             reached(Failpoint.SNAPSHOT_HELD)

@@ -6,26 +6,28 @@ makes verified Parquet files of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from frostline.catalog.connect import Dsn
 from frostline.catalog.snapshot_versions import Run
-from frostline.catalog.snapshots import Holder
 from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import damage, datafiles, ducksql, ducktext, paths, schema, warehouse
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import fields, snapshot
 from frostline.model.range import Range
-from frostline.model.tables import NO_ROWS, Fingerprint, RecordedFile, Table, TableCopy
-from frostline.pipeline import copying, export, source, tasks
-from frostline.pipeline.snapshot_plan import Cold, Heap, Plan, Source, ranges
-from frostline.pipeline.source import Shard
+from frostline.model.tables import NO_ROWS, Fingerprint, RecordedFile, Table
+from frostline.pipeline import copying, export, tasks
+from frostline.pipeline.export import Export
+from frostline.pipeline.snapshot_plan import Cold, Plan, Source, ranges
 from frostline.pipeline.tasks import Progress
 from frostline.settings import Settings
+from frostline.tiers import overlay, survey
+from frostline.tiers.moment import Holder
 from frostline.tiers.proof import fingerprint
 from frostline.tiers.proof.files import blamed, proved
+from frostline.tiers.shards import Shard
+from frostline.tiers.target import Reader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,10 +37,7 @@ _LOCK_TIMEOUT_S = 30
 gives up: Postgres sees no deadlock in this, because the holder waits outside of it."""
 _MARK_BYTES = 100
 """About what a mark takes in the overlay; only for sharing work out."""
-_KEPT = (
-    "select {columns} from {rows} as f "
-    "where f.{tier_key} < {line} and not exists (select 1 from marks as m where {same_key})"
-)
+_KEPT = "select {columns} from {rows} as f where f.{tier_key} < {line} and not {is_marked}"
 _COPY = "copy ({query}) to {location} ({options})"
 
 
@@ -48,7 +47,7 @@ class HeapPiece:
 
     number: int
     """Of the table among those of the plan."""
-    shard: Shard
+    export: Export
 
 
 @dataclass(frozen=True)
@@ -56,10 +55,9 @@ class LakePiece:
     """Rows of one file of a managed table's lake: those below the frost line that have no mark."""
 
     number: int
-    table: TableCopy
+    export: Export
+    """Of the overlay's marks in the range of the file; with the table as its copy has it."""
     managed: Table
-    marks: Shard
-    """The overlay's marks in the range of the file, of the managed table."""
     file: RecordedFile
     line: int
     """The frost line, on the axis."""
@@ -156,41 +154,29 @@ class Copying:
         if origin.cold is None:
             return
         for file in origin.cold.files:
-            marks = replace(
-                self._shard(origin, origin.cold.overlay),
-                table=origin.cold.table,
-                lower=file.lower,
-                upper=file.upper + 1,
-            )
-            yield LakePiece(number, origin.table, origin.cold.table, marks, file, origin.cold.line), file.size_bytes
+            marks = self._export(origin, Shard(origin.cold.overlay, file.range))
+            yield LakePiece(number, marks, origin.cold.table, file, origin.cold.line), file.size_bytes
 
     def _heap_pieces(self, number: int) -> Iterator[tuple[HeapPiece, int]]:
         """Those that Postgres has."""
         origin = self.plan.sources[number]
         hot = origin.cold.line if origin.cold and origin.cold.line > origin.cold.table.tier_kind.lowest else None
         for heap, first, last, size in ranges(origin, self.settings.export_shard_bytes):
-            shard = replace(self._shard(origin, heap), lower=hot, first_block=first, last_block=last)
-            yield HeapPiece(number, shard), size
+            yield HeapPiece(number, self._export(origin, Shard(heap, Range(hot, None), first, last))), size
         if origin.cold and origin.cold.marks:
-            shard = replace(self._shard(origin, origin.cold.overlay), upper=origin.cold.line, only_live=True)
-            yield HeapPiece(number, shard), origin.cold.marks * _MARK_BYTES
+            live = Shard(origin.cold.overlay, Range(None, origin.cold.line), only_live=True)
+            yield HeapPiece(number, self._export(origin, live)), origin.cold.marks * _MARK_BYTES
 
-    def _shard(self, origin: Source, relation: Heap) -> Shard:
-        """All rows of a relation."""
-        return Shard(
+    def _export(self, origin: Source, shard: Shard) -> Export:
+        again = "run frostline snapshot create again"
+        return Export(
             table=origin.table,
-            dsn=Dsn(self.settings.dsn),
-            snapshot=self.plan.moment.snapshot,
-            partition=relation.name,
-            lower=None,
-            upper=None,
+            reader=Reader(self.plan.moment, "export", again, lock_timeout_s=_LOCK_TIMEOUT_S),
+            shard=shard,
             location=origin.location,
             job_id=self.job.id,
             memory_limit=self.settings.export_memory,
             in_order=False,
-            command="run frostline snapshot create again",
-            lock_timeout_s=_LOCK_TIMEOUT_S,
-            oid=relation.oid,
         )
 
 
@@ -216,7 +202,7 @@ def copy_pieces(pieces: Sequence[Piece]) -> Made:
     """Write each piece to a file of its own and prove that all its rows are there; none for a piece without rows."""
     made: list[tuple[int, WrittenFile]] = []
     for piece in pieces:
-        file = export.export_shard(piece.shard) if isinstance(piece, HeapPiece) else copy_file(piece)
+        file = export.export_shard(piece.export) if isinstance(piece, HeapPiece) else copy_file(piece)
         if file is not None:
             made.append((piece.number, file))
     return Made(tuple(made))
@@ -224,7 +210,11 @@ def copy_pieces(pieces: Sequence[Piece]) -> Made:
 
 def survey_pieces(pieces: Sequence[HeapPiece]) -> Surveyed:
     """Fingerprint each piece in Postgres, without writing anything."""
-    return Surveyed(tuple((piece.number, source.survey(piece.shard).fingerprint) for piece in pieces))
+    return Surveyed(tuple((piece.number, _surveyed(piece.export)) for piece in pieces))
+
+
+def _surveyed(wanted: Export) -> Fingerprint:
+    return survey.of_rows(wanted.table, wanted.reader, wanted.shard).fingerprint
 
 
 def copy_file(piece: LakePiece) -> WrittenFile | None:
@@ -232,22 +222,23 @@ def copy_file(piece: LakePiece) -> WrittenFile | None:
 
     Raises CorruptionError when the file is not what was recorded, or the new one not what it must be.
     """
-    keys = source.survey_marks(piece.marks).keys
+    keys = survey.key_hashes(piece.managed, piece.export.reader, piece.export.shard)
     with blamed(piece.managed, [piece.file]):
         meant = _meant(piece, keys)
         return _copied(piece, meant) if meant.rows else None
 
 
 def _copied(piece: LakePiece, meant: Fingerprint) -> WrittenFile:
-    location = paths.data_file(piece.marks.location, piece.marks.job_id)
+    location = paths.data_file(piece.export.location, piece.export.job_id)
     warehouse.prepare(location)
     reached(Failpoint.SNAPSHOT_BEFORE_FILE)
-    with source.marks_loaded(piece.marks) as connection:
+    marks = (piece.managed, piece.export.reader, piece.export.shard)
+    with overlay.loaded(*marks, piece.export.memory_limit) as connection:
         twins = copying.has_twin_floats(connection, piece.managed, [piece.file])
-        options = datafiles.copy_options(piece.table, dictionaries=not twins)
+        options = datafiles.copy_options(piece.export.table, dictionaries=not twins)
         connection.execute(_COPY.format(query=_kept(piece), location=ducksql.literal(location), options=options))
     reached(Failpoint.SNAPSHOT_WROTE_FILE)
-    return proved(piece.table, location, meant, "snapshot", in_order=False)
+    return proved(piece.export.table, location, meant, "snapshot", in_order=False)
 
 
 def _meant(piece: LakePiece, keys: frozenset[int]) -> Fingerprint:
@@ -264,11 +255,11 @@ def _meant(piece: LakePiece, keys: frozenset[int]) -> Fingerprint:
 def _kept(piece: LakePiece) -> str:
     """The rows that go on, under the names that the copy has for the columns."""
     managed = piece.managed
-    named = zip(schema.parquet_names(managed), schema.parquet_names(piece.table), strict=True)
+    named = zip(schema.parquet_names(managed), schema.parquet_names(piece.export.table), strict=True)
     return _KEPT.format(
         columns=", ".join(f"f.{ducksql.identifier(old)} as {ducksql.identifier(new)}" for old, new in named),
         rows=copying.rows(managed, [piece.file]),
         tier_key=copying.column_name(managed, managed.tier_key),
         line=ducktext.tier_literal(managed.tier_kind, piece.line),
-        same_key=copying.same_key(managed),
+        is_marked=copying.is_marked(managed),
     )

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from frostline.catalog import facts, lake_files, seams, tables, trust
 from frostline.catalog.connect import Connection
 from frostline.catalog.facts import Member
-from frostline.catalog.snapshot_versions import Copied, Known
-from frostline.catalog.snapshots import Holder, Moment
+from frostline.catalog.snapshot_versions import Copied, Known, Taken
 from frostline.errors import UnavailableError, UsageError
 from frostline.model import fields, snapshot
 from frostline.model.archive import BLOCK_BYTES, block_ranges
@@ -18,6 +17,8 @@ from frostline.model.snapshot import BadRequest, Pattern, Relation
 from frostline.model.tables import Column, RecordedFile, Table, TableCopy
 from frostline.model.types import encoding
 from frostline.relation import heap
+from frostline.tiers import target as targets
+from frostline.tiers.moment import Holder, Moment
 
 if TYPE_CHECKING:  # tasks import this module, and have no use for what talks to REST catalogs
     from frostline.pipeline.snapshot_targets import Target
@@ -38,22 +39,13 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Heap:
-    """A relation that holds rows, and what its name means."""
-
-    name: Name
-    oid: int
-    blocks: int
-
-
-@dataclass(frozen=True)
 class Cold:
     """The cold half of a managed table, as of the snapshot."""
 
     table: Table
     line: int
     """The frost line: colder rows are in the lake or in the overlay."""
-    overlay: Heap
+    overlay: targets.Target
     files: tuple[RecordedFile, ...]
     marks: int
 
@@ -65,7 +57,7 @@ class Source:
     table: TableCopy
     """Under its own name, with the field ids of its copy."""
     oid: int
-    heaps: tuple[Heap, ...]
+    heaps: tuple[targets.Target, ...]
     """The relations that hold its rows."""
     location: str
     base: Copied | None
@@ -87,6 +79,7 @@ class Plan:
     """All tables of a snapshot at one moment."""
 
     moment: Moment
+    taken: Taken
     sources: tuple[Source, ...]
 
 
@@ -110,6 +103,12 @@ class _Found:
     def locked(self) -> list[Name]:
         every = {one.name for those in self.members.values() for one in those}
         return sorted(every | set(self.overlays))
+
+    @property
+    def read(self) -> list[Name]:
+        """Those of them that have rows of their own."""
+        leaves = {one.name for those in self.members.values() for one in those if one.kind == "r"}
+        return sorted(leaves | set(self.overlays))
 
 
 def _find(connection: Connection, request: Request) -> _Found:
@@ -147,14 +146,12 @@ def make(
 ) -> Plan:
     """Everything that the copy needs to know, read under the snapshot that the holder holds from now on."""
     found = take(holder, connection, request)
-    every = {one.oid for those in found.members.values() for one in those}
-    blocks = facts.blocks(holder.connection, every)
-    planner = _Planner(holder.connection, target, known, blocks)
+    planner = _Planner(holder.connection, target, known, targets.find(holder.connection, found.read))
     sources: list[Source] = []
     for relation in found.relations:
         sources.append(planner.source(relation, found.members[relation.oid]))
         holder.watch()  # a catalog outside takes its time
-    return Plan(holder.export(), tuple(sources))
+    return Plan(holder.export(), Taken(*holder.position()), tuple(sources))
 
 
 @dataclass(frozen=True)
@@ -164,7 +161,7 @@ class _Planner:
     connection: Connection
     target: "Target"
     known: Mapping[Name, Known]
-    blocks: Mapping[int, int]
+    found: Mapping[Name, targets.Target]
 
     def source(self, relation: Relation, members: Sequence[Member]) -> Source:
         """Where the rows of a table are, and what its copy goes on from."""
@@ -186,7 +183,7 @@ class _Planner:
             cold=cold,
         )
 
-    def _heaps(self, members: Sequence[Member], cold: Cold | None) -> Iterator[Heap]:
+    def _heaps(self, members: Sequence[Member], cold: Cold | None) -> Iterator[targets.Target]:
         """The relations with rows of their own; of a managed table not those that lie below the frost line."""
         below: set[Name] = set()
         if cold:
@@ -195,22 +192,15 @@ class _Planner:
                 partition.name for partition in parts if partition.upper is not None and partition.upper <= cold.line
             }
         for member in members:
-            if member.kind == "r" and member.name not in below and self.blocks[member.oid]:
-                yield Heap(member.name, member.oid, self.blocks[member.oid])
+            if member.kind == "r" and member.name not in below and self.found[member.name].blocks:
+                yield self.found[member.name]
 
     def _cold(self, managed: Table) -> Cold:
         seam = seams.get(self.connection, managed)
-        return Cold(
-            table=managed,
-            line=seam.frost_line,
-            overlay=self._overlay(managed),
-            files=tuple(lake_files.recorded(self.connection, managed)),
-            marks=heap.marks(self.connection, managed, None, seam.frost_line),
-        )
-
-    def _overlay(self, managed: Table) -> Heap:
-        name = Name("frostline_overlay", managed.internal)
-        return Heap(name, facts.oid(self.connection, name), 0)
+        overlay = self.found[Name("frostline_overlay", managed.internal)]
+        marks = heap.marks(self.connection, managed, None, seam.frost_line)
+        files = tuple(lake_files.recorded(self.connection, managed))
+        return Cold(managed, seam.frost_line, overlay, files, marks)
 
 
 def _refuse_foreign(relation: Relation, members: Sequence[Member]) -> None:
@@ -237,7 +227,7 @@ def _columns(connection: Connection, relation: Relation) -> tuple[Column, ...]:
     return tuple(tables.column(column, 0, encoding(column.pg_type, column.collation)) for column in found)
 
 
-def ranges(source: Source, shard_bytes: int) -> Iterator[tuple[Heap, int, int | None, int]]:
+def ranges(source: Source, shard_bytes: int) -> Iterator[tuple[targets.Target, int, int | None, int]]:
     """The block ranges of the table's heaps, with how many bytes each has."""
     for one in source.heaps:
         for first, last in block_ranges(one.blocks, shard_bytes // BLOCK_BYTES):

@@ -12,8 +12,7 @@ from pyiceberg.table.metadata import TableMetadata
 from frostline.catalog import snapshot_versions
 from frostline.catalog.connect import Connection
 from frostline.catalog.pointers import Move
-from frostline.catalog.snapshot_versions import Copied, Known, Place, Run
-from frostline.catalog.snapshots import Moment
+from frostline.catalog.snapshot_versions import Copied, Known, Place, Run, Taken
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import copies, paths, publish, rest, schema, snapshots, transaction
@@ -54,7 +53,7 @@ class Target(Protocol):
         """Write a new version of the copy; nothing points to it yet."""
         ...
 
-    def publish(self, moment: Moment, staged: Sequence[Staged], known: Mapping[Name, Known]) -> bool:
+    def publish(self, taken: Taken, staged: Sequence[Staged], known: Mapping[Name, Known]) -> bool:
         """Make all of it visible; says whether that was at one moment."""
         ...
 
@@ -101,14 +100,14 @@ class BuiltIn(_Common):
         staging = Staging(paths.commit_uuid(self.run.id))
         return copies.stage(table, self.identifier(table.name), before, files, self.summary, staging)
 
-    def publish(self, moment: Moment, staged: Sequence[Staged], known: Mapping[Name, Known]) -> bool:
+    def publish(self, taken: Taken, staged: Sequence[Staged], known: Mapping[Name, Known]) -> bool:
         """One transaction, and no lock that anybody waits for."""
         self.connection.execute("select 1")  # the lock of the name goes with this session: without it, nothing is sent
         hint = f"frostline snapshot list {self.name} shows whether version {self.run.version} is there"
         with publish.transaction(self.connection, f"publishing {self.name!r}", hint=hint):
             gone = [copied.pointer for copied in _gone(staged, known)]
             publish.copies(self.connection, self.name, [_move(one) for one in staged], gone)
-            snapshot_versions.publish(self.connection, self.run, moment, [one.copied for one in staged])
+            snapshot_versions.publish(self.connection, self.run, taken, [one.copied for one in staged])
             reached(Failpoint.SNAPSHOT_BEFORE_COMMIT)
         return True
 
@@ -181,14 +180,14 @@ class OnRest(_Common):
         self.changes.append(change)
         return staged
 
-    def publish(self, moment: Moment, staged: Sequence[Staged], known: Mapping[Name, Known]) -> bool:  # noqa: ARG002
+    def publish(self, taken: Taken, staged: Sequence[Staged], known: Mapping[Name, Known]) -> bool:  # noqa: ARG002
         """The catalog first, then our rows. In between the outcome counts as unknown, and no file of it goes.
 
         A table that is not in this version stays in the catalog for as long as an older version has it: there are
         catalogs that delete the files of what is dropped.
         """
         copied = [replace(one.copied, location=_folder(self.tables, one.copied)) for one in staged]
-        snapshot_versions.prepare(self.connection, self.run, moment, copied)
+        snapshot_versions.prepare(self.connection, self.run, taken, copied)
         reached(Failpoint.SNAPSHOT_BEFORE_COMMIT)
         outcome = self._commit()
         reached(Failpoint.REST_COMMITTED)

@@ -252,11 +252,6 @@ def _mark_all(connection: Connection, table: Table, target: sql.Identifier) -> N
     connection.execute(statement)
 
 
-def blocks(connection: Connection, partition: Name) -> int:
-    """How many blocks the partition has, about now."""
-    return int(_one(connection, _statement("blocks").format(partition=sql.Literal(str(partition)))))
-
-
 def slices(connection: Connection, table: Table, partition: Partition) -> Iterator[tuple[int, int]]:
     """Cut the partition's range where the lake's partitions end; only pieces that may hold rows."""
     assert partition.upper is not None

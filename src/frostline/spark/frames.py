@@ -22,12 +22,14 @@ from frostline.lake import paths
 from frostline.model.range import EVERYTHING, Range
 from frostline.model.tables import Column
 from frostline.model.tiers import MICROS_PER_DAY, TierKind
-from frostline.spark import conditions, filesums, lakefiles, pieces, points, shape, source
+from frostline.spark import conditions, filesums, lakefiles, points, shape, source
 from frostline.spark.conditions import Where
 from frostline.spark.keeper import KEEPER, Kept
-from frostline.spark.lakefiles import ColdFile
-from frostline.spark.pieces import Part
-from frostline.spark.point import AsOf, TablePoint
+from frostline.tiers import files as lake
+from frostline.tiers import pieces
+from frostline.tiers.files import ColdFile
+from frostline.tiers.pieces import Part
+from frostline.tiers.point import AsOf, TablePoint
 
 _BROADCAST_MARKS = 1_000_000
 _KEY = "frostline_key_{}"
@@ -132,7 +134,7 @@ class _Frame:
     ) -> "_Frame":
         """Read the arguments."""
         at = kept.point.tables[name]
-        shown = lakefiles.shown_names(at.table)
+        shown = lake.shown_names(at.table)
         wanted = shape.chosen(at.table.name, shown, columns)
         known = _known(spark, at, shown, where)
         needed = {key: value for key, value in shown.items() if key in wanted or key in known.columns}
@@ -170,7 +172,7 @@ class _Frame:
         if not files:
             return None
         lakefiles.require_finite(table, list(self.needed.values()), files)
-        shown = lakefiles.shown_names(table)
+        shown = lake.shown_names(table)
         keys = {name: one for name, one in shown.items() if one.name in table.key}
         rows = self._files(files, {**self.needed, **keys}).where(self._below_the_line(files))
         return self._unmarked(rows, keys).select(*map(_column, self.needed))
@@ -197,10 +199,10 @@ class _Frame:
         """Only where a file may reach beyond the line; else Spark has one condition less."""
         table, line = self.at.table, self.at.line
         below = Range(None, line)
-        if line is None or all(below.covers(lakefiles.tier_range(table, file)) for file in files):
+        if line is None or all(below.covers(lake.tier_range(table, file)) for file in files):
             return F.lit(True)  # noqa: FBT003
         assert table.tier is not None
-        key = next(name for name, one in lakefiles.shown_names(table).items() if one.name == table.tier.name)
+        key = next(name for name, one in lake.shown_names(table).items() if one.name == table.tier.name)
         return _column(key) < _tier_literal(table.tier.kind, line)
 
     def _unmarked(self, rows: DataFrame, keys: dict[str, Column]) -> DataFrame:

@@ -29,7 +29,7 @@ from frostline.lake.objectstore import Access
 from frostline.pipeline import tasks
 from frostline.pipeline.tasks import Outcome
 from frostline.spark import database
-from frostline.spark.point import AsOf, Point, taken
+from frostline.tiers.point import AsOf, Point, taken
 
 HANDSHAKE_S = 30.0
 """So long may the other side stand still while it shows who it is, asks, and takes the answer."""

@@ -1,94 +1,27 @@
-"""The files of a lake state as Spark needs them: their tier ranges, their columns' names, and what it cannot hold."""
+"""Lake files as Spark's own reader needs them: by their columns' names, and without values that it cannot hold."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from pyiceberg.manifest import DataFile
-from pyiceberg.types import DecimalType, NestedField
-
 from frostline.errors import UsageError
-from frostline.lake import bounds, damage, parquet, paths, schema, snapshots, store
-from frostline.model import laketypes
-from frostline.model.names import Name
-from frostline.model.range import EVERYTHING, Range
-from frostline.model.tables import Column, LakeTable, TableCopy
-from frostline.model.types import Collation, LakeEncoding, PgType
-from frostline.spark import filesums
+from frostline.lake import damage, parquet, store
+from frostline.model.tables import Column, LakeTable
+from frostline.tiers.files import ColdFile, infinity
 
 _THREADS = 16
 
 
-@dataclass(frozen=True)
-class ColdFile:
-    """A data file. `ranges` has the smallest and largest value of tier key, dates and timestamps, by field id."""
-
-    path: str
-    rows: int
-    size_bytes: int
-    ranges: Mapping[int, tuple[int, int]] = field(hash=False)
-    sha256: bytes | None = None
-    """Its recorded checksum."""
-
-
-def of_state(
-    table: LakeTable, metadata_location: str | None, snapshot_id: int | None, dsn: str
-) -> tuple[ColdFile, ...]:
-    """The files of the point's lake snapshot, by their names' order."""
-    if metadata_location is None or snapshot_id is None:
-        return ()
-    wanted = frozenset(
-        column.field_id
-        for column in table.columns
-        if _infinity(column) is not None or (table.tier and column.name == table.tier.name)
-    )
-    return _files(metadata_location, snapshot_id, wanted, table, dsn)
-
-
-@lru_cache(maxsize=64)
-def _files(
-    metadata_location: str, snapshot_id: int, wanted: frozenset[int], table: LakeTable, dsn: str
-) -> tuple[ColdFile, ...]:
-    with filesums.asked(dsn) as sums:
-        sums.expect_metadata(table)
-        snapshot, io = snapshots.find(metadata_location, snapshot_id), paths.file_io(metadata_location)
-        found = [_cold_file(one, wanted) for one in snapshots.data_files(snapshot, io)]
-        known = sums.of([file.path for file in found])
-    found = [replace(file, sha256=known.get(file.path)) for file in found]
-    return tuple(sorted(found, key=lambda file: file.path))
-
-
-def _cold_file(data_file: DataFile, wanted: Iterable[int]) -> ColdFile:
-    lower, upper = data_file.lower_bounds or {}, data_file.upper_bounds or {}
-    ranges = {
-        key: (bounds.tier_value(lower[key]), bounds.tier_value(upper[key]))
-        for key in wanted
-        if key in lower and key in upper
-    }
-    return ColdFile(data_file.file_path, data_file.record_count, data_file.file_size_in_bytes, ranges)
-
-
-def tier_range(table: LakeTable, file: ColdFile) -> Range:
-    """The tier values of a file; everything if it does not say, or the table has no tier key."""
-    found = file.ranges.get(table.column(table.tier.name).field_id) if table.tier else None
-    return Range.closed(*found) if found else EVERYTHING
-
-
 def require_finite(table: LakeTable, columns: Sequence[Column], files: Iterable[ColdFile]) -> None:
     """UsageError when one of these columns has an infinite date or timestamp in one of these files."""
-    checked = {column: infinity for column in columns if (infinity := _infinity(column)) is not None}
+    checked = {column: value for column in columns if (value := infinity(column)) is not None}
     for file in files:
-        for column, infinity in checked.items():
-            if infinity in map(abs, file.ranges.get(column.field_id, ())):
+        for column, value in checked.items():
+            if value in map(abs, file.ranges.get(column.field_id, ())):
                 raise UsageError(
                     f"column {column.name!r} of {table.name} holds infinity, which Spark cannot",
                     hint="leave it out: columns=[...]",
                 )
-
-
-def _infinity(column: Column) -> int | None:
-    return laketypes.of(column.encoding.lake_type).infinity
 
 
 def by_names(files: Sequence[ColdFile]) -> dict[tuple[tuple[int, str], ...], list[ColdFile]]:
@@ -106,22 +39,3 @@ def _names(path: str) -> tuple[tuple[int, str], ...]:
     """Files never change, so each footer is read once a process."""
     with damage.parsing(f"file {path}"):
         return tuple(parquet.names(path).items())
-
-
-def described(name: Name, metadata_location: str) -> TableCopy:
-    """A table of which only the lake knows."""
-    fields = snapshots.read_metadata(metadata_location).schema().fields
-    return TableCopy(name, tuple(_column(number, one) for number, one in enumerate(fields, 1)))
-
-
-def _column(number: int, one: NestedField) -> Column:
-    kind = one.field_type
-    lake_type = f"decimal({kind.precision}, {kind.scale})" if isinstance(kind, DecimalType) else str(kind)
-    pg_type = PgType(lake_type, lake_type, builtin=False)
-    encoding = LakeEncoding(lake_type, as_text=False, pushable=False)
-    return Column(one.name, number, one.field_id, pg_type, encoding, Collation.NONE, not_null=False)
-
-
-def shown_names(table: LakeTable) -> dict[str, Column]:
-    """The columns by their names in Spark, where no two may differ by case only."""
-    return dict(zip(schema.parquet_names(table), table.columns, strict=True))

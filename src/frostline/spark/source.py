@@ -3,6 +3,7 @@
 import json
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 from weakref import WeakSet
@@ -17,11 +18,13 @@ from frostline.errors import UsageError
 from frostline.lake import objectstore
 from frostline.model.range import EVERYTHING
 from frostline.pipeline import tasks
-from frostline.spark import conditions, lakefiles, pieces, rows, shape
+from frostline.spark import conditions, lakefiles, rows, shape
 from frostline.spark.keeper import KEEPER, Address, Request, ask, tell_released
-from frostline.spark.pieces import HeapPiece, LakePiece, Part
-from frostline.spark.point import AsOf
-from frostline.spark.rows import Reading
+from frostline.tiers import files, pieces
+from frostline.tiers.pieces import LakePiece, Part
+from frostline.tiers.point import AsOf
+from frostline.tiers.rows import Reading
+from frostline.tiers.shards import Shard
 
 NAME = "frostline"
 PARTS = "frostline_parts"
@@ -77,8 +80,8 @@ class FrostlineSource(DataSource):
         self._point_id, self._is_own = kept.id, request.point_id is None
         with self._released_on_failure():
             at = kept.point.tables[chosen["table"]]
-            columns = shape.chosen(at.table.name, lakefiles.shown_names(at.table), wanted)
-            self._reading = Reading(kept.point.moment, kept.access, at, part, columns, kept.checks)
+            columns = shape.chosen(at.table.name, files.shown_names(at.table), wanted)
+            self._reading = rows.reading(kept.point.moment, kept.access, at, part, columns, kept.checks)
         tasks.ease_the_next_task()
 
     @contextmanager
@@ -109,6 +112,13 @@ class FrostlineSource(DataSource):
         return FrostlineReader(self._reading)
 
 
+@dataclass(frozen=True)
+class Task(InputPartition):
+    """What one task reads."""
+
+    piece: Shard | LakePiece
+
+
 class FrostlineReader(DataSourceReader):
     """Plans in a process next to the driver, and reads in the tasks."""
 
@@ -128,15 +138,15 @@ class FrostlineReader(DataSourceReader):
         """One for each task."""
         with objectstore.used(self._reading.access):
             found = pieces.cut(self._reading.at, self._reading.part, self._range)
-        files = [file for piece in found if isinstance(piece, LakePiece) for file in piece.files]
-        lakefiles.require_finite(self._reading.at.table, list(self._reading.columns.values()), files)
+        cold = [file for piece in found if isinstance(piece, LakePiece) for file in piece.files]
+        lakefiles.require_finite(self._reading.at.table, list(self._reading.columns.values()), cold)
         tasks.ease_the_next_task()
-        return found
+        return [Task(piece) for piece in found]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one; Spark asks for None when there is nothing to read."""
-        if isinstance(partition, (HeapPiece, LakePiece)):
-            yield from rows.batches(self._reading, partition)
+        if isinstance(partition, Task):
+            yield from rows.batches(self._reading, partition.piece)
             tasks.ease_the_next_task()
 
 

@@ -28,9 +28,6 @@ delete from {overlay} where {condition} and {tier_key} >= {line}
 insert into {overlay} ({columns}, frostline_live) select {columns}, true from only {partition}
 on conflict ({key}) do update set {replace} frostline_live = true, frostline_version = nextval('frostline.overlay_version')
 
--- name: blocks
-select pg_relation_size({partition}::regclass) / current_setting('block_size')::int
-
 -- name: lowest_value
 select min({tier_key})::text from only {partition} where {tier_key} >= {from}
 

@@ -1,20 +1,20 @@
-"""A Postgres snapshot that many connections read, for as long as one of them holds it."""
+"""A moment: a snapshot of Postgres that one connection holds, and many others join."""
 
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection, connect, fetch, first_line, only_value
-from frostline.errors import UnavailableError, UsageError
+from frostline.catalog.connect import Connection, Dsn, connect, first_line, only_row, only_value
+from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.model.names import Name
 
-_statement = sqlfiles.statements(__name__, "queries/snapshot")
+_statement = sqlfiles.statements(__name__, "moment")
 
 _LOCK_TIMEOUT_MS = 500
 """Shorter than deadlock_timeout: we give up before Postgres would cancel the other session."""
@@ -24,16 +24,45 @@ WAITED_S = 30.0
 too, and a query must not wait for a copy."""
 
 
+@dataclass(frozen=True)
+class Moment:
+    """What another session needs in order to see Postgres as the snapshot shows it."""
+
+    dsn: Dsn = field(repr=False)
+    snapshot: str
+    """What `pg_export_snapshot()` gave; it can be joined while its holder lives."""
+    horizon: str
+    """What `pg_current_snapshot()` says under it: the name of a snapshot may come again, this does not."""
+
+
 @contextmanager
-def exported(dsn: str) -> Generator[str]:
+def exported(dsn: str) -> Generator[Moment]:
     """Export a snapshot and hold it open on a connection of its own.
 
     When that connection is lost, the tasks that join the snapshot fail; none of them reads another one.
     """
     with _holding(dsn) as connection:
         connection.execute(_statement("begin"))
-        yield only_value(connection.execute(_statement("export")))
+        yield _exported(connection, dsn)
         connection.execute(_statement("end"))
+
+
+def _exported(connection: Connection, dsn: str) -> Moment:
+    return Moment(Dsn(dsn), *only_row(connection.execute(_statement("export"))))
+
+
+@contextmanager
+def joined(moment: Moment, *, purpose: str) -> Generator[Connection]:
+    """A session that sees the moment. Its locks, which are those of a reader, end with the block."""
+    with connect(moment.dsn, purpose=purpose) as connection:
+        try:
+            connection.execute(_statement("join").format(snapshot=sql.Literal(moment.snapshot)))
+            horizon = only_value(connection.execute(_statement("horizon")))
+        except (psycopg.errors.UndefinedObject, psycopg.errors.InvalidParameterValue):
+            horizon = None
+        if horizon != moment.horizon:
+            raise ConflictError("the connection that held the exported snapshot was lost", hint="try again")
+        yield connection
 
 
 @contextmanager
@@ -49,24 +78,14 @@ def let_idle(connection: Connection) -> None:
     connection.execute(_statement("no_idle_limits"))
 
 
-@dataclass(frozen=True)
-class Moment:
-    """The point in time that a snapshot shows."""
-
-    snapshot: str
-    """What other sessions join."""
-    lsn: str
-    """All that the snapshot has was written before this."""
-    taken_at: datetime
-
-
 class Holder:
     """A connection that holds one snapshot, and locks on the tables that are read under it.
 
     The publisher is idle meanwhile. It is watched too: with its session goes the right to publish.
     """
 
-    def __init__(self, connection: Connection, publisher: Connection) -> None:
+    def __init__(self, dsn: str, connection: Connection, publisher: Connection) -> None:
+        self.dsn = dsn
         self.connection = connection
         self.publisher = publisher
         self._looked_at = time.monotonic()
@@ -97,7 +116,11 @@ class Holder:
 
     def export(self) -> Moment:
         """Let other sessions join."""
-        return fetch(self.connection, Moment, _statement("moment"))[0]
+        return _exported(self.connection, self.dsn)
+
+    def position(self) -> tuple[str, datetime]:
+        """A position in the WAL that all that the snapshot has was written before, and what time it is."""
+        return only_row(self.connection.execute(_statement("position")))
 
     def watch(self) -> None:
         """Look now and then whether the run can go on; call it as often as you like."""
@@ -140,5 +163,5 @@ def held(dsn: str, publisher: Connection) -> Generator[Holder]:
     """A connection for a snapshot that is held and watched. It ends with the block."""
     with _holding(dsn) as connection:
         connection.execute(_statement("begin"))
-        yield Holder(connection, publisher)
+        yield Holder(dsn, connection, publisher)
         connection.execute(_statement("end"))

@@ -1,4 +1,4 @@
-"""A point in time of one or more tables: an exported snapshot of Postgres, and what each table consisted of under it.
+"""A point in time of one or more managed tables: a moment of Postgres, and what each table consisted of at it.
 
 docs/design/spark-connector.md has the interleavings.
 """
@@ -7,20 +7,22 @@ from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import zip_longest
 from typing import Any, TypeAlias
 
-import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import lake_states, pins, seams, snapshots, tables
-from frostline.catalog.connect import Connection, Dsn, connect, only_value
+from frostline.catalog import lake_states, pins, seams, tables
+from frostline.catalog.connect import Connection, Dsn, only_value
 from frostline.errors import ConflictError, UsageError
 from frostline.model.names import BadName, Name
 from frostline.model.tables import LakeTable, Table
 from frostline.relation import heap, names
-from frostline.spark import lakefiles
+from frostline.tiers import files, target
+from frostline.tiers import moment as moments
+from frostline.tiers.moment import Moment
+from frostline.tiers.shards import policies_apply
+from frostline.tiers.target import Target
 
 _statement = sqlfiles.statements(__name__, "point")
 
@@ -28,42 +30,6 @@ AsOf: TypeAlias = str | int | datetime | None
 """The name of a snapshot (`name` or `name@version`), a lake snapshot, a time, or now."""
 
 _TRIES = 5
-_OWN_COLUMNS = ("frostline_live", "frostline_version", "frostline_marked_at")
-"""What an overlay has besides the table's columns."""
-
-
-@dataclass(frozen=True)
-class Moment:
-    """What a task needs in order to see Postgres as it was."""
-
-    dsn: Dsn = field(repr=False)
-    snapshot: str
-    """What `pg_export_snapshot()` gave; it can be joined while its holder lives."""
-    horizon: str
-    """What `pg_current_snapshot()` says under it: the name of a snapshot may come again, this does not."""
-
-
-@dataclass(frozen=True)
-class TargetColumn:
-    """A column of a heap partition, or of the overlay, as it was then."""
-
-    number: int
-    """Where a value is in a row: a column that is dropped and made again has another one."""
-    name: str
-    type_id: int
-
-
-@dataclass(frozen=True)
-class Target:
-    """A heap partition, or the overlay, as it was then."""
-
-    name: Name
-    filenode: int
-    blocks: int
-    columns: tuple[TargetColumn, ...]
-    lower: int | None = None
-    upper: int | None = None
-    """The bounds of a partition, on the axis; None is no bound."""
 
 
 @dataclass(frozen=True)
@@ -114,10 +80,8 @@ def _taken(held: ExitStack, dsn: str, wanted: Sequence[str], as_of: AsOf, tries:
 
 
 def _attempted(held: ExitStack, dsn: str, wanted: Sequence[str], as_of: AsOf) -> Point:
-    snapshot = held.enter_context(snapshots.exported(dsn))
-    with connect(dsn, purpose="spark", for_user=True) as connection:
-        connection.execute(_statement("join").format(snapshot=sql.Literal(snapshot)))
-        moment = Moment(Dsn(dsn), snapshot, _one(connection, _statement("horizon").format()))
+    moment = held.enter_context(moments.exported(dsn))
+    with moments.joined(moment, purpose="point") as connection:
         found = {text: replace(_table_point(connection, text, as_of), dsn=moment.dsn) for text in wanted}
     lakes = [(one.table, one.metadata_location) for one in found.values()]
     pinned = [(table, state) for table, state in lakes if isinstance(table, Table) and state is not None]
@@ -144,7 +108,7 @@ def _of_name(connection: Connection, name: Name, as_of: str) -> TablePoint:
     _require_rights(connection, name, name)
     if name in tables.names(connection):
         _require_rights(connection, name.heap, name)
-    return TablePoint(lakefiles.described(name, state.metadata_location), state.metadata_location, state.snapshot_id)
+    return TablePoint(files.described(name, state.metadata_location), state.metadata_location, state.snapshot_id)
 
 
 def _earlier(connection: Connection, table: Table, as_of: int | datetime) -> TablePoint:
@@ -160,47 +124,16 @@ def _earlier(connection: Connection, table: Table, as_of: int | datetime) -> Tab
 def _now(connection: Connection, table: Table) -> TablePoint:
     seam = seams.get(connection, table)
     partitions = heap.partitions(connection, table, sizes=False)
-    hot = [partition for partition in partitions if partition.upper is None or partition.upper > seam.frost_line]
+    hot = {one.name: one for one in partitions if one.upper is None or one.upper > seam.frost_line}
     condition = names.within(table, None, seam.frost_line)
     marks = _one(connection, _statement("marks").format(overlay=names.overlay(table), condition=condition))
-    targets = tuple(_target(connection, partition.name, partition.lower, partition.upper) for partition in hot)
-    overlay = _overlay(connection, table) if marks else None
+    found = target.find(connection, hot)
+    targets = tuple(replace(found[name], lower=one.lower, upper=one.upper) for name, one in hot.items())
+    overlay = target.overlay_of(connection, table) if marks else None
+    for one in (*targets, *([overlay] if overlay else [])):
+        if one.has_policies:
+            raise policies_apply(str(one.name))
     return TablePoint(table, seam.metadata_location, seam.snapshot_id, seam.frost_line, targets, overlay, marks)
-
-
-def _overlay(connection: Connection, table: Table) -> Target:
-    """The overlay; UsageError when its columns have other names than the heap's: they are found by name."""
-    target = _target(connection, Name("frostline_overlay", table.internal))
-    known = [column.name for column in table.columns]
-    found = [column.name for column in target.columns if column.name not in _OWN_COLUMNS]
-    changed = [(new, old) for new, old in zip_longest(known, found) if new != old]
-    if changed:
-        raise UsageError(
-            f"column {changed[0][0]!r} of {table.name} is {changed[0][1]!r} in its overlay",
-            hint="schema changes are not followed: give the column its old name again",
-        )
-    return target
-
-
-def _target(connection: Connection, name: Name, lower: int | None = None, upper: int | None = None) -> Target:
-    """ConflictError when the table was changed in the moment since the snapshot; then a new one is taken."""
-    identifier = names.identifier(name)
-    try:
-        connection.execute(_statement("lock").format(target=identifier))
-    except psycopg.errors.UndefinedTable:
-        raise _changed(name) from None
-    statement = _statement("target").format(target=sql.Literal(identifier.as_string()))
-    row = connection.execute(statement).fetchone()
-    if row is None or row[0] != row[1]:
-        raise _changed(name)
-    _, filenode, blocks, has_policies, *columns = row
-    if has_policies:
-        raise policies_apply(str(name))
-    return Target(name, filenode, blocks, tuple(map(TargetColumn, *columns)), lower, upper)
-
-
-def _changed(name: Name) -> ConflictError:
-    return ConflictError(f"{name} was changed while the point in time was taken", hint="read the table again")
 
 
 def _require_rights(connection: Connection, relation: Name, asked: Name) -> None:
@@ -212,14 +145,6 @@ def _require_rights(connection: Connection, relation: Name, asked: Name) -> None
         raise UsageError(f"this role may not read {asked}", hint=f"grant select on {relation} to it")
     if has_policies:
         raise policies_apply(str(asked))
-
-
-def policies_apply(relation: str) -> UsageError:
-    """What is said where policies would hide rows."""
-    return UsageError(
-        f"row security of {relation} applies to this role, and lake files have none",
-        hint="read as a role that may see every row: the table's owner, or one with BYPASSRLS",
-    )
 
 
 def _one(connection: Connection, statement: sql.Composed) -> Any:

@@ -27,7 +27,20 @@ select pid, relation::regclass::text, waited_s from waiting
 begin isolation level repeatable read read only
 
 -- name: export
-select pg_export_snapshot()
+-- Two snapshots with the second text see the same rows: it is what `pg_current_snapshot()` says to all that join.
+select pg_export_snapshot(), pg_current_snapshot()::text
+
+-- name: position
+-- Read after the snapshot was taken: all that the snapshot has is before it.
+select pg_current_wal_insert_lsn()::text, clock_timestamp()
+
+-- name: join
+-- A transaction that sees what the exported snapshot sees. No lock but those of readers. Row security hides nothing: it is an error.
+begin isolation level repeatable read read only; set transaction snapshot {snapshot}; set local row_security = off
+
+-- name: horizon
+-- Under the snapshot.
+select pg_current_snapshot()::text
 
 -- name: end
 rollback

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pyspark.sql.datasource import InputPartition
-
 from frostline.model.archive import block_ranges
 from frostline.model.range import Range
-from frostline.spark import lakefiles
-from frostline.spark.lakefiles import ColdFile
-from frostline.spark.point import TablePoint, Target
+from frostline.tiers import files
+from frostline.tiers.files import ColdFile
+from frostline.tiers.point import TablePoint
+from frostline.tiers.shards import Shard
+from frostline.tiers.target import Target
 
 _BLOCKS = 8192
 """64 MB of heap are one task."""
@@ -33,18 +33,7 @@ class Part(StrEnum):
 
 
 @dataclass(frozen=True)
-class HeapPiece(InputPartition):
-    """A block range of a heap partition or the overlay."""
-
-    target: Target
-    range: Range
-    first_block: int | None
-    last_block: int | None
-    only_live: bool = False
-
-
-@dataclass(frozen=True)
-class LakePiece(InputPartition):
+class LakePiece:
     """Some lake files."""
 
     files: tuple[ColdFile, ...]
@@ -53,13 +42,13 @@ class LakePiece(InputPartition):
     """Marked rows are to be taken away."""
 
 
-def cut(at: TablePoint, part: Part, wanted: Range) -> list[InputPartition]:
+def cut(at: TablePoint, part: Part, wanted: Range) -> list[Shard | LakePiece]:
     """The tasks that together read the part's rows of the range."""
     wanted = _possible(at, wanted)
     return [*_hot(at, part, wanted), *_overlay(at, part, wanted), *_cold(at, part, wanted)]
 
 
-def _hot(at: TablePoint, part: Part, wanted: Range) -> Iterator[HeapPiece]:
+def _hot(at: TablePoint, part: Part, wanted: Range) -> Iterator[Shard]:
     if part not in (Part.ALL, Part.HOT):
         return
     above = wanted.clip(Range(at.line, None))
@@ -68,16 +57,16 @@ def _hot(at: TablePoint, part: Part, wanted: Range) -> Iterator[HeapPiece]:
             yield from _blocks(target, above)
 
 
-def _overlay(at: TablePoint, part: Part, wanted: Range) -> Iterator[HeapPiece]:
+def _overlay(at: TablePoint, part: Part, wanted: Range) -> Iterator[Shard]:
     below = _below_the_line(at, wanted)
     if at.overlay is not None and not below.is_empty and part in (Part.ALL, Part.LIVE, Part.KEYS):
         yield from _blocks(at.overlay, below, only_live=part is not Part.KEYS)
 
 
-def _blocks(target: Target, wanted: Range, *, only_live: bool = False) -> Iterator[HeapPiece]:
+def _blocks(target: Target, wanted: Range, *, only_live: bool = False) -> Iterator[Shard]:
     """The size was read under the snapshot: what has no block had none of its rows either."""
     for first, last in block_ranges(target.blocks, _BLOCKS) if target.blocks else ():
-        yield HeapPiece(target, wanted, first or None, last, only_live)
+        yield Shard(target, wanted, first or None, last, only_live)
 
 
 def _cold(at: TablePoint, part: Part, wanted: Range) -> Iterator[LakePiece]:
@@ -91,8 +80,8 @@ def _cold(at: TablePoint, part: Part, wanted: Range) -> Iterator[LakePiece]:
 def cold_files(at: TablePoint, wanted: Range) -> list[ColdFile]:
     """The lake files that can hold a row of the range, below the frost line."""
     below = _below_the_line(at, _possible(at, wanted))
-    files = lakefiles.of_state(at.table, at.metadata_location, at.snapshot_id, at.dsn)
-    return [file for file in files if below.overlaps(lakefiles.tier_range(at.table, file))]
+    every = files.of_state(at.table, at.metadata_location, at.snapshot_id, at.dsn)
+    return [file for file in every if below.overlaps(files.tier_range(at.table, file))]
 
 
 def _possible(at: TablePoint, wanted: Range) -> Range:
@@ -105,9 +94,9 @@ def _below_the_line(at: TablePoint, wanted: Range) -> Range:
     return wanted.clip(Range(None, at.line))
 
 
-def _grouped(files: Sequence[ColdFile]) -> Iterator[list[ColdFile]]:
+def _grouped(every: Sequence[ColdFile]) -> Iterator[list[ColdFile]]:
     group: list[ColdFile] = []
-    for file in files:
+    for file in every:
         if group and sum(one.size_bytes for one in group) + file.size_bytes > _FILE_BYTES:
             yield group
             group = []

@@ -1,0 +1,97 @@
+"""The files of a lake state: their ranges, and what the lake alone knows of their tables."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.types import DecimalType, NestedField
+
+from frostline.lake import bounds, paths, schema, snapshots
+from frostline.model import laketypes
+from frostline.model.names import Name
+from frostline.model.range import EVERYTHING, Range
+from frostline.model.tables import Column, LakeTable, TableCopy
+from frostline.model.types import Collation, LakeEncoding, PgType
+from frostline.tiers import filesums
+
+_THREADS = 16
+
+
+@dataclass(frozen=True)
+class ColdFile:
+    """A data file. `ranges` has the smallest and largest value of tier key, dates and timestamps, by field id."""
+
+    path: str
+    rows: int
+    size_bytes: int
+    ranges: Mapping[int, tuple[int, int]] = field(hash=False)
+    sha256: bytes | None = None
+    """Its recorded checksum."""
+
+
+def of_state(
+    table: LakeTable, metadata_location: str | None, snapshot_id: int | None, dsn: str
+) -> tuple[ColdFile, ...]:
+    """The files of the point's lake snapshot, by their names' order."""
+    if metadata_location is None or snapshot_id is None:
+        return ()
+    wanted = frozenset(
+        column.field_id
+        for column in table.columns
+        if infinity(column) is not None or (table.tier and column.name == table.tier.name)
+    )
+    return _files(metadata_location, snapshot_id, wanted, table, dsn)
+
+
+@lru_cache(maxsize=64)
+def _files(
+    metadata_location: str, snapshot_id: int, wanted: frozenset[int], table: LakeTable, dsn: str
+) -> tuple[ColdFile, ...]:
+    with filesums.asked(dsn) as sums:
+        sums.expect_metadata(table)
+        snapshot, io = snapshots.find(metadata_location, snapshot_id), paths.file_io(metadata_location)
+        found = [_cold_file(one, wanted) for one in snapshots.data_files(snapshot, io)]
+        known = sums.of([file.path for file in found])
+    found = [replace(file, sha256=known.get(file.path)) for file in found]
+    return tuple(sorted(found, key=lambda file: file.path))
+
+
+def _cold_file(data_file: DataFile, wanted: Iterable[int]) -> ColdFile:
+    lower, upper = data_file.lower_bounds or {}, data_file.upper_bounds or {}
+    ranges = {
+        key: (bounds.tier_value(lower[key]), bounds.tier_value(upper[key]))
+        for key in wanted
+        if key in lower and key in upper
+    }
+    return ColdFile(data_file.file_path, data_file.record_count, data_file.file_size_in_bytes, ranges)
+
+
+def tier_range(table: LakeTable, file: ColdFile) -> Range:
+    """The tier values of a file; everything if it does not say, or the table has no tier key."""
+    found = file.ranges.get(table.column(table.tier.name).field_id) if table.tier else None
+    return Range.closed(*found) if found else EVERYTHING
+
+
+def infinity(column: Column) -> int | None:
+    """What stands for infinity in a column of dates or timestamps."""
+    return laketypes.of(column.encoding.lake_type).infinity
+
+
+def described(name: Name, metadata_location: str) -> TableCopy:
+    """A table of which only the lake knows."""
+    fields = snapshots.read_metadata(metadata_location).schema().fields
+    return TableCopy(name, tuple(_column(number, one) for number, one in enumerate(fields, 1)))
+
+
+def _column(number: int, one: NestedField) -> Column:
+    kind = one.field_type
+    lake_type = f"decimal({kind.precision}, {kind.scale})" if isinstance(kind, DecimalType) else str(kind)
+    pg_type = PgType(lake_type, lake_type, builtin=False)
+    encoding = LakeEncoding(lake_type, as_text=False, pushable=False)
+    return Column(one.name, number, one.field_id, pg_type, encoding, Collation.NONE, not_null=False)
+
+
+def shown_names(table: LakeTable) -> dict[str, Column]:
+    """The columns by their names in files and DataFrames, where no two may differ by case only."""
+    return dict(zip(schema.parquet_names(table), table.columns, strict=True))
