@@ -2,12 +2,17 @@
 
 import re
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from frostline.model.names import Name
 from frostline.model.range import Range
 from frostline.model.tiers import TierKind, from_text
 
 _BOUNDS = re.compile(r"FOR VALUES FROM \((MINVALUE|'[^']*'|-?\d+)\) TO \((MAXVALUE|'[^']*'|-?\d+)\)")
+
+
+Identity: TypeAlias = tuple[Name, int, int | None, int | None]
+"""Name, oid and bounds of a partition."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +28,17 @@ class Partition:
     """-1 when Postgres never counted."""
     is_unlogged: bool = False
     """A crash of Postgres empties it."""
+    oid: int = 0
 
     @property
     def range(self) -> Range:
         """What it holds rows of; not of the DEFAULT partition."""
         return Range(self.lower, self.upper)
+
+    @property
+    def identity(self) -> Identity:
+        """What another partition does not have, not even one that was made anew with its name and bounds."""
+        return self.name, self.oid, self.lower, self.upper
 
 
 def bounds(kind: TierKind, text: str) -> tuple[int | None, int | None]:

@@ -125,11 +125,14 @@ class Job:
             return files
 
     def shards(self, exported: Moment) -> Iterator[Export]:
-        """The block ranges of the batch, cut where the lake's partitions are: one for each task."""
+        """The block ranges of the batch, cut where the lake's partitions are: one for each task.
+
+        ConflictError unless the partitions and the table's columns are what they were when the batch was planned.
+        """
         reader = Reader(exported, "export", "frostline archive")
         size = self.settings.export_shard_bytes // archive.BLOCK_BYTES
         with moment.joined(exported, purpose="export") as connection:
-            found = target.find(connection, [partition.name for partition in self.batch.partitions])
+            found = target.of_plan(connection, self.table, self.batch.partitions)
             for partition in self.batch.partitions:
                 read = found[partition.name]
                 if not read.blocks:

@@ -130,10 +130,14 @@ class Fold:
         return remembered, made
 
     def slices(self, exported: Moment) -> Iterator[Slice]:
-        """One for each lake partition that has marks."""
+        """One for each lake partition that has marks.
+
+        ConflictError unless the table's columns are what they were when the fold began.
+        """
         recorded = lake_files.recorded(self.connection, self.table)
         reader = Reader(exported, "export", "frostline fold")
         with moment.joined(exported, purpose="export") as connection:
+            target.require_columns(connection, self.table)
             read = target.overlay_of(connection, self.table)
             for lower, upper in heap.occupied(connection, self.table, read.name, self.seam.frost_line):
                 yield Slice(

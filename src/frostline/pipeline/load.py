@@ -134,6 +134,7 @@ class Job:
         reader = Reader(exported, "export", self.again())
         location = paths.table_location(self.settings.warehouse, self.table)
         with moment.joined(exported, purpose="export") as connection:
+            target.require_columns(connection, self.table)
             read = target.find(connection, [self.load.name])[self.load.name]
             for lower, upper in heap.occupied(connection, self.table, read.name, self.seam.frost_line):
                 wanted = Range(lower, upper)

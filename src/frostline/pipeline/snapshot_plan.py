@@ -199,6 +199,8 @@ class _Planner:
         seam = seams.get(self.connection, managed)
         overlay = self.found[Name("frostline_overlay", managed.internal)]
         marks = heap.marks(self.connection, managed, None, seam.frost_line)
+        if marks:
+            targets.require_same_names(managed, overlay)
         files = tuple(lake_files.recorded(self.connection, managed))
         return Cold(managed, seam.frost_line, overlay, files, marks)
 

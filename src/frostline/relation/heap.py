@@ -1,6 +1,6 @@
 """The heap of a managed table: its partitions, their capture, and emptying those that are archived."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -16,7 +16,7 @@ from frostline.catalog.patience import be_brief, patiently
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.model import lake_grid
 from frostline.model.names import Name
-from frostline.model.partitions import Partition, bounds
+from frostline.model.partitions import Identity, Partition, bounds
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind, from_text, to_text
 from frostline.partitions import new_partition
@@ -51,7 +51,7 @@ def partitions(connection: Connection, table: Table, *, sizes: bool = True) -> l
     for partition in found:
         lower, upper = (None, None) if partition.is_default else bounds(table.tier_kind, partition.bound)
         about = (partition.is_default, partition.size_bytes, partition.rows_estimate, partition.is_unlogged)
-        result.append(Partition(partition.name, lower, upper, *about))
+        result.append(Partition(partition.name, lower, upper, *about, partition.oid))
     return result
 
 
@@ -113,23 +113,27 @@ def keep(connection: Connection, table: Table, wanted: Iterable[Partition]) -> N
 
     ACCESS SHARE, as a reader has it.
     """
-    bounds_of = {partition.name: (partition.lower, partition.upper) for partition in wanted}
+    planned = {partition.identity for partition in wanted}
     try:
         be_brief(connection)
-        for name in bounds_of:
+        for name, *_ in planned:
             connection.execute(sql.SQL("lock table only {} in access share mode").format(names.identifier(name)))
         connection.execute(sql.SQL("set local lock_timeout to default"))
     except (psycopg.errors.UndefinedTable, psycopg.errors.LockNotAvailable):
         raise changed(table) from None
-    present = {partition.name: (partition.lower, partition.upper) for partition in partitions(connection, table)}
-    if not bounds_of.items() <= present.items():
+    require(connection, table, planned)
+
+
+def require(connection: Connection, table: Table, planned: Collection[Identity]) -> None:
+    """ConflictError unless these partitions are there, as the connection sees the heap."""
+    if not {partition.identity for partition in partitions(connection, table, sizes=False)}.issuperset(planned):
         raise changed(table)
 
 
 def changed(table: Table) -> ConflictError:
     """What is said when a partition is not what it was when the job began."""
     return ConflictError(
-        f"a partition of {table.name} was dropped, detached or renamed while it was archived",
+        f"a partition of {table.name} was dropped, detached, renamed or made anew while it was archived",
         hint=f"frostline archive {table.name}",
     )
 

@@ -3,6 +3,7 @@
 A name in a statement means the table and the columns of today, whatever the snapshot is, and a table that was rewritten
 or emptied has other rows in its blocks. So every session that reads a target locks it as a reader does, compares it
 with what the plan saw, takes rows of that very table only, and looks at the name once more when it has read.
+docs/design/tiers.md has the interleavings.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,11 +15,13 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
+from frostline.catalog import tables
 from frostline.catalog.connect import Connection, first_line, local_settings
 from frostline.errors import ConflictError, UsageError
 from frostline.model.names import Name
+from frostline.model.partitions import Partition
 from frostline.model.tables import Table
-from frostline.relation import names
+from frostline.relation import heap, names
 from frostline.tiers.moment import Moment
 
 _statement = sqlfiles.statements(__name__, "target")
@@ -105,6 +108,14 @@ def _changed(what: str) -> ConflictError:
     return ConflictError(f"a table was changed while the point in time was taken: {what}", hint="try again")
 
 
+def of_plan(connection: Connection, table: Table, planned: Iterable[Partition]) -> dict[Name, Target]:
+    """The partitions of a plan; ConflictError unless they and the table's columns are, at the moment, what it saw."""
+    require_columns(connection, table)
+    chosen = list(planned)
+    heap.require(connection, table, [partition.identity for partition in chosen])
+    return find(connection, [partition.name for partition in chosen])
+
+
 def overlay_of(connection: Connection, table: Table) -> Target:
     """The overlay; UsageError when its columns have other names than the heap's."""
     name = Name("frostline_overlay", table.internal)
@@ -123,6 +134,13 @@ def require_same_names(table: Table, overlay: Target) -> None:
             f"column {changed[0][0]!r} of {table.name} is {changed[0][1]!r} in its overlay",
             hint="schema changes are not followed: give the column its old name again",
         )
+
+
+def require_columns(connection: Connection, table: Table) -> None:
+    """ConflictError unless the columns and the key of the table are, at the moment, those that the plan has."""
+    found = tables.by_id(connection, table.id)
+    if (found.name, found.columns, found.key) != (table.name, table.columns, table.key):
+        raise ConflictError(f"the columns of {table.name} have changed since the run began", hint="try again")
 
 
 def join(reader: Reader, target: Target) -> sql.Composed:
