@@ -169,3 +169,12 @@ def test_the_rows_of_the_lake_are_estimated_as_they_are(both: Lake) -> None:
         explained = plan(connection, "select * from public.events where ts < '2024-03-01'")
         (asked,) = [node for node in explained["Plans"] if node["Node Type"] == "Foreign Scan"]
         assert 250 <= asked["Plan Rows"] <= 350
+
+
+def test_a_look_up_in_the_lake_is_not_so_dear_that_postgres_compiles_it(both: Lake) -> None:
+    """What Postgres expects for each row of the lake decides about JIT, which would take longer than the look-up."""
+    with both.connect() as connection:
+        explained = plan(connection, "select * from public.events where id = 5 and ts < '2024-03-01'")
+        (asked,) = [node for node in explained["Plans"] if node["Node Type"] == "Foreign Scan"]
+        lake_rows = 300
+        assert asked["Total Cost"] < 100 + 0.1 * lake_rows

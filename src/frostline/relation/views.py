@@ -12,7 +12,7 @@ from frostline.catalog.seams import LINE_COLUMNS
 from frostline.model.registration import HeapFacts
 from frostline.model.tables import Table
 from frostline.relation import lakecolumns, names
-from frostline.relation.clauses import AND, COMMA, identifiers, overriding, prefixed, same_key
+from frostline.relation.clauses import AND, COMMA, identifiers, overriding, prefixed
 from frostline.relation.names import trusted
 from frostline.relation.objects import template
 
@@ -57,8 +57,15 @@ class Views:
             line=line(self.table),
             table_id=sql.Literal(self.table.id),
             secret=template("secret").format(table_id=sql.Literal(self.table.id)),
-            is_marked=same_key(self.table, "m", "u"),
+            key=COMMA.join(self._hashed_key("u")),
+            marked_key=COMMA.join(self._hashed_key("m")),
         )
+
+    def _hashed_key(self, row: str) -> Iterator[sql.Composable]:
+        """The key in types that Postgres can hash. Of the others, `bit` is one, equal values are written alike."""
+        for name, value in zip(self.table.key, prefixed(row, self.table.key), strict=True):
+            as_text = self.table.column(name).encoding.as_text
+            yield sql.SQL("{}::pg_catalog.text").format(value) if as_text else value
 
     def lake_key_equals(self, row: str) -> sql.Composed:
         """The condition that the lake's row `c` has the key of another row."""

@@ -59,7 +59,8 @@ select u."Id", u."seq", u."day", u."price", u."exact", u."doc", u."feeling", u."
    and u.frostline_live
    and (u.frostline_tier <> 'lake' or u.frostline_snapshot
         = (select s.snapshot_id from frostline.seam as s where s.table_id = 7))
-   and (u.frostline_tier <> 'lake' or nullif(exists (select from "frostline_overlay"."Größe_7" as m where m."day" = u."day" and m."Id" = u."Id"), true) is not null);
+   and (u.frostline_tier <> 'lake' or nullif((u."day", u."Id") in (select m."day", m."Id" from "frostline_overlay"."Größe_7" as m
+            where nullif(m.frostline_version, m.frostline_version) is null), true) is not null);
 
 create view "Odd ""Shop"""."Größe" as select "Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code", "total" from "frostline_relation"."Größe_7" as "Größe";
 

@@ -49,7 +49,8 @@ select u."id", u."ts", u."status", frostline_tier, frostline_snapshot, (select s
    and u.frostline_live
    and (u.frostline_tier <> 'lake' or u.frostline_snapshot
         = (select s.snapshot_id from frostline.seam as s where s.table_id = 7))
-   and (u.frostline_tier <> 'lake' or nullif(exists (select from "frostline_overlay"."events_7" as m where m."id" = u."id" and m."ts" = u."ts"), true) is not null);
+   and (u.frostline_tier <> 'lake' or nullif((u."id", u."ts") in (select m."id", m."ts" from "frostline_overlay"."events_7" as m
+            where nullif(m.frostline_version, m.frostline_version) is null), true) is not null);
 
 create view "public"."events" as select "id", "ts", "status" from "frostline_relation"."events_7" as "events";
 

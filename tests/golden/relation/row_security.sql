@@ -57,7 +57,8 @@ select u."tenant", u."day", u."number", u."body", frostline_tier, frostline_snap
    and u.frostline_live
    and (u.frostline_tier <> 'lake' or u.frostline_snapshot
         = (select s.snapshot_id from frostline.seam as s where s.table_id = 7))
-   and (u.frostline_tier <> 'lake' or nullif(exists (select from "frostline_overlay"."messages_7" as m where m."tenant" = u."tenant" and m."day" = u."day" and m."number" = u."number"), true) is not null)
+   and (u.frostline_tier <> 'lake' or nullif((u."tenant"::pg_catalog.text, u."day", u."number") in (select m."tenant"::pg_catalog.text, m."day", m."number" from "frostline_overlay"."messages_7" as m
+            where nullif(m.frostline_version, m.frostline_version) is null), true) is not null)
 ) as "messages"
  where not pg_catalog.row_security_active('public._messages'::regclass) or "frostline_write"."may_select_7"("tenant", "day", "number", "body");
 

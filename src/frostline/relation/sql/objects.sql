@@ -68,7 +68,8 @@ select {columns}, frostline_tier, frostline_snapshot, {secret} as frostline_secr
    and u.frostline_live
    and (u.frostline_tier <> 'lake' or u.frostline_snapshot
         = (select s.snapshot_id from frostline.seam as s where s.table_id = {table_id}))
-   and (u.frostline_tier <> 'lake' or nullif(exists (select from {overlay} as m where {is_marked}), true) is not null)
+   and (u.frostline_tier <> 'lake' or nullif(({key}) in (select {marked_key} from {overlay} as m
+            where nullif(m.frostline_version, m.frostline_version) is null), true) is not null)
 
 -- name: line
 (select s.{line_column}{line_cast} from frostline.seam as s where s.table_id = {table_id})
