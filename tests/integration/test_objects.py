@@ -1,5 +1,6 @@
 """The list of a table's objects is complete: what it names is there, and nothing else is."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -218,6 +219,23 @@ def test_a_function_is_renewed_while_the_relation_is_in_use(
     with psycopg.connect(database) as reader:
         assert value(reader, "select count(*) from public.orders") == 0
         assert renewal.renew(catalog) == [table.name]
+
+
+@pytest.mark.parametrize("held", ["public._orders", "public.orders_1", "public.orders"])
+def test_nobody_waits_for_whoever_keeps_readers_out(
+    catalog: Connection, before: Objects, add: Add, database: str, held: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To print a view, Postgres locks what it reads. `frostline up` must start while somebody rewrites the heap."""
+    monkeypatch.setattr(renewal, "_LOOK_S", 0.2)
+    table = add("public.orders")
+    run(catalog, f"alter function frostline_relation.mark_{table.id}() reset row_security")
+    run(catalog, "set statement_timeout = '20s'")
+    with psycopg.connect(database) as other:
+        run(other, f"lock table {held} in access exclusive mode")
+        began = time.monotonic()
+        assert renewal.renew(catalog) == ([table.name] if held == "public.orders_1" else [])
+        assert time.monotonic() - began < 10
+    assert renewal.renew(catalog) == ([] if held == "public.orders_1" else [table.name])
 
 
 def test_a_table_is_renewed_by_one_at_a_time(catalog: Connection, before: Objects, add: Add, database: str) -> None:

@@ -22,6 +22,8 @@ from frostline.relation.objects import DatabaseObject
 _log = logging.getLogger(__name__)
 _DIGITS = 32
 """Of a digest: enough to tell any two definitions apart."""
+_LOOK_S = 5.0
+"""How long it is tried to see what is there: a start does not wait for somebody who rewrites a table."""
 
 
 def renew(connection: Connection) -> list[Name]:
@@ -34,7 +36,8 @@ def renew(connection: Connection) -> list[Name]:
 
 def _tried(connection: Connection, name: Name) -> bool:
     try:
-        table = tables.get(connection, name)
+        # What it is made of is printed under ACCESS SHARE, which somebody's DDL may keep from us for long.
+        table = patiently(connection, name, lambda: tables.get(connection, name), patience_s=_LOOK_S)
         return table.has_lake and renew_table(connection, table)
     except (FrostlineError, psycopg.Error) as error:
         _log.warning("%s", logs.fields(stage="renew", table=str(name), warning=first_line(error)))
@@ -47,7 +50,7 @@ def renew_table(connection: Connection, table: Table) -> bool:
     For a function no table is locked. For a view, a rule or a trigger it is ACCESS EXCLUSIVE on that view, tried for a
     moment at a time.
     """
-    if is_current(connection, table):
+    if patiently(connection, table.name, lambda: is_current(connection, table), patience_s=_LOOK_S):
         return False
     patiently(connection, table.name, lambda: replace_objects(connection, table))
     return True
@@ -87,7 +90,7 @@ def record(connection: Connection, definition: Definition) -> None:
 
 
 def is_current(connection: Connection, table: Table) -> bool:
-    """Whether the table's objects are of this version, and still what it made."""
+    """Whether the table's objects are of this version, and still what it made. Waits for whoever keeps readers out."""
     state = _State.read(connection, _definition(connection, table))
     return all(map(state.is_current, state.objects))
 

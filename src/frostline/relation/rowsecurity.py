@@ -34,8 +34,7 @@ def follow(connection: Connection) -> list[Name]:
 
 def _tried(connection: Connection, name: Name) -> bool:
     try:
-        table = tables.get(connection, name)
-        patiently(connection, name, lambda: renewal.replace_objects(connection, table))
+        patiently(connection, name, lambda: renewal.replace_objects(connection, tables.get(connection, name)))
     except (FrostlineError, psycopg.Error) as error:
         _log.warning("%s", logs.fields(stage="row security", table=str(name), warning=first_line(error)))
         return False
