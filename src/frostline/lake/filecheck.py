@@ -85,8 +85,10 @@ def read_whole(file: File, wanted: bytes, give_up: GiveUp = lambda: None) -> Non
 class FileCheck:
     """Compares files, and remembers which were what they must be. For many threads at once."""
 
-    def __init__(self, checks: Checks, threads: int = 2) -> None:
+    def __init__(self, checks: Checks, threads: int = 2, changed: Callable[[], None] = lambda: None) -> None:
+        """`changed` is called when a file in an object store is not the one that was looked at before."""
         self.checks = checks
+        self._changed = changed
         self._threads = threads
         self._lock = threading.Lock()
         self._seen: OrderedDict[str, _Seen] = OrderedDict()
@@ -108,6 +110,8 @@ class FileCheck:
         if self.checks is Checks.OFF:
             return {}
         stamps = self._stamps(files, give_up)
+        if any(self._is_another(path, stamp) for path, stamp in stamps.items()):
+            self._changed()
         unseen = {path: stamp for path, stamp in stamps.items() if not self._is_known(path, stamp)}
         if self.checks is Checks.SIZE or not unseen:
             self._remember(unseen, _FOR_EVER)
@@ -137,6 +141,11 @@ class FileCheck:
         """Whether an object store was asked about the file a moment ago."""
         seen, now = self._seen.get(path), time.monotonic()
         return seen is not None and objectstore.holds(path) and now < min(seen.looked_at + _STORE_S, seen.until)
+
+    def _is_another(self, path: str, stamp: Stamp) -> bool:
+        """Whether somebody has put another file in its place. In a directory DuckDB itself sees that."""
+        seen = self._seen.get(path)
+        return seen is not None and seen.stamp != stamp and objectstore.holds(path)
 
     def _is_known(self, path: str, stamp: Stamp) -> bool:
         """Whether the file was compared when it was as it is now."""

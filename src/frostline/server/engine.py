@@ -30,6 +30,13 @@ _INTERRUPTED = "INTERRUPT Error: Interrupted!"
 """How pyarrow hands it on. The word alone may be in the name of a file."""
 _PATH = re.compile(r"[\"']?((?:/|[a-z0-9]+://)[^\"'\n]+?\.parquet)")
 
+_TRUSTING = (
+    "set global validate_external_file_cache = 'NO_VALIDATION'",
+    "set global enable_http_metadata_cache = true",
+)
+"""A file in an object store never changes, so DuckDB need not ask for its size and date before it uses what it has kept
+of it. `FileCheck` does, once a minute, and `Engine.forget` follows when somebody has put another file in its place."""
+
 Check: TypeAlias = Callable[[Callable[[], None]], None]
 """Looks at files before they are read, for as long as the function that it is given does not raise."""
 
@@ -85,21 +92,29 @@ class Rows:
 
     def __init__(
         self,
-        connection: duckdb.DuckDBPyConnection,
+        connect: Callable[[], duckdb.DuckDBPyConnection],
         sql: str,
         batch_rows: int,
         result_memory: ResultMemory,
         first: Check,
         files: Sequence[str],
     ) -> None:
-        self._connection, self._sql, self._batch_rows, self._result_memory = connection, sql, batch_rows, result_memory
+        self._connect, self._sql, self._batch_rows, self._result_memory = connect, sql, batch_rows, result_memory
         self._first, self._files = first, files
+        self._opened: duckdb.DuckDBPyConnection | None = None
         self._stopped = False
         self._file: Path | None = None
         self._coming: Future[pa.RecordBatch | None] | None = None
 
+    @property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        assert self._opened is not None, "not started"
+        return self._opened
+
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        self._first(self._give_up)
+        self._first(self._give_up)  # before there is a connection: what it finds may end the instance
+        self._opened = self._connect()
+        self._give_up()
         batches = self._produced()
         way, head = self._begin(batches)
         yield from head
@@ -155,15 +170,18 @@ class Rows:
     def interrupt(self) -> None:
         """Make the running read fail; may be called from another thread."""
         self._stopped = True
-        with contextlib.suppress(duckdb.Error):
-            self._connection.interrupt()
+        opened = self._opened
+        if opened is not None:
+            with contextlib.suppress(duckdb.Error):
+                opened.interrupt()
 
     def close(self) -> None:
         """Stop producing and give the memory back."""
         self.interrupt()
         if self._coming is not None:
             wait([self._coming])  # a connection is not to be closed while another thread reads from it
-        self._connection.close()
+        if self._opened is not None:
+            self._opened.close()
         if self._file is not None:
             self._file.unlink(missing_ok=True)
 
@@ -201,30 +219,62 @@ def _translated(batches: Iterable[pa.RecordBatch], files: Sequence[str] = ()) ->
 class Engine:
     """The DuckDB instance, closed to everything but reading Parquet files by queries that we wrote."""
 
-    def __init__(self, *, memory_limit: str, threads: int, temp_directory: Path, warehouse: str | None = None) -> None:
-        self._root = duckdb.connect(
+    def __init__(
+        self,
+        *,
+        memory_limit: str,
+        threads: int,
+        temp_directory: Path,
+        warehouse: str | None = None,
+        trusting: bool = False,
+    ) -> None:
+        """`trusting`: somebody looks at the files of an object store, and calls `forget` when one has changed."""
+        self._memory_limit, self._threads, self._temp_directory = memory_limit, threads, temp_directory
+        self._warehouse, self._trusting = warehouse, trusting
+        self._lock = threading.Lock()
+        self._root = self._opened()
+        self.result_memory = ResultMemory(self._root, temp_directory)
+
+    def _opened(self) -> duckdb.DuckDBPyConnection:
+        root = duckdb.connect(
             config={
-                "memory_limit": memory_limit,
-                "threads": str(threads),
-                "temp_directory": str(temp_directory),
+                "memory_limit": self._memory_limit,
+                "threads": str(self._threads),
+                "temp_directory": str(self._temp_directory),
                 "autoinstall_known_extensions": "false",
                 "autoload_known_extensions": "false",
                 "allow_community_extensions": "false",
                 "preserve_insertion_order": "false",
             }
         )
-        self._root.execute("set timezone = 'UTC'")
-        self._root.execute("set global parquet_metadata_cache = true")  # without the word it is this connection's only
-        if warehouse is not None:
-            place = warehouse
-            if objectstore.names(warehouse):
-                place = paths.warehouse_location(warehouse)
-                duck.load(self._root, "httpfs")
-                duck.reach_the_store(self._root)
-            self._root.execute("set allowed_directories = $1", [[local(place), str(temp_directory)]])
-            self._root.execute("set enable_external_access = false")
-        self._root.execute("set lock_configuration = true")
-        self.result_memory = ResultMemory(self._root, temp_directory)
+        root.execute("set timezone = 'UTC'")
+        root.execute("set global parquet_metadata_cache = true")  # without the word it is this connection's only
+        if self._warehouse is not None:
+            self._shut_in(root, self._warehouse)
+        root.execute("set lock_configuration = true")
+        return root
+
+    def _shut_in(self, root: duckdb.DuckDBPyConnection, warehouse: str) -> None:
+        """Let it reach the warehouse, and nothing else."""
+        place = warehouse
+        if objectstore.names(warehouse):
+            place = paths.warehouse_location(warehouse)
+            duck.load(root, "httpfs")
+            duck.reach_the_store(root)
+            for setting in _TRUSTING if self._trusting else ():
+                root.execute(setting)
+        root.execute("set allowed_directories = $1", [[local(place), str(self._temp_directory)]])
+        root.execute("set enable_external_access = false")
+
+    def forget(self) -> None:
+        """Keep nothing of what was read so far: a file has changed, which no file of the lake does by itself.
+
+        What was kept goes with the old instance, when the last of its open results is closed.
+        """
+        new = self._opened()
+        with self._lock:
+            old, self._root = self._root, new
+        old.close()
 
     def run(
         self, sql: str, batch_rows: int = BATCH_ROWS, first: Check = lambda _: None, files: Sequence[str] = ()
@@ -233,11 +283,15 @@ class Engine:
 
         `files` are those that it reads, to be named when it fails.
         """
-        return Rows(self._root.cursor(), sql, batch_rows, self.result_memory, first, files)
+        return Rows(self._cursor, sql, batch_rows, self.result_memory, first, files)
+
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
+        with self._lock:
+            return self._root.cursor()
 
     def memory_bytes(self) -> int:
         """What DuckDB holds in memory now, its caches included."""
-        with self._root.cursor() as connection:
+        with self._cursor() as connection:
             row = connection.execute("select sum(memory_usage_bytes)::bigint from duckdb_memory()").fetchone()
         return int(row[0]) if row else 0
 

@@ -70,9 +70,13 @@ class LakeServer:
     ) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="frostline-lake-")
         self._engine = Engine(
-            memory_limit=memory_limit, threads=threads, temp_directory=Path(self._temporary.name), warehouse=warehouse
+            memory_limit=memory_limit,
+            threads=threads,
+            temp_directory=Path(self._temporary.name),
+            warehouse=warehouse,
+            trusting=checks is not Checks.OFF,
         )
-        self.backend = Backend(tables, self._engine, postgres_dsn, FileCheck(checks, threads))
+        self.backend = Backend(tables, self._engine, postgres_dsn, FileCheck(checks, threads, self._engine.forget))
         self.credentials = Credentials(user, password)
         self.startup_timeout_s, self.send_timeout_s, self.tls = startup_timeout_s, send_timeout_s, tls
         self._address, self._max_sessions = (host, port), max_sessions
