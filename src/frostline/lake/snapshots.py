@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Snapshot
 from frostline.errors import CorruptionError, UnavailableError, UsageError
 from frostline.lake import bounds, damage, paths, schema
 from frostline.model.range import Range, overlapping
-from frostline.model.tables import LakeFile, Table
+from frostline.model.tables import KeyBounds, KeyField, LakeFile, Table
 
 _SNAPSHOTS_CACHED = 512
 _MANIFESTS_CACHED = 4096
@@ -29,11 +29,16 @@ class Totals:
 
 
 @lru_cache(maxsize=_SNAPSHOTS_CACHED)
-def files(metadata_location: str, snapshot_id: int, tier_key_field_id: int) -> tuple[LakeFile, ...]:
-    """The files of a snapshot, by their smallest tier value. Reads only manifests that no earlier call has read."""
+def files(
+    metadata_location: str, snapshot_id: int, tier_key_field_id: int, keys: tuple[KeyField, ...] = ()
+) -> tuple[LakeFile, ...]:
+    """The files of a snapshot, by their smallest tier value. Reads only manifests that no earlier call has read.
+
+    `keys` are the further columns whose bounds are wanted.
+    """
     snapshot = find(metadata_location, snapshot_id)
     io = paths.file_io(metadata_location)
-    found = [file for manifest in manifests(snapshot, io) for file in _manifest_files(manifest, tier_key_field_id)]
+    found = [file for one in manifests(snapshot, io) for file in _manifest_files(one, tier_key_field_id, keys)]
     return tuple(sorted(found, key=lambda file: (file.lower, file.upper, file.path)))
 
 
@@ -99,11 +104,12 @@ def manifests(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
 
 
 @lru_cache(maxsize=_MANIFESTS_CACHED)
-def _manifest_files(manifest: ManifestFile, tier_key_field_id: int) -> tuple[LakeFile, ...]:
+def _manifest_files(
+    manifest: ManifestFile, tier_key_field_id: int, keys: tuple[KeyField, ...] = ()
+) -> tuple[LakeFile, ...]:
     """The live files of a manifest. Manifests are equal when their paths are, which is what the cache goes by."""
-    return tuple(
-        _lake_file(entry, tier_key_field_id) for entry in _entries(manifest, paths.file_io(manifest.manifest_path))
-    )
+    entries = _entries(manifest, paths.file_io(manifest.manifest_path))
+    return tuple(_lake_file(entry, tier_key_field_id, keys) for entry in entries)
 
 
 def data_files(
@@ -128,9 +134,20 @@ def entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
         return manifest.fetch_manifest_entry(io, discard_deleted=True)
 
 
-def _lake_file(data_file: DataFile, tier_key_field_id: int) -> LakeFile:
+def _lake_file(data_file: DataFile, tier_key_field_id: int, keys: tuple[KeyField, ...]) -> LakeFile:
     lower, upper = tier_range(data_file, tier_key_field_id)
-    return LakeFile(data_file.file_path, data_file.record_count, data_file.file_size_in_bytes, lower, upper)
+    known = tuple(found for key in keys if (found := _key_bounds(data_file, key)) is not None)
+    return LakeFile(data_file.file_path, data_file.record_count, data_file.file_size_in_bytes, lower, upper, known)
+
+
+def _key_bounds(data_file: DataFile, key: KeyField) -> KeyBounds | None:
+    """Bounds of text may be shortened: the lower one downwards, the upper one upwards."""
+    lower, upper = ((held or {}).get(key.field_id) for held in (data_file.lower_bounds, data_file.upper_bounds))
+    if lower is None or upper is None:
+        return None
+    if key.is_number:
+        return KeyBounds(key.field_id, bounds.tier_value(lower), bounds.tier_value(upper))
+    return KeyBounds(key.field_id, lower, upper)
 
 
 def tier_range(data_file: DataFile, tier_key_field_id: int) -> tuple[int, int]:

@@ -202,6 +202,24 @@ class Checksum:
 
 
 @dataclass(frozen=True)
+class KeyField:
+    """A column of the primary key whose bounds in each file are worth knowing."""
+
+    field_id: int
+    is_number: bool
+    """On the axis, as a tier value is; else it is text, compared by its bytes."""
+
+
+@dataclass(frozen=True)
+class KeyBounds:
+    """No value of this column in a file is below the one or above the other."""
+
+    field_id: int
+    lower: int | bytes
+    upper: int | bytes
+
+
+@dataclass(frozen=True)
 class LakeFile:
     """One Parquet file of a lake snapshot."""
 
@@ -212,11 +230,20 @@ class LakeFile:
     """Smallest tier value in the file, on the axis."""
     upper: int
     """Largest tier value in the file, on the axis (inclusive)."""
+    keys: tuple[KeyBounds, ...] = ()
+    """Of the other columns of the primary key, as far as they are known."""
 
     @property
     def range(self) -> Range:
         """The tier values from its smallest to its largest."""
         return Range.closed(self.lower, self.upper)
+
+    def bounds(self, field_id: int) -> KeyBounds | None:
+        """Those of a column of the primary key that is not the tier key; None when they are not known."""
+        for one in self.keys:
+            if one.field_id == field_id:
+                return one
+        return None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from frostline.errors import CorruptionError, UnavailableError
 from frostline.lake import expected, snapshots, warehouse
 from frostline.model.tables import LakeFile, Table
 from frostline.server.own_session import OwnSessionFailed, explained
+from frostline.server.translate import wants
 
 TABLE_CACHED_S = 30.0
 """How long a table's description may be old. Its columns are matched by field id, so a late rename does no harm."""
@@ -57,16 +58,17 @@ class CatalogTables:
         """The files of one snapshot. Asks Postgres only the first time: a snapshot never changes."""
         self._see_the_warehouse()
         table, field_id = self.resolve(table_id), self._tier_field(table_id)
+        keys = wants.key_fields(table)
         known = self._locations.get((table_id, snapshot_id))
         try:
             location = known or self._location(table)
-            found = snapshots.files(location, snapshot_id, field_id)
+            found = snapshots.files(location, snapshot_id, field_id, keys)
         except (UnavailableError, CorruptionError):
             if known is None:
                 raise
             # Expiry deletes metadata files of states that are over; a snapshot that lives on is in the current one.
             location = self._location(table)
-            found = snapshots.files(location, snapshot_id, field_id)
+            found = snapshots.files(location, snapshot_id, field_id, keys)
         if known is None:
             self.checksums([file.path for file in found])  # while Postgres answers: a standby may outlive it
         if len(self._locations) >= LOCATIONS_CACHED:

@@ -11,7 +11,8 @@ from frostline.server.fallback import PostgresAnswer
 from frostline.server.lake_tables import LakeTables
 from frostline.server.meter import Meter
 from frostline.server.portals import Interruptible, Portal
-from frostline.server.reading import Question, answer, copy_lines
+from frostline.server.reading import Question, answer, answer_of, copy_lines, in_order
+from frostline.server.stretches import InOrder, Stretch
 from frostline.server.translate.plan import DuckPlan, PostgresPlan, Scan, plan
 from frostline.server.translate.statements import Select
 
@@ -50,10 +51,17 @@ class Backend:
         return self._by_postgres(decided, running)
 
     def _by_duckdb(self, decided: DuckPlan) -> Portal:
-        question = answer(decided, self.tables, self.meter)
-        source = decided.scan.source
+        source, wanted = decided.scan.source, decided.ordered
         _log.debug("query engine=duckdb table=%d snapshot=%s", source.table.id, source.snapshot)
-        return Portal(decided.result, lambda: self.run(question))
+        parts = in_order(decided, self.tables, self.meter)
+        if parts is None or wanted is None:
+            question = answer(decided, self.tables, self.meter)
+            return Portal(decided.result, lambda: self.run(question))
+
+        def run(part: Stretch, most: int | None) -> Rows:
+            return self.run(answer_of(decided, part, most, self.meter))
+
+        return Portal(decided.result, lambda: InOrder(wanted, parts(), run))
 
     def run(self, question: Question) -> Rows:
         """The rows of a question to DuckDB; its files are compared before the first of them."""

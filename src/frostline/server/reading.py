@@ -1,15 +1,18 @@
 """DuckDB SQL that reads the Parquet files of one scan, matched by Iceberg field id."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from frostline.lake import damage, ducksql, ducktext
 from frostline.model.range import overlapping
 from frostline.model.tables import Column, LakeFile, Table
+from frostline.model.tiers import BY_TYPNAME
 from frostline.server.lake_tables import LakeTables
 from frostline.server.meter import Meter
+from frostline.server.stretches import Stretch, placed, stretches
 from frostline.server.translate import duck
 from frostline.server.translate.plan import DuckPlan, Scan, nothing
 from frostline.server.translate.sampling import drawn
@@ -27,10 +30,39 @@ class Question:
 
 def answer(plan: DuckPlan, tables: LakeTables, meter: Meter) -> Question:
     """The whole query: every output is text."""
-    named = (f"{output} as c{position}" for position, output in enumerate(plan.outputs))
     source, files = candidates(plan.scan, tables, meter)
+    return Question(_query(plan, source, plan.tail), files)
+
+
+def _query(plan: DuckPlan, source: str, tail: str) -> str:
+    named = (f"{output} as c{position}" for position, output in enumerate(plan.outputs))
     # A result without columns still has rows, and DuckDB wants at least one expression.
-    return Question(duck.select(duck.listed(named) or "null", source, plan.tail), files)
+    return duck.select(duck.listed(named) or "null", source, tail)
+
+
+def in_order(plan: DuckPlan, tables: LakeTables, meter: Meter) -> Callable[[], Iterator[Stretch]] | None:
+    """The stretches of a query that is answered file by file; None for any other, and where there is one file only."""
+    if plan.ordered is None:
+        return None
+    found, passed_over = _chosen(plan.scan, tables)
+    column, table = plan.ordered.column, plan.scan.source.table
+    files = placed(found, column.field_id, is_tier_key=column.name == table.tier_key)
+    if files is None or len(files) < 2:
+        return None
+    meter.planned(0, passed_over)
+    is_limited = plan.ordered.limit is not None or plan.ordered.extreme
+    return partial(stretches, files, downward=plan.ordered.downward, is_limited=is_limited)
+
+
+def answer_of(plan: DuckPlan, part: Stretch, most: int | None, meter: Meter) -> Question:
+    """The query for one stretch, and of its rows so many at most."""
+    assert plan.ordered is not None
+    meter.planned(part.new_files, 0)
+    column = plan.ordered.column
+    kind = BY_TYPNAME[column.pg_type.name]
+    cut = () if part.is_whole else (ducktext.within(duck.column(column), kind, part.range),)
+    tail = plan.ordered.clause + ("" if most is None else f" limit {most}")
+    return Question(_query(plan, _relation(plan.scan, part.files, cut), tail), part.files)
 
 
 def copy_lines(scan: Scan, tables: LakeTables, meter: Meter) -> Question:
@@ -42,26 +74,34 @@ def copy_lines(scan: Scan, tables: LakeTables, meter: Meter) -> Question:
     return Question(duck.select(f"{fields} || chr(10)", source), files)
 
 
-def files_of(scan: Scan, tables: LakeTables, meter: Meter) -> list[LakeFile]:
-    """The files that can hold a row of the scan."""
+def _chosen(scan: Scan, tables: LakeTables) -> tuple[list[LakeFile], int]:
+    """The files that can hold a row of the scan, and how many cannot."""
     if scan.source.snapshot is None:
-        return []
+        return [], 0
     every = tables.files(scan.source.table.id, scan.source.snapshot)
-    wanted = overlapping(every, scan.range)
-    meter.planned(len(wanted), len(every) - len(wanted))
-    return wanted
+    found = overlapping(every, scan.range)
+    if scan.wants:
+        found = [file for file in found if all(want.may_be_in(file) for want in scan.wants)]
+    return found, len(every) - len(found)
 
 
 def candidates(scan: Scan, tables: LakeTables, meter: Meter) -> tuple[str, tuple[LakeFile, ...]]:
     """The scan as a relation in FROM, with its conditions, and its files."""
-    files, sampled = drawn(files_of(scan, tables, meter), scan.sample)
+    found, passed_over = _chosen(scan, tables)
+    meter.planned(len(found), passed_over)
+    files, sampled = drawn(found, scan.sample)
     if not files:
         return nothing(scan), ()
+    return _relation(scan, files, sampled), tuple(files)
+
+
+def _relation(scan: Scan, files: Sequence[LakeFile], further: Iterable[str]) -> str:
+    """The rows of these files for which the scan's conditions, and further ones, hold."""
     asked = (condition for condition in scan.conditions if not _is_certain(condition, scan, files))
-    conditions = (*_range(scan, files), *asked, *sampled)
+    conditions = (*_range(scan, files), *asked, *further)
     columns = {duck.name(column): column for column in (*scan.columns, _tier_column(scan.source.table))}
     relation = ducksql.read_parquet((_literal(file) for file in files), columns.items())
-    return f"({duck.select('*', relation, ' where ' + duck.all_of(conditions))})", tuple(files)
+    return f"({duck.select('*', relation, ' where ' + duck.all_of(conditions))})"
 
 
 def _literal(file: LakeFile) -> str:

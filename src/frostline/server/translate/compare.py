@@ -19,10 +19,10 @@ from frostline.server.translate import duck
 from frostline.server.translate.operands import INTEGERS, Const, Untranslatable, Value, whole_number
 
 OPERATORS = ("=", "<>", "<", "<=", ">", ">=")
+UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 _NUMBER = re.compile(r"[+-]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][+-]?\d{1,3})?", re.ASCII)
-_UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _HEX = re.compile(r"\\x((?:[0-9a-fA-F]{2})*)")
 _TIME = re.compile(r"(\d{4,7})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d):(\d\d).*)?", re.ASCII)
 _BOOLEANS = {"t": "true", "true": "true", "f": "false", "false": "false"}
@@ -293,7 +293,7 @@ def _bytes(operator: str, value: Value, const: Const) -> str:
 
 def _uuid(_: Value, const: Const) -> _Place:
     text = _text(const).lower()
-    if not _UUID.fullmatch(text):
+    if not UUID.fullmatch(text):
         raise Untranslatable("not a canonical uuid")
     return _At(ducksql.literal(text))
 

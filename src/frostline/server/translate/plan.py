@@ -13,6 +13,7 @@ from frostline.server.translate import duck, sampling, tree
 from frostline.server.translate.conditions import condition
 from frostline.server.translate.grouping import grouped, is_grouped
 from frostline.server.translate.operands import Untranslatable
+from frostline.server.translate.ordered import Ordered, ordered
 from frostline.server.translate.pins import pinned_snapshot, sources
 from frostline.server.translate.projection import Projection, projection
 from frostline.server.translate.pruning import certain_range, tier_range
@@ -20,6 +21,8 @@ from frostline.server.translate.sampling import Sample
 from frostline.server.translate.scope import SNAPSHOT_COLUMN, Scope, Source, UnknownColumn, UnknownName, conjuncts
 from frostline.server.translate.statements import NotServed, Select
 from frostline.server.translate.tail import limit_clause, order_clause
+from frostline.server.translate.wants import Want
+from frostline.server.translate.wants import wanted as key_wants
 from frostline.server.translate.whole import columns_named, columns_qualified, functions_named, refuse_unserved
 
 
@@ -35,6 +38,8 @@ class Scan:
     """Conditions that every row with a tier value in this range fulfils: files within it need not be asked."""
     sample: Sample | None = None
     """Not all of them are wanted, if there is one."""
+    wants: tuple[Want, ...] = ()
+    """What is known of the key's other columns; each is one of the conditions too."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,8 @@ class DuckPlan:
     result: tuple[ResultColumn, ...]
     outputs: tuple[str, ...]
     tail: str
+    ordered: Ordered | None = None
+    """Files can be read one after the other for it, and the rest left when nobody asks for more."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +107,10 @@ def _duck_plan(node: tree.SelectStmt, found: tuple[Source, ...], params: tuple[s
     if sample is not None and is_grouped(node):
         raise Untranslatable("groups of a sample")
     shown, tail = grouped(node, scope) if is_grouped(node) else _plain(node, scope)
-    scan = Scan(found[0], _needed(node, scope, shown), tier_range(wanted, scope), tuple(known), certain, sample)
-    return DuckPlan(scan, shown.result, shown.outputs, tail)
+    bounds = tier_range(wanted, scope), tuple(known), certain, sample, key_wants(wanted, scope)
+    scan = Scan(found[0], _needed(node, scope, shown), *bounds)
+    in_order = ordered(node, scope) if sample is None else None
+    return DuckPlan(scan, shown.result, shown.outputs, tail, in_order)
 
 
 def _known(wanted: Sequence[tree.Node], scope: Scope) -> Iterator[tuple[str, Range | None]]:
@@ -146,7 +155,7 @@ def _candidates(node: tree.SelectStmt, scope: Scope, names: frozenset[str], *, a
     columns = tuple(column for column in table.columns if "*" in names or column.name in names)
     wanted = list(_unpinned(node, scope)) if alone else []
     applied = tuple(islice(_translatable(wanted, scope), duck.MOST_PARTS))
-    return Scan(scope.source, columns, tier_range(wanted, scope), applied)
+    return Scan(scope.source, columns, tier_range(wanted, scope), applied, wants=key_wants(wanted, scope))
 
 
 def _translatable(nodes: Sequence[tree.Node], scope: Scope) -> Iterator[str]:

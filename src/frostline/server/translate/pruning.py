@@ -50,12 +50,17 @@ def _of_condition(node: tree.Node, scope: Scope) -> Range:
 
 def _of_comparison(node: tree.A_Expr, scope: Scope) -> Range:
     """Exactly the tier values that fulfil it."""
-    operator, kind = operator_name(node) or "", scope.source.table.tier_kind
-    if _is_tier_key(node.lexpr, scope):
-        return _range(operator, _number(constant(node.rexpr, scope.params), kind))
-    if _is_tier_key(node.rexpr, scope):
-        return _range(FLIPPED.get(operator, ""), _number(constant(node.lexpr, scope.params), kind))
-    raise Untranslatable("not on the tier key")
+    return comparison_range(node, scope.source.table.tier_key, scope.source.table.tier_kind, scope)
+
+
+def comparison_range(node: tree.A_Expr, name: str, kind: TierKind, scope: Scope) -> Range:
+    """Exactly the values of the column of that name, whose type is of this kind, that fulfil the comparison."""
+    operator = operator_name(node) or ""
+    if scope.name(node.lexpr) == name:
+        return _range(operator, tier_number(constant(node.rexpr, scope.params), kind))
+    if scope.name(node.rexpr) == name:
+        return _range(FLIPPED.get(operator, ""), tier_number(constant(node.lexpr, scope.params), kind))
+    raise Untranslatable("not on that column")
 
 
 def _is_tier_key(node: object, scope: Scope) -> bool:
@@ -79,7 +84,8 @@ def _range(operator: str, at: int) -> Range:
             raise Untranslatable(operator)
 
 
-def _number(const: Const | None, kind: TierKind) -> int:
+def tier_number(const: Const | None, kind: TierKind) -> int:
+    """A constant on the axis; raises Untranslatable for one of another type."""
     if const is None or const.text is None:
         raise Untranslatable("not a constant")
     if kind.is_time:
@@ -92,7 +98,7 @@ def _number(const: Const | None, kind: TierKind) -> int:
 
 
 def _hull(items: Sequence[Const], kind: TierKind) -> Range:
-    numbers = [_number(item, kind) for item in items if item.text is not None]
+    numbers = [tier_number(item, kind) for item in items if item.text is not None]
     if not numbers:
         raise Untranslatable("no element")
     return Range.closed(min(numbers), max(numbers))

@@ -47,16 +47,22 @@ def limit_clause(node: tree.SelectStmt, scope: Scope) -> str:
     """LIMIT and OFFSET with constants."""
     if node.limit_option == pb.LIMIT_OPTION_WITH_TIES:
         raise Untranslatable("with ties")
-    return _count(" limit ", node.limit_count, scope) + _count(" offset ", node.limit_offset, scope)
+    count, skipped = limits(node, scope)
+    return (f" limit {count}" if count is not None else "") + (f" offset {skipped}" if skipped is not None else "")
 
 
-def _count(word: str, node: tree.Node | None, scope: Scope) -> str:
+def limits(node: tree.SelectStmt, scope: Scope) -> tuple[int | None, int | None]:
+    """The numbers of LIMIT and OFFSET; None where there is none."""
+    return _count("limit", node.limit_count, scope), _count("offset", node.limit_offset, scope)
+
+
+def _count(word: str, node: tree.Node | None, scope: Scope) -> int | None:
     if node is None:
-        return ""
+        return None
     const = constant(node, scope.params)
     if const is not None and const.text is None:
-        return ""
+        return None
     number = whole_number(const.text) if const is not None and const.text is not None else None
     if number is None or number < 0:
-        raise Untranslatable(f"{word.strip()} that is not a plain number")
-    return f"{word}{number}"
+        raise Untranslatable(f"{word} that is not a plain number")
+    return number

@@ -1,0 +1,156 @@
+"""Rows in order, a few files at a time: the answer to ORDER BY a column of the key begins with the files at its end.
+
+The values of the column are cut into stretches, from the first in order to the last. A stretch begins where the one
+before it ends, and ends before the next file begins that is not yet open. So within a stretch the files that are open
+have all rows, and what is left of them comes in the next. The first stretch has one new file, and each has twice as
+many as the one before: who wants ten rows opens one file or two, and files that overlap are opened a few times at most.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+import pyarrow as pa
+
+from frostline.model.range import Range
+from frostline.model.tables import LakeFile
+from frostline.server.portals import Batches
+from frostline.server.translate.ordered import Ordered
+
+_MOST_ROWS = 4_000_000
+"""New rows of a stretch that is sorted as a whole. With a LIMIT nothing is sorted but the rows that are wanted."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A file, and where its values of the column by which the rows are ordered are: both ends included."""
+
+    file: LakeFile
+    lower: int
+    upper: int
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The files that have values in a range, all of them."""
+
+    files: tuple[LakeFile, ...]
+    range: Range
+    is_whole: bool
+    """No file has a value outside of the range."""
+    new_files: int
+    """How many of the files are not in an earlier stretch."""
+
+
+def placed(files: Sequence[LakeFile], field_id: int, *, is_tier_key: bool) -> list[Placed] | None:
+    """The files with their bounds of a column; None unless they are known of all."""
+    found: list[Placed] = []
+    for file in files:
+        if is_tier_key:
+            found.append(Placed(file, file.lower, file.upper))
+            continue
+        known = file.bounds(field_id)
+        if known is None or isinstance(known.lower, bytes) or isinstance(known.upper, bytes):
+            return None
+        found.append(Placed(file, known.lower, known.upper))
+    return found
+
+
+def stretches(files: Sequence[Placed], *, downward: bool, is_limited: bool) -> Iterator[Stretch]:
+    """All stretches, in the order of their rows. Every value of every file is in exactly one of them."""
+    if downward:  # the same, seen in a mirror
+        mirrored = [Placed(one.file, -one.upper, -one.lower) for one in files]
+        for one in stretches(mirrored, downward=False, is_limited=is_limited):
+            yield replace(one, range=_mirrored(one.range))
+        return
+    waiting = sorted(files, key=lambda one: (one.lower, one.upper, one.file.path))
+    open_ones: list[Placed] = []
+    done: int | None = None
+    at, step = 0, 1
+    while at < len(waiting):
+        first_new = at
+        at = _taken(waiting, at, step, is_limited=is_limited)
+        ends = waiting[at].lower if at < len(waiting) else None
+        part = Range(done, ends)
+        chosen = [*open_ones, *waiting[first_new:at]]
+        whole = all(part.covers(Range.closed(one.lower, one.upper)) for one in chosen)
+        yield Stretch(tuple(one.file for one in chosen), part, whole, at - first_new)
+        open_ones = [one for one in chosen if ends is not None and one.upper >= ends]
+        done, step = ends, step * 2
+
+
+def _taken(waiting: Sequence[Placed], at: int, step: int, *, is_limited: bool) -> int:
+    """Where the files that wait still begin, when so many have been taken, and all that begin with the last of them."""
+    rows = 0
+    end = at
+    for one in waiting[at : at + step]:
+        if rows and not is_limited and rows + one.file.rows > _MOST_ROWS:
+            break
+        rows += one.file.rows
+        end += 1
+    last = waiting[end - 1].lower if end > at else None
+    return end + sum(1 for _ in takewhile(lambda one: one.lower == last, waiting[end:]))
+
+
+def _mirrored(part: Range) -> Range:
+    lower = None if part.upper is None else 1 - part.upper
+    upper = None if part.lower is None else 1 - part.lower
+    return Range(lower, upper)
+
+
+class InOrder:
+    """The rows of stretch after stretch; the next one is not begun before somebody asks for its rows."""
+
+    def __init__(
+        self, wanted: Ordered, parts: Iterator[Stretch], run: Callable[[Stretch, int | None], Batches]
+    ) -> None:
+        """`run` gives the rows of a stretch, and of them only so many as it is told, if it is."""
+        self._wanted, self._parts, self._run = wanted, parts, run
+        self._running: Batches | None = None
+        self._stopped = False
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        yield from self._extreme() if self._wanted.extreme else self._rows()
+
+    def _extreme(self) -> Iterator[pa.RecordBatch]:
+        """One row. What has no rows says NULL, and then the next stretch is asked."""
+        found: list[pa.RecordBatch] = []
+        for part in self._parts:
+            found = list(self._produced(part, None))
+            if any(batch.num_rows and batch.column(0).null_count == 0 for batch in found):
+                break
+        yield from found
+
+    def _rows(self) -> Iterator[pa.RecordBatch]:
+        skip, limit = self._wanted.offset, self._wanted.limit
+        left = None if limit is None else skip + limit
+        for part in self._parts:
+            if left == 0:
+                return
+            for batch in self._produced(part, left):
+                left = None if left is None else left - batch.num_rows
+                shown = batch.slice(min(skip, batch.num_rows))
+                skip -= batch.num_rows - shown.num_rows
+                if shown.num_rows:
+                    yield shown
+
+    def _produced(self, part: Stretch, most: int | None) -> Iterator[pa.RecordBatch]:
+        self._running = self._run(part, most)
+        if self._stopped:
+            self._running.interrupt()
+        yield from self._running
+        self._running.close()
+        self._running = None
+
+    def interrupt(self) -> None:
+        """Make the running read fail; may be called from another thread."""
+        self._stopped = True
+        running = self._running
+        if running is not None:
+            running.interrupt()
+
+    def close(self) -> None:
+        """Stop producing and give the memory back."""
+        self.interrupt()
+        if self._running is not None:
+            self._running.close()
