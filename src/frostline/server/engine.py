@@ -114,6 +114,7 @@ class Rows:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         self._first(self._give_up)  # before there is a connection: what it finds may end the instance
         self._opened = self._connect()
+        self._result_memory.opened()
         self._give_up()
         batches = self._produced()
         way, head = self._begin(batches)
@@ -182,6 +183,8 @@ class Rows:
             wait([self._coming])  # a connection is not to be closed while another thread reads from it
         if self._opened is not None:
             self._opened.close()
+            self._opened = None
+            self._result_memory.closed()
         if self._file is not None:
             self._file.unlink(missing_ok=True)
 

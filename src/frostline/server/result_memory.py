@@ -27,10 +27,26 @@ class ResultMemory:
     def __init__(self, root: duckdb.DuckDBPyConnection, directory: Path) -> None:
         self._directory = directory
         self._limit_bytes = _bytes(str(_one(root, _LIMIT)))
+        self._lock, self._open = threading.Lock(), 0
         self._spill_slots = threading.BoundedSemaphore(_SPILL_SLOTS)
 
+    def opened(self) -> None:
+        """One more result is open."""
+        with self._lock:
+            self._open += 1
+
+    def closed(self) -> None:
+        """One less."""
+        with self._lock:
+            self._open -= 1
+
     def under_pressure(self, connection: duckdb.DuckDBPyConnection) -> bool:
-        """Whether half of the memory is in use."""
+        """Whether half of the memory is in use, while there are other results than the one that asks.
+
+        To count takes a millisecond, as long as the rest of a look-up.
+        """
+        if self._open <= 1:
+            return False
         return 2 * int(str(_one(connection, _USED))) > self._limit_bytes
 
     @contextmanager

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from frostline.server import result_memory
 from frostline.server.engine import Cancelled, Engine
 
 ENDLESS = "select count(*) from range(1000000000000) t(i) where hash(i) = 1"
@@ -122,3 +123,28 @@ def test_every_query_may_use_the_cached_footers(engine: Engine) -> None:
     rows = engine.run("select current_setting('parquet_metadata_cache')::varchar")
     assert [batch.column(0).to_pylist() for batch in rows] == [["true"]]
     rows.close()
+
+
+def test_the_memory_is_counted_only_while_other_results_are_open(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[str] = []
+
+    def one(_connection: object, query: str) -> object:
+        counted.append(query)
+        return 0
+
+    monkeypatch.setattr(result_memory, "_one", one)
+    for expected in (0, 0):
+        rows = engine.run("select 1")
+        assert len(list(rows)) == 1
+        rows.close()
+        assert len(counted) == expected
+    first, second = engine.run(LARGE), engine.run("select 1")
+    next(iter(first))
+    assert len(list(second)) == 1
+    assert len(counted) == 1
+    for rows in (first, second, first):  # twice is once
+        rows.close()
+    assert len(list(engine.run("select 1"))) == 1
+    assert len(counted) == 1

@@ -32,9 +32,9 @@ def tables(draw: st.DrawFn) -> tuple[list[list[str | None]], int]:
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
-@given(tables(), st.integers(0, 20), st.sampled_from([pa.string(), pa.binary(), pa.large_string()]))
+@given(tables(), st.integers(0, 20), st.sampled_from([pa.string(), pa.binary(), pa.large_string()]), st.booleans())
 def test_any_slice_is_encoded_as_value_by_value(
-    table: tuple[list[list[str | None]], int], start: int, kind: pa.DataType
+    table: tuple[list[list[str | None]], int], start: int, kind: pa.DataType, by_columns: bool
 ) -> None:
     columns, count = table
     raw = [
@@ -43,7 +43,10 @@ def test_any_slice_is_encoded_as_value_by_value(
     ]
     batch = rows.batch([pa.array(column, kind) for column in raw]).slice(start)
     expected = naive([column[start:] for column in columns], max(count - start, 0))
-    assert b"".join(bytes(piece) for piece in rows.encode(batch)) == expected
+    with pytest.MonkeyPatch.context() as patch:
+        if by_columns:
+            patch.setattr(rows, "_FEW_VALUES", -1)
+        assert b"".join(bytes(piece) for piece in rows.encode(batch)) == expected
 
 
 def test_rows_without_columns_are_rows_all_the_same() -> None:

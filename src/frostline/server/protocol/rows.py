@@ -4,6 +4,7 @@ Python touches columns, never values: the lengths are numpy arrays, and Arrow's 
 header, length, value, length, value ... of all rows into one buffer, which is what goes over the wire.
 """
 
+import struct
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -15,6 +16,10 @@ import pyarrow.compute
 _HEADER = np.dtype([("kind", "S1"), ("size", ">i4"), ("columns", ">i2")])
 _MAX_BUFFER_BYTES = 1 << 30
 """Arrow's plain binary arrays end at 2 GiB; batches near it are cut in two."""
+
+_FEW_VALUES = 200
+_ROW, _LENGTH = struct.Struct(">cih"), struct.Struct(">i")
+_NULL = _LENGTH.pack(-1)
 
 Lengths = npt.NDArray[np.int64]
 Column = Any
@@ -35,7 +40,22 @@ def encode(batch: pa.RecordBatch) -> list[pa.Buffer]:
     if batch.nbytes > _MAX_BUFFER_BYTES and batch.num_rows > 1:
         half = batch.num_rows // 2
         return encode(batch.slice(0, half)) + encode(batch.slice(half))
+    if batch.num_rows * batch.num_columns <= _FEW_VALUES:
+        return [_one_by_one(batch)]
     return [_joined(batch)]
+
+
+def _one_by_one(batch: pa.RecordBatch) -> pa.Buffer:
+    """The same for a few rows: each of Arrow's functions takes longer than these values one by one."""
+    columns = [column.cast(pa.binary()).to_pylist() for column in cast("list[Column]", batch.columns)]
+    rows = zip(*columns, strict=True) if columns else [()] * batch.num_rows
+    return pa.py_buffer(b"".join(_row(values) for values in rows))
+
+
+def _row(values: Sequence[bytes | None]) -> bytes:
+    parts = [_NULL if value is None else _LENGTH.pack(len(value)) + value for value in values]
+    body = b"".join(parts)
+    return _ROW.pack(b"D", _ROW.size - 1 + len(body), len(values)) + body
 
 
 def _joined(batch: pa.RecordBatch) -> pa.Buffer:

@@ -9,7 +9,7 @@ from frostline.model.tiers import TierKind
 from frostline.server.translate import tree
 from frostline.server.translate.arrays import elements
 from frostline.server.translate.compare import FLIPPED, axis, fraction
-from frostline.server.translate.operands import INTEGERS, Const, Untranslatable, constant
+from frostline.server.translate.operands import INTEGERS, Const, Untranslatable, constant, whole_number
 from frostline.server.translate.scope import Scope
 from frostline.server.translate.values import operator_name
 
@@ -94,6 +94,9 @@ def tier_number(const: Const | None, kind: TierKind) -> int:
         return axis(kind.typname, const.text)
     if const.type is not None and const.type not in INTEGERS:
         raise Untranslatable("another type")
+    whole = whole_number(const.text)
+    if whole is not None and abs(whole) < INTEGERS[const.type or "int8"]:
+        return whole  # long lists are mostly of such
     return int(fraction(Const(const.type or "int8", const.text)))
 
 

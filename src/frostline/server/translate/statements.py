@@ -1,6 +1,8 @@
 """Which statements the server knows: SQL text in, one small value a statement out. Anything else is refused here."""
 
+import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from postgast import pg_query_pb2 as pb
 
@@ -11,6 +13,12 @@ from frostline.server.translate.size import TooComplex, check_text, check_tokens
 
 _ALL = 2**63 - 1
 """How the parser writes FETCH ALL."""
+
+
+_REMEMBERED, _REMEMBERED_CHARS = 512, 4_096
+"""So many texts are remembered, and none that is longer: their trees take some ten megabytes at most."""
+_CURSOR = re.compile(r"DECLARE \w+ CURSOR FOR\s", re.ASCII)
+"""How postgres_fdw begins."""
 
 
 class SyntaxRefused(UsageError):
@@ -145,8 +153,19 @@ def parameter_count(statement: Statement) -> int:
 def parse(sql: str) -> list[Statement]:
     """The statements of the text; raises SyntaxRefused, TooComplex or NotServed.
 
-    One of several is parsed again by itself, so that the locations in its tree are locations in its text.
+    Short texts are remembered: postgres_fdw sends the same `FETCH 1000 FROM c1` again and again, and for each row of an
+    outer table the same query with other parameters. Nobody changes a tree.
     """
+    return list(_remembered(sql)) if len(sql) <= _REMEMBERED_CHARS else _parsed(sql)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _remembered(sql: str) -> tuple[Statement, ...]:
+    return tuple(_parsed(sql))
+
+
+def _parsed(sql: str) -> list[Statement]:
+    """One of several is parsed again by itself, so that the locations in its tree are locations in its text."""
     try:
         _check_size(sql)
         raw = parsing.parse_sql(sql)
@@ -157,7 +176,7 @@ def parse(sql: str) -> list[Statement]:
     text = sql.encode()
     if len(raw) == 1:
         return [_statement(raw[0].node, text[: raw[0].end].decode())]
-    return [parsed for one in raw for parsed in parse(text[one.start : one.end].decode())]
+    return [parsed for one in raw for parsed in _parsed(text[one.start : one.end].decode())]
 
 
 def _check_size(sql: str) -> None:
@@ -207,8 +226,8 @@ def _words(node: tree.Node | None) -> str:
 def _declare(node: tree.DeclareCursorStmt, sql: str) -> Declare:
     if not isinstance(node.query, tree.SelectStmt):
         raise NotServed("a cursor is served for SELECT only")
-    tokens = parsing.scan(sql)
-    start = next(token for token in tokens if token.token == pb.FOR).end
+    usual = _CURSOR.match(sql)
+    start = usual.end() if usual else next(token for token in parsing.scan(sql) if token.token == pb.FOR).end
     # Blanks keep the locations in the tree right.
     return Declare(node.portalname, Select(" " * start + sql.encode()[start:].decode(), node.query))
 
