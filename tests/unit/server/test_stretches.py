@@ -1,6 +1,7 @@
 """Files in the order of a column: every value once, and no file opened before it is needed."""
 
 import random
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
@@ -8,16 +9,21 @@ import pytest
 from frostline.model.range import Range
 from frostline.model.tables import KeyBounds, LakeFile
 from frostline.server import stretches as module
-from frostline.server.stretches import Placed, placed, stretches
+from frostline.server.stretches import Stretch, placed, stretches
 
 
-def file(name: str, lower: int, upper: int, rows: int = 10) -> Placed:
-    return Placed(LakeFile(name, rows, 1, lower, upper), lower, upper)
+def file(name: str, lower: int, upper: int, rows: int = 10) -> LakeFile:
+    return LakeFile(name, rows, 1, lower, upper)
 
 
-def names(files: list[Placed], *, downward: bool = False, is_limited: bool = True) -> list[str]:
-    parts = stretches(files, downward=downward, is_limited=is_limited)
-    return ["".join(one.path for one in part.files) for part in parts]
+def parts_of(files: Sequence[LakeFile], *, downward: bool = False, is_limited: bool = True) -> list[Stretch]:
+    known = placed(files, 0, is_tier_key=True)
+    assert known is not None
+    return list(stretches(known, downward=downward, is_limited=is_limited))
+
+
+def names(files: Sequence[LakeFile], *, downward: bool = False) -> list[str]:
+    return ["".join(one.path for one in part.files) for part in parts_of(files, downward=downward)]
 
 
 APART = [file("a", 0, 9), file("b", 10, 19), file("c", 20, 29), file("d", 30, 39)]
@@ -26,11 +32,11 @@ APART = [file("a", 0, 9), file("b", 10, 19), file("c", 20, 29), file("d", 30, 39
 def test_files_that_lie_apart_come_one_after_the_other() -> None:
     assert names(APART) == ["a", "bc", "d"]
     assert names(APART, downward=True) == ["d", "cb", "a"]
-    assert all(part.is_whole for part in stretches(APART, downward=True, is_limited=True))
+    assert all(part.is_whole for part in parts_of(APART, downward=True, is_limited=True))
 
 
 def test_a_file_that_reaches_into_the_next_stays_open() -> None:
-    (first, second) = stretches([file("a", 0, 15), file("b", 10, 19)], downward=False, is_limited=False)
+    (first, second) = parts_of([file("a", 0, 15), file("b", 10, 19)], downward=False, is_limited=False)
     assert ([one.path for one in first.files], first.range, first.is_whole) == (["a"], Range(None, 10), False)
     assert ([one.path for one in second.files], second.range, second.new_files) == (["a", "b"], Range(10, None), 1)
 
@@ -43,15 +49,15 @@ def test_the_ends_of_the_axis_are_values_too() -> None:
     last = 2**63 - 1
     files = [file("a", -last, 3), file("b", 4, last), file("c", 9, last)]
     assert names(files, downward=True) == ["cb", "a"]
-    assert [part.range for part in stretches(files, downward=True, is_limited=True)] == [Range(4, None), Range(None, 4)]
+    assert [part.range for part in parts_of(files, downward=True, is_limited=True)] == [Range(4, None), Range(None, 4)]
 
 
 def test_what_is_sorted_as_a_whole_is_not_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_ROWS", 20)
     many = [file(f"{number:02}", number, number) for number in range(20)]
-    limited = [len(part.files) for part in stretches(many, downward=False, is_limited=True)]
+    limited = [len(part.files) for part in parts_of(many, downward=False, is_limited=True)]
     assert limited == [1, 2, 4, 8, 5]
-    assert max(len(part.files) for part in stretches(many, downward=False, is_limited=False)) == 2
+    assert max(len(part.files) for part in parts_of(many, downward=False, is_limited=False)) == 2
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -63,10 +69,10 @@ def test_every_value_is_in_one_stretch_and_they_are_in_order(seed: int) -> None:
         lower = chance.randint(-span, span)
         files.append(file(str(number), lower, lower + chance.randint(0, chance.choice([0, 3, span]))))
     downward, is_limited = chance.random() < 0.5, chance.random() < 0.5
-    parts = list(stretches(files, downward=downward, is_limited=is_limited))
+    parts = parts_of(files, downward=downward, is_limited=is_limited)
     for one in files:
         for value in (one.lower, one.upper, (one.lower + one.upper) // 2):
-            holding = [part for part in parts if one.file in part.files and value in part.range]
+            holding = [part for part in parts if one in part.files and value in part.range]
             assert len(holding) == 1, (one, value)
     edges = [part.range for part in parts]
     for before, after in pairwise(edges):
@@ -79,7 +85,7 @@ def test_a_column_without_bounds_in_one_file_has_no_place() -> None:
     known = LakeFile("a", 1, 1, 0, 0, (KeyBounds(3, 1, 2),))
     unknown = LakeFile("b", 1, 1, 0, 0)
     text = LakeFile("c", 1, 1, 0, 0, (KeyBounds(3, b"a", b"b"),))
-    assert placed([known], 3, is_tier_key=False) == [Placed(known, 1, 2)]
+    assert placed([known], 3, is_tier_key=False) == [(1, 2, 0, known)]
     assert placed([known, unknown], 3, is_tier_key=False) is None
     assert placed([known, text], 3, is_tier_key=False) is None
-    assert placed([known, unknown], 3, is_tier_key=True) == [Placed(known, 0, 0), Placed(unknown, 0, 0)]
+    assert placed([known, unknown], 3, is_tier_key=True) == [(0, 0, 0, known), (0, 0, 1, unknown)]
