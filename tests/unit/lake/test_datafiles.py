@@ -4,13 +4,15 @@ import dataclasses
 import pickle
 from pathlib import Path
 
+import duckdb
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.conversions import from_bytes
 from pyiceberg.types import LongType, StringType
 from tests.fixtures.lake_tables import events, lake_location, written_events
 
 from frostline.errors import CorruptionError
-from frostline.lake import datafiles
+from frostline.lake import datafiles, ducksql, schema
 from frostline.lake.datafiles import Seal
 from frostline.model.tables import Fingerprint
 from frostline.model.tiers import TierKind, from_text
@@ -58,3 +60,17 @@ def test_only_files_in_order_claim_the_sort_order(written: datafiles.WrittenFile
     assert datafiles.to_data_file(written, TABLE).sort_order_id == 1
     unordered = dataclasses.replace(written, in_order=False)
     assert datafiles.to_data_file(unordered, TABLE).sort_order_id is None
+
+
+def test_a_row_group_is_small_enough_to_be_decoded_for_one_row(tmp_path: Path):
+    """DuckDB writes each column of a row group as one page, which a look-up has to unpack as a whole."""
+    file = tmp_path / "f.parquet"
+    options = datafiles.copy_options(TABLE, dictionaries=True)
+    names = ", ".join(ducksql.identifier(name) for name in schema.parquet_names(TABLE))
+    with duckdb.connect() as connection:
+        connection.execute("set preserve_insertion_order = false")
+        rows = "select i, timestamptz '2024-03-05', 'n' || i from range(100000) numbers(i)"
+        connection.execute(f"copy (select * from ({rows}) r({names})) to '{file}' ({options})")
+    groups = pq.ParquetFile(file).metadata
+    assert groups.num_rows == 100_000
+    assert max(groups.row_group(number).num_rows for number in range(groups.num_row_groups)) <= 40_960

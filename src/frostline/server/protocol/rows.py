@@ -47,9 +47,13 @@ def encode(batch: pa.RecordBatch) -> list[pa.Buffer]:
 
 def _one_by_one(batch: pa.RecordBatch) -> pa.Buffer:
     """The same for a few rows: each of Arrow's functions takes longer than these values one by one."""
-    columns = [column.cast(pa.binary()).to_pylist() for column in cast("list[Column]", batch.columns)]
+    columns = [_raw(column).to_pylist() for column in cast("list[Column]", batch.columns)]
     rows = zip(*columns, strict=True) if columns else [()] * batch.num_rows
     return pa.py_buffer(b"".join(_row(values) for values in rows))
+
+
+def _raw(column: Column) -> Column:
+    return column.view(pa.binary()) if column.type == pa.string() else column.cast(pa.binary())
 
 
 def _row(values: Sequence[bytes | None]) -> bytes:

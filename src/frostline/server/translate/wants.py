@@ -64,8 +64,11 @@ Want = OneOf | Within
 
 def key_fields(table: Table) -> tuple[KeyField, ...]:
     """The columns whose bounds are of use here."""
-    found = (_field(table.column(name)) for name in table.key if name != table.tier_key)
-    return tuple(field for field in found if field is not None)
+    return tuple(field for column in _key_columns(table) if (field := _field(column)) is not None)
+
+
+def _key_columns(table: Table) -> list[Column]:
+    return [column for column in table.columns if column.name in table.key and column.name != table.tier_key]
 
 
 def _field(column: Column) -> KeyField | None:
@@ -83,8 +86,7 @@ def is_number(column: Column) -> bool:
 
 def wanted(conditions: Iterable[tree.Node], scope: Scope) -> tuple[Want, ...]:
     """What these conditions, which must all hold, say of the key. Too little is safe, too much never happens."""
-    table = scope.source.table
-    columns = {table.column(name).name: table.column(name) for name in table.key if name != table.tier_key}
+    columns = {column.name: column for column in _key_columns(scope.source.table)}
     return tuple(_wants(conditions, columns, scope)) if columns else ()
 
 
