@@ -23,7 +23,7 @@ from frostline.model.tables import Table
 from frostline.pipeline import clean, job, plan, settle
 from frostline.pipeline.export import Export, export_shard
 from frostline.pipeline.job import JobContext
-from frostline.relation import bound, heap, marks
+from frostline.relation import bound, heap, marks, references
 from frostline.tiers import moment, target
 from frostline.tiers.moment import Moment
 from frostline.tiers.shards import Shard
@@ -60,7 +60,7 @@ def archive_table(context: JobContext, chosen: Table) -> Result:
     with job.on_table(connection, settings, chosen, "archive", "archiving") as table:
         heap.refuse_unlogged(connection, table)
         settle.lake(connection, settings, table)
-        whole = plan.of_table(connection, table).plan
+        whole = references.limited(connection, table, plan.of_table(connection, table).plan)
         heap.refuse_smallest(connection, table, heap.may_be_smallest(table, whole.partitions))
         for name in heap.adopt(connection, table, whole.from_line):
             _log.warning("%s", logs.fields(stage="adopt", table=str(table.name), partition=str(name)))

@@ -13,7 +13,7 @@ from frostline.failpoints import Failpoint, reached
 from frostline.lake import foreign, warehouse
 from frostline.model.tables import Table
 from frostline.pipeline import job, verify
-from frostline.relation import bound, heap
+from frostline.relation import bound, heap, references
 from frostline.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -105,11 +105,20 @@ def _empty(connection: Connection, target: Table, partition: ArchivedPartition) 
         with connection.transaction():
             leases.require(connection, target)
             foreign.refuse(connection, target)
-            if not heap.empty(connection, target, partition.name, partition.lower, partition.upper):
-                return "a row of its range was changed just now"
+            reason = _emptied(connection, target, partition)
+            if reason is not None:
+                return reason
             archived_partitions.set_cleaned(connection, target, partition.upper)
             reached(Failpoint.CLEAN_BEFORE_COMMIT)
     except psycopg.errors.LockNotAvailable:
         return "it is being read or written"
     reached(Failpoint.CLEAN_EMPTIED)
     return None
+
+
+def _emptied(connection: Connection, target: Table, partition: ArchivedPartition) -> str | None:
+    found = references.inbound(connection, target)
+    if found:
+        return heap.delete_archived(connection, target, partition.name, partition.lower, partition.upper, found)
+    is_empty = heap.empty(connection, target, partition.name, partition.lower, partition.upper)
+    return None if is_empty else heap.CHANGED_JUST_NOW

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import archived_partitions, facts, seams, tables
+from frostline.catalog import archived_partitions, facts, seams, tables, trust
 from frostline.catalog.connect import Connection, first_value, only_value
 from frostline.catalog.patience import be_brief, patiently
 from frostline.errors import ConflictError, UnavailableError, UsageError
@@ -20,13 +20,16 @@ from frostline.model.partitions import Identity, Partition, bounds
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind, from_text, to_text
 from frostline.partitions import new_partition
-from frostline.relation import clock, names
+from frostline.relation import clock, names, references
 from frostline.relation import marks as overlay_marks
 from frostline.relation.definition import marking, replace_image
+from frostline.relation.references import Reference
 from frostline.relation.views import line
 
 _statement = sqlfiles.statements(__name__, "heap")
 
+CHANGED_JUST_NOW = "a row of its range was changed just now"
+"""Why an archived partition is not emptied yet."""
 _MOST_SLICES = 1_000
 """A range of more of the lake's partitions is looked at for those that have rows: most of them have none."""
 
@@ -350,6 +353,26 @@ def empty(connection: Connection, table: Table, partition: Name, lower: int | No
     return True
 
 
+def delete_archived(
+    connection: Connection, table: Table, partition: Name, lower: int | None, upper: int, found: Sequence[Reference]
+) -> str | None:
+    """Empty an archived partition of a heap that foreign keys point at; returns why not, if not.
+
+    Postgres truncates no such table, so its rows are deleted. Inside the caller's transaction. EXCLUSIVE on that
+    partition only, tried for a moment: readers go on; whoever would reference a row of it waits, and then finds none.
+    """
+    be_brief(connection)
+    connection.execute(sql.SQL("lock table only {} in exclusive mode").format(names.identifier(partition)))
+    if marks(connection, table, lower, upper):
+        return CHANGED_JUST_NOW
+    reason = references.reason_to_stay(connection, table, found, partition)
+    if reason is None:
+        trust.require_silence(connection, table)
+        with overlay_marks.marking_disabled(connection, table), overlay_marks.user_triggers_disabled(connection):
+            references.delete_rows(connection, partition)
+    return reason
+
+
 def drop(connection: Connection, table: Table, partition: Name) -> bool:
     """Drop an emptied partition if nobody uses the heap just now; says whether it did. Never queues for its lock.
 
@@ -362,6 +385,8 @@ def drop(connection: Connection, table: Table, partition: Name) -> bool:
             for one in (table.heap, new_partition.default_partition(connection, table), partition):
                 _lock_now(connection, one)
             if has_rows(connection, partition):
+                return False
+            if references.inbound(connection, table) and not references.detach(connection, table, partition):
                 return False
             connection.execute(sql.SQL("drop table {}").format(target))
     except (psycopg.errors.LockNotAvailable, psycopg.errors.DependentObjectsStillExist):

@@ -10,7 +10,7 @@ from frostline import sqlfiles
 from frostline.catalog import trust
 from frostline.catalog.connect import Connection, only_value
 from frostline.model.tables import Table
-from frostline.relation import names
+from frostline.relation import names, references
 
 _statement = sqlfiles.statements(__name__, "marks")
 
@@ -61,9 +61,10 @@ def take_away(connection: Connection, table: Table, frost_line: int, in_grace: I
     parts = _parts(table, frost_line)
     with marking_disabled(connection, table):
         _lock_heap(connection, parts)
+        references.keep(connection, table)
         _analyze(connection, "frostline_locked")
         connection.execute(_statement("lock_overlay").format(**parts))
-        with _user_triggers_disabled(connection):
+        with user_triggers_disabled(connection):
             _delete_heap(connection, table, in_grace)
         return connection.execute(_statement("delete_overlay").format(**parts)).rowcount
 
@@ -108,7 +109,7 @@ def marking_disabled(connection: Connection, table: Table) -> Generator[None]:
 
 
 @contextmanager
-def _user_triggers_disabled(connection: Connection) -> Generator[None]:
+def user_triggers_disabled(connection: Connection) -> Generator[None]:
     """Inside a transaction, and where the role may: ordinary triggers of the user do not fire until this ends."""
     before = only_value(connection.execute(_statement("replication_role")))
     try:

@@ -1,0 +1,126 @@
+"""Rows of the heap that other tables reference by foreign keys, where the relation stands beside it: they stay there.
+
+docs/design/registration.md says how a partition goes that such a key points at.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import psycopg
+from psycopg import sql
+
+from frostline import sqlfiles
+from frostline.catalog.connect import Connection
+from frostline.errors import UsageError
+from frostline.model.archive import Plan
+from frostline.model.names import Name, quoted
+from frostline.model.tables import Table
+from frostline.relation import names
+
+_statement = sqlfiles.statements(__name__, "references")
+_MOST_NAMED = 3
+"""Of the referenced rows, so many are named."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A foreign key that points at the heap."""
+
+    constraint: str
+    child: Name
+    parent_columns: tuple[str, ...]
+    child_columns: tuple[str, ...]
+
+    @property
+    def same(self) -> sql.Composed:
+        """The condition that row `c` of the other table references row `h` of the heap."""
+        pairs = zip(self.parent_columns, self.child_columns, strict=True)
+        return sql.SQL(" and ").join(
+            sql.SQL("{} = {}").format(names.column("c", theirs), names.column("h", ours)) for ours, theirs in pairs
+        )
+
+    def __str__(self) -> str:
+        return f"{quoted(self.constraint)} on {self.child}"
+
+
+def inbound(connection: Connection, table: Table) -> list[Reference]:
+    """The foreign keys that point at the heap; usually none."""
+    heap = sql.Literal(names.identifier(table.heap).as_string(connection))
+    return [
+        Reference(constraint, Name(schema, child), tuple(ours), tuple(theirs))
+        for constraint, schema, child, ours, theirs in connection.execute(_statement("inbound").format(heap=heap))
+    ]
+
+
+def limited(connection: Connection, table: Table, whole: Plan) -> Plan:
+    """What of a plan may be archived: all before the first partition that has a referenced row.
+
+    UsageError, with the rows named, when that is the very first one.
+    """
+    found = inbound(connection, table)
+    for position, partition in enumerate(whole.partitions if found else ()):
+        reason = reason_to_stay(connection, table, found, partition.name)
+        if reason is None:
+            continue
+        if position:
+            kept = whole.partitions[:position]
+            return replace(whole, partitions=kept, to_line=kept[-1].upper or whole.from_line)
+        raise UsageError(
+            f"cannot archive {partition.name}: {reason}",
+            hint="delete or move the rows that reference them first, or drop the foreign key",
+        )
+    return whole
+
+
+def reason_to_stay(connection: Connection, table: Table, found: Sequence[Reference], partition: Name) -> str | None:
+    """Which rows of a partition are referenced, and by what; None when none is."""
+    for one in found:
+        rows = list(_referenced(connection, table, one, partition))
+        if rows:
+            more = " and others" if len(rows) > _MOST_NAMED else ""
+            listed = ", ".join(rows[:_MOST_NAMED])
+            return f"foreign key {one} references its rows {listed}{more}"
+    return None
+
+
+def _referenced(connection: Connection, table: Table, one: Reference, partition: Name) -> Iterator[str]:
+    query = _statement("referenced").format(
+        key=names.columns("h", table.key),
+        partition=names.identifier(partition),
+        child=names.identifier(one.child),
+        same=one.same,
+        most=sql.Literal(_MOST_NAMED + 1),
+    )
+    yield from (text for (text,) in connection.execute(query).fetchall())
+
+
+def keep(connection: Connection, table: Table) -> None:
+    """Inside a fold's transaction that has locked heap rows: let go of those that are referenced, with their marks."""
+    for one in inbound(connection, table):
+        connection.execute(
+            _statement("keep_referenced").format(
+                heap=names.identifier(table.heap), child=names.identifier(one.child), same=one.same
+            )
+        )
+
+
+def delete_rows(connection: Connection, partition: Name) -> None:
+    """Delete all rows of a partition that is locked, and of which none is referenced.
+
+    EXCLUSIVE is enough: it keeps out writers, and those who would reference one of its rows. Readers go on.
+    """
+    connection.execute(_statement("delete_rows").format(partition=names.identifier(partition)))
+
+
+def detach(connection: Connection, table: Table, partition: Name) -> bool:
+    """Take an empty partition out of a heap that foreign keys point at; False when a key of one of its rows is found.
+
+    Inside the caller's transaction, which has ACCESS EXCLUSIVE on the heap, on DEFAULT and on the partition.
+    """
+    statement = _statement("detach").format(heap=names.identifier(table.heap), partition=names.identifier(partition))
+    try:
+        with connection.transaction():
+            connection.execute(statement)
+    except psycopg.errors.ForeignKeyViolation:
+        return False
+    return True
