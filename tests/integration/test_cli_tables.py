@@ -76,6 +76,8 @@ def test_add_says_what_it_registered(events: Lake, parsed: Parsed) -> None:
     assert added == {
         "table": "public.events",
         "tier_key": "ts timestamp with time zone",
+        "relation": "public.events",
+        "heap": "public._events",
         "mode": "tiered",
         "hot": "2 months",
         "grace": "3 days",

@@ -111,7 +111,7 @@ def test_a_table_may_have_any_name(catalog: Connection, add: Callable[..., Table
             "select heap::regclass::oid, overlay::regclass::oid, key_columns from frostline.seam_v1 where table_id = %s"
         )
         overlay = value(catalog, "select %s::regclass::oid", (names.overlay(table).as_string(catalog),))
-        assert rows(catalog, found, (table.id,)) == [(tables.heap_oid(catalog, table.name), overlay, ["b a", "ts"])]
+        assert rows(catalog, found, (table.id,)) == [(tables.heap_oid(catalog, table), overlay, ["b a", "ts"])]
 
 
 COLUMNS = """

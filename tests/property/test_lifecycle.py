@@ -28,7 +28,7 @@ from tests.fixtures.statements import run
 
 from frostline.errors import UsageError
 from frostline.failpoints import Failpoint
-from frostline.relation import removal
+from frostline.relation import form, removal
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -216,6 +216,15 @@ class Life(RuleBasedStateMachine):
     @rule()
     def release(self) -> None:
         self.world.release()
+
+    @rule(every=rows_of, back=months_back)
+    @precondition(lambda self: not self.writer and not self.reader)
+    def stand_beside_for_a_while(self, every: int, back: int) -> None:
+        form.change(self.lake.catalog, self.lake.table(), "events_all")
+        assert contents(self.world.connection, "events_all") == contents(self.world.connection, "plain")
+        self._write(self.world.connection, INSERT, "commit", every=every, back=back)
+        assert contents(self.world.connection, "events_all") == contents(self.world.connection, "plain")
+        form.change(self.lake.catalog, self.lake.table(), "events")
 
     @rule(death=deaths, back=months_back)
     @precondition(lambda self: not self.writer)

@@ -63,13 +63,14 @@ class Claim:
 
 
 def relation(connection: Connection, name: Name) -> Relation:
-    """The columns and the key of a managed table; UsageError when there is none of that name."""
-    view, heap = facts.relation(connection, name), facts.relation(connection, name.heap)
-    if view is None or heap is None:
+    """The columns and the key of a managed table, or of the one with that relation; UsageError when there is none."""
+    found = connection.execute(_statement("relation"), {"schema": name.schema, "table": name.table}).fetchone()
+    if found is None:
         raise not_managed(name)
-    columns = fetch(connection, Target, _statement("columns"), {"relation": view.oid, "heap": heap.oid})
-    ((key,),) = facts.rows(connection, "primary_key", oid=heap.oid)
-    return Relation(name, tuple(columns), tuple(key or ()))
+    relation_name, view, heap = found
+    columns = fetch(connection, Target, _statement("columns"), {"relation": view, "heap": heap})
+    ((key,),) = facts.rows(connection, "primary_key", oid=heap)
+    return Relation(Name(name.schema, relation_name), tuple(columns), tuple(key or ()))
 
 
 def begin(connection: Connection, name: Name, label: str | None, mode: str, rows: int) -> Claim:

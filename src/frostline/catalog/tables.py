@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -31,6 +31,7 @@ class _Row:
     table_id: int
     schema_name: str
     table_name: str
+    relation_name: str | None
     tier_key: str
     tier_kind: str
     lake_partition: str
@@ -80,13 +81,25 @@ def names(connection: Connection) -> list[Name]:
     return [Name(*row) for row in connection.execute(_statement("names")).fetchall()]
 
 
+def heaps(connection: Connection) -> dict[Name, Name]:
+    """By the names of all managed tables, what their heaps are called."""
+    found = connection.execute(_statement("heaps")).fetchall()
+    return {Name(schema, table): Name(schema, heap) for schema, table, heap in found}
+
+
+def own_name(connection: Connection, name: Name) -> Name:
+    """The managed table's own name, where this is what its relation is called; any other name as it is."""
+    row = connection.execute(_statement("own_name"), {"schema": name.schema, "table": name.table}).fetchone()
+    return name if row is None else Name(*row)
+
+
 def tiered(connection: Connection) -> list[Table]:
     """The managed tables that have a lake, by name."""
     return [table for table in list_all(connection) if table.has_lake]
 
 
 def find(connection: Connection, name: Name) -> Table | None:
-    """The managed table of that name, if there is one."""
+    """The managed table of that name, or with a relation of that name, if there is one."""
     return next((_table(connection, row) for row in _rows(connection, name=name)), None)
 
 
@@ -122,21 +135,21 @@ def by_id(connection: Connection, table_id: int) -> Table:
 
 
 def _table(connection: Connection, row: _Row) -> Table:
-    name, mode = Name(row.schema_name, row.table_name), Mode(row.mode)
-    columns, key = _described(connection, row.table_id, name) if mode.has_lake else ((), ())
-    return Table(
+    table = Table(
         id=row.table_id,
-        name=name,
-        columns=columns,
-        key=key,
+        name=Name(row.schema_name, row.table_name),
+        columns=(),
+        key=(),
         tier_key=row.tier_key,
         tier_kind=TierKind(row.tier_kind),
         lake_partition=row.lake_partition,
         policy=_policy(row),
-        mode=mode,
+        mode=Mode(row.mode),
         held_from=row.held_from,
+        relation_name=row.relation_name,
         token=row.token,
     )
+    return _described(connection, table) if table.has_lake else table
 
 
 def _policy(row: _Row) -> Policy:
@@ -154,10 +167,10 @@ def _policy(row: _Row) -> Policy:
     )
 
 
-def _described(connection: Connection, table_id: int, name: Name) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    """The columns and the key of a table with a lake. Without one nobody asks, and the table may be gone."""
-    oid = heap_oid(connection, name)
-    rows = fetch(connection, _Carried, _statement("columns"), {"table_id": table_id, "oid": oid})
+def _described(connection: Connection, table: Table) -> Table:
+    """With the columns and the key of a table with a lake. Without one nobody asks, and the table may be gone."""
+    oid = heap_oid(connection, table)
+    rows = fetch(connection, _Carried, _statement("columns"), {"table_id": table.id, "oid": oid})
     carried = {row.attnum: row for row in rows}
     ((key,),) = facts.rows(connection, "primary_key", oid=oid)
     columns = (
@@ -165,15 +178,15 @@ def _described(connection: Connection, table_id: int, name: Name) -> tuple[tuple
         for heap in facts.read_columns(connection, oid)
         if heap.attnum in carried
     )
-    return tuple(columns), tuple(key or ())
+    return replace(table, columns=tuple(columns), key=tuple(key or ()))
 
 
-def heap_oid(connection: Connection, name: Name, mode: Mode = Mode.TIERED) -> int:
-    """The heap of the managed table of that name."""
-    heap = name.heap if mode.has_lake else name
+def heap_oid(connection: Connection, table: Table) -> int:
+    """The heap of a managed table; CorruptionError when it is gone."""
+    heap, name = table.heap, table.name
     row = connection.execute(_statement("heap_oid"), {"schema": heap.schema, "table": heap.table}).fetchone()
     if row is None:
-        given_up = " --keep-lake" if mode.has_lake else ""
+        given_up = " --keep-lake" if table.has_lake else ""
         raise CorruptionError(
             f"the heap {heap} of managed table {name} is gone",
             hint=f"restore it, or give the table up: frostline table remove {name}{given_up}",
@@ -201,6 +214,7 @@ def insert(connection: Connection, table: Table) -> int:
     values = {
         "schema": table.name.schema,
         "table": table.name.table,
+        "relation": table.relation_name,
         "tier_key": table.tier_key,
         "tier_kind": table.tier_kind.value,
         "lake_partition": table.lake_partition,
@@ -252,6 +266,12 @@ def _policy_values(kind: TierKind, policy: Policy) -> dict[str, Any]:
 def set_policy(connection: Connection, table: Table, policy: Policy) -> None:
     """Change the table's policy; it is a valid one."""
     connection.execute(_statement("set_policy"), {"table_id": table.id, **_policy_values(table.tier_kind, policy)})
+
+
+def set_relation(connection: Connection, table: Table, relation_name: str | None) -> Table:
+    """Write down what the relation is called, None for the table's own name, and return the table as it is then."""
+    connection.execute(_statement("set_relation"), {"table_id": table.id, "relation": relation_name})
+    return replace(table, relation_name=relation_name)
 
 
 def now(connection: Connection) -> datetime:

@@ -45,6 +45,7 @@ def _described(shown: "TableStatus") -> dict[str, Any]:
     job, lake, following = shown.last_job, shown.lake, shown.next_action
     return {
         "table": str(shown.table.name),
+        "relation": str(shown.table.relation) if shown.table.has_lake else None,
         "mode": shown.table.mode.value,
         "frost_line": lake.frost_line,
         "held_from": lake.held_from,

@@ -34,6 +34,7 @@ for _command in (convert, policyfile.export, policyfile.import_):
 @click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
 @click.option("--lake-partition", help="Lake partitions: year, month, day, hour or truncate[N].  [default: month]")
 @click.option("--mode", type=_MODES, default=Mode.TIERED.value, help="partition: no lake.  [default: tiered]")
+@click.option("--relation", type=ROLE, metavar="NAME", help="Leave the table as it is; both tiers are under this name.")
 @click.option("--partition-by", type=ROLE, metavar="COLUMN", help="Partition the table first, --every so wide, online.")
 @policy.options
 @click.option("--dry-run", is_flag=True, help="Print the SQL and change nothing.")
@@ -43,6 +44,7 @@ def add(
     name: Name,
     lake_partition: str | None,
     mode: str,
+    relation: str | None,
     partition_by: str | None,
     dry_run: bool,  # noqa: FBT001
     **said: Any,
@@ -51,7 +53,8 @@ def add(
     from frostline.partitions import partition_mode  # noqa: PLC0415
     from frostline.relation import registration  # noqa: PLC0415
 
-    request = registration.Request(name, Policy(**policy.given(said)), lake_partition)
+    relation = None if relation == name.table else relation
+    request = registration.Request(name, Policy(**policy.given(said)), lake_partition, relation)
     with invocation.catalog() as connection:
         if partition_by and convert_first(invocation, connection, request, Mode(mode), partition_by, dry_run=dry_run):
             return
@@ -89,14 +92,20 @@ def show(invocation: Invocation, name: Name) -> None:
 @click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
 @policy.options
 @click.option("--release", is_flag=True, help="Archive again what undo or thaw made hot.")
+@click.option("--relation", type=ROLE, metavar="NAME", help="Where both tiers are: beside the table, or its own name.")
 @click.pass_obj
-def set_(invocation: Invocation, name: Name, release: bool, **said: Any) -> None:  # noqa: FBT001
-    """Change a table's policy. What is archived already stays archived."""
+def set_(invocation: Invocation, name: Name, release: bool, relation: str | None, **said: Any) -> None:  # noqa: FBT001
+    """Change a table's policy, or where its relation is. What is archived already stays archived."""
+    from frostline.relation import form  # noqa: PLC0415
     from frostline.relation.policy import change  # noqa: PLC0415
 
+    given = policy.given(said)
     with invocation.catalog() as connection:
-        before = tables.get(connection, name)
-        after = change(connection, before, release=release, **policy.given(said))
+        before = after = tables.get(connection, name)
+        if relation is not None:
+            after = form.change(connection, before, relation)
+        if given or release or relation is None:
+            after = change(connection, after, release=release, **given)
     invocation.output.record(_described(after) | {"changed": before != after})
 
 
@@ -150,6 +159,8 @@ def _described(managed: Table) -> dict[str, Any]:
     return {
         "table": str(managed.name),
         "tier_key": f"{managed.tier_key} {managed.tier_kind.value}",
+        "relation": str(managed.relation) if managed.has_lake else None,
+        "heap": str(managed.heap),
         "mode": managed.mode.value,
         **policy.described(managed.policy),
         "lake_partition": managed.lake_partition or None,

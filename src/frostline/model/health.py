@@ -27,14 +27,14 @@ class Signs:
     blockers: tuple[str, ...] = ()
     """Whose old transactions keep archived partitions from being cleaned."""
     row_security: str | None = None
-    """How the relation differs from the heap in row security."""
+    """On which heap row security is not what the relation applies, and how it differs."""
 
 
 def problems(state: TableState, signs: Signs) -> list[Problem]:
     """The gravest first."""
     return [
         *_foreign(state),
-        *_rights(state, signs),
+        *_rights(signs),
         *_failures(state),
         *_partitions(state, signs),
         *_waiting(state, signs),
@@ -49,9 +49,9 @@ def of_all(states: Sequence[TableState], due: int, leader: str | None) -> list[P
     return []
 
 
-def _rights(state: TableState, signs: Signs) -> Iterator[Problem]:
+def _rights(signs: Signs) -> Iterator[Problem]:
     if signs.row_security:
-        yield Problem(f"on {state.name.heap} {signs.row_security}", "frostline init")
+        yield Problem(signs.row_security, "frostline init")
 
 
 def _foreign(state: TableState) -> Iterator[Problem]:

@@ -12,7 +12,7 @@ from frostline.model.tables import Table
 VERSION = 1
 _NAMES = {field.name: field.name for field in fields(Policy)} | {"partition_interval": "every"}
 """What the document calls each policy."""
-_KEYS = ("mode", "lake_partition", *_NAMES.values())
+_KEYS = ("mode", "lake_partition", "relation", *_NAMES.values())
 _NUMBERS = ("premake", "fold_rows", "target_file_size")
 _CHOICES: Mapping[str, type[Mode] | type[ExpireBy]] = {"mode": Mode, "expire_by": ExpireBy}
 _OPTIONAL = ("hot_period", "retention_period", "every")
@@ -30,6 +30,8 @@ class Entry:
     mode: Mode
     lake_partition: str | None
     policy: Policy
+    relation_name: str | None = None
+    """Of a relation beside its table."""
 
 
 def document(tables: Sequence[Table]) -> dict[str, Any]:
@@ -43,6 +45,7 @@ def _described(table: Table) -> dict[str, Any]:
     return {
         "mode": table.mode.value,
         "lake_partition": table.lake_partition,
+        **({} if table.relation_name is None else {"relation": table.relation_name}),
         **{key: value for key, value in policy.items() if value is not None},
     }
 
@@ -77,6 +80,7 @@ def _entry(name: Name, given: object) -> Entry:
     for key, value in values.items():
         _check(key, value)
     mode, lake_partition = Mode(values.pop("mode", Mode.TIERED)), values.pop("lake_partition", None)
+    relation_name = values.pop("relation", None)
     if "expire_by" in values:
         values["expire_by"] = ExpireBy(values["expire_by"])
     for key in _OPTIONAL:
@@ -85,7 +89,7 @@ def _entry(name: Name, given: object) -> Entry:
     if values.get("every") is not None:
         values["every"] = spelled(values["every"])
     policy = {name: values[key] for name, key in _NAMES.items() if key in values}
-    return Entry(name, mode, lake_partition, Policy(**policy))
+    return Entry(name, mode, lake_partition, Policy(**policy), relation_name)
 
 
 def _check(key: str, value: object) -> None:

@@ -147,10 +147,28 @@ class HeapFacts:
 
 
 def refusals(facts: HeapFacts) -> list[Refusal]:
-    """Every reason at once; an empty list means the table can be managed."""
+    """Every reason at once; an empty list means that a relation can take the table's place."""
     if facts.relkind != "p":
         return [_not_partitioned(facts)]
-    return [*_shape(facts), *_columns(facts), *_keys(facts), *_partitions(facts), *_surroundings(facts)]
+    return [*_of_itself(facts), *_surroundings(facts), *_readers(facts)]
+
+
+def refusals_beside(facts: HeapFacts, relation: Name, *, is_taken: bool) -> list[Refusal]:
+    """The same for a relation beside the table. What names the table goes on naming it, so nothing of that counts."""
+    if facts.relkind != "p":
+        return [_not_partitioned(facts)]
+    found = [*_of_itself(facts), *_secured(facts)]
+    if is_taken or relation in (facts.name, facts.name.default_partition()):
+        found.append(Refusal(f"the name {relation} is already taken", "give the relation another one"))
+    if len(relation.table.encode()) > MAX_BYTES:
+        found.append(Refusal(f"the name {relation} is too long", f"use at most {MAX_BYTES} bytes"))
+    return found
+
+
+def _of_itself(facts: HeapFacts) -> list[Refusal]:
+    """What is wrong with the table, wherever its relation stands."""
+    own = [*_shape(facts), *_columns(facts), *_keys(facts), *_partitions(facts)]
+    return [*own, *facts.dangers, *facts.loud]
 
 
 def partition_refusals(facts: HeapFacts) -> list[Refusal]:
@@ -266,15 +284,13 @@ def _unreadable_bound(kind: TierKind, partition: HeapPartition) -> list[Refusal]
 
 def _surroundings(facts: HeapFacts) -> list[Refusal]:
     keys, views, users = facts.inbound_foreign_keys, facts.materialized_views, facts.row_type_users
-    of_keys, of_views = "drop it: a row in the lake cannot be locked by a key", "drop it, register, and create it again"
+    of_keys = "drop it, or let the table keep its name: --relation NAME"
+    of_views = "drop it, register, and create it again"
     refusals = [
         *(Refusal(f"foreign key {key} points at it", of_keys) for key in keys),
         *(Refusal(f"materialized view {view} reads it", of_views) for view in views),
         *(Refusal(f"{user} uses its row type", "change it to named columns") for user in users),
-        *facts.dangers,
-        *facts.loud,
     ]
-    refusals.extend(_readers(facts))
     if facts.heap_name_taken:
         refusals.append(Refusal(f"the name {facts.name.heap} is already taken", "rename that one"))
     if len(facts.name.heap.table.encode()) > MAX_BYTES:
@@ -299,6 +315,11 @@ def _readers(facts: HeapFacts) -> list[Refusal]:
             for view in facts.grouping_views
         ),
     ]
+    return [*refusals, *_secured(facts)]
+
+
+def _secured(facts: HeapFacts) -> list[Refusal]:
+    refusals: list[Refusal] = []
     if facts.row_security and len(facts.columns) > MOST_SECURED_COLUMNS:
         reason = f"it has row security and more than {MOST_SECURED_COLUMNS} columns"
         refusals.append(Refusal(reason, "let roles read it through views with conditions of their own"))

@@ -101,6 +101,8 @@ class Table:
     mode: Mode = Mode.TIERED
     held_from: int | None = None
     """Archive does not go past this tier value, on the axis: an undo or a thaw brought the rows above it back."""
+    relation_name: str | None = None
+    """Where the relation stands beside the table: what it is called. The table keeps its name then, and is the heap."""
     token: str = ""
     """Random, so that no other table of any database has the same folder in the lake."""
 
@@ -115,9 +117,14 @@ class Table:
         return self.mode.has_line
 
     @property
+    def relation(self) -> Name:
+        """The view of both tiers: in the place of the user's table, under its name, or beside it."""
+        return self.name if self.relation_name is None else Name(self.name.schema, self.relation_name)
+
+    @property
     def heap(self) -> Name:
-        """The user's own table. Where there is a lake, the relation has taken its name."""
-        return self.name.heap if self.has_lake else self.name
+        """The user's own table. Where the relation has taken its place, it has `_` before its name."""
+        return self.name.heap if self.has_lake and self.relation_name is None else self.name
 
     @property
     def tier(self) -> TierKey:

@@ -151,12 +151,13 @@ def _lake(connection: Connection, table: Table, state: TableState, seen: Facts) 
 
 def _signs(connection: Connection, table: Table, state: TableState, seen: Facts, lake: LakeStatus) -> Signs:
     over = [partition for partition in seen.uncleaned if partition.grace_is_over]
+    strayed = rowsecurity.strayed(connection, table).get(table.name)
     return Signs(
         held_from=lake.held_from,
         stray_rows=premake.stray(connection, table, seen.layout.frost_line).rows,
         grid_problem=state.grid_problem,
         blockers=tuple(horizon.older_snapshots(connection, over[0].published_xid)) if over else (),
-        row_security=rowsecurity.strayed(connection, table).get(table.name),
+        row_security=f"on {table.heap} {strayed}" if strayed else None,
     )
 
 

@@ -147,7 +147,7 @@ def _cutoff(connection: Connection, table: Table, partitions: Sequence[Partition
 
 def _children(connection: Connection, table: Table, partitions: Sequence[Partition]) -> list[Expired]:
     """The partitions that have an end. DEFAULT has none."""
-    oid = tables.heap_oid(connection, table.name, table.mode)
+    oid = tables.heap_oid(connection, table)
     found = connection.execute(_statement("children").format(oid=sql.Literal(oid))).fetchall()
     about = {Name(schema, name): more for schema, name, *more in found}
     children: list[Expired] = []
@@ -344,7 +344,7 @@ class _Expiry:
 
     @contextmanager
     def _waiting_for_readers(self) -> Generator[None]:
-        oid = tables.heap_oid(self.connection, self.table.name, self.table.mode)
+        oid = tables.heap_oid(self.connection, self.table)
         # With a foreign key that points here, Postgres locks the table that has it, and its writers would wait.
         is_referenced = facts.rows(self.connection, "inbound_foreign_keys", oid=oid)
         wait_ms = LOCK_TIMEOUT_MS if is_referenced else _WAIT_MS

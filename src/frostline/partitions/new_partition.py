@@ -104,7 +104,7 @@ def _drop_leftover(connection: Connection, oid: int, target: sql.Identifier) -> 
 
 def default_partition(connection: Connection, table: Table) -> Name | None:
     """The DEFAULT partition of the heap, if there is one."""
-    found = facts.rows(connection, "default_partition", oid=tables.heap_oid(connection, table.name, table.mode))
+    found = facts.rows(connection, "default_partition", oid=tables.heap_oid(connection, table))
     return Name(*found[0]) if found else None
 
 

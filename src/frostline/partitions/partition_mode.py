@@ -39,6 +39,8 @@ def _check(connection: Connection, found: HeapFacts, request: Request) -> TierKi
     reasons = rules.partition_refusals(found)
     if request.lake_partition is not None:
         reasons.append(rules.Refusal("in partition mode it has no lake", "leave --lake-partition out"))
+    if request.relation_name is not None:
+        reasons.append(rules.Refusal("in partition mode it has no relation", "leave --relation out"))
     refuse("manage", request.name, reasons)
     kind = found.tier_kind
     assert kind is not None

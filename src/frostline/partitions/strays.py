@@ -72,7 +72,7 @@ def move(connection: Connection, table: Table, default: Name, name: Name, bounds
 
 
 def _move(connection: Connection, table: Table, default: Name, name: Name, bounds: tuple[int, int]) -> None:
-    oid = tables.heap_oid(connection, table.name, table.mode)
+    oid = tables.heap_oid(connection, table)
     written = [column.name for column in facts.read_columns(connection, oid) if not column.generated]
     statement = _statement("move").format(
         default_partition=names.identifier(default),

@@ -29,15 +29,16 @@ class Definition:
         self.columns = [column.name for column in table.columns]
         self.rest = [column for column in table.columns if column.name not in table.key]
         self.marked = names.marked(table)
-        self.relation = names.identifier(table.name)
+        self.relation = names.identifier(table.relation)
         self.heap = names.identifier(table.heap)
         self.views = Views(table, facts)
-        self.body = names.dollar_quote([str(table.name), *self.columns])
+        self.body = names.dollar_quote([str(table.name), str(table.relation), *self.columns])
 
     def statements(self) -> Iterator[sql.Composed]:
-        """Everything registration creates, from the renaming of the heap to the last comment."""
-        heap_table = sql.Identifier(self.table.heap.table)
-        yield template("rename_heap").format(relation=self.relation, heap_table=heap_table)
+        """Everything registration creates, from the renaming of the heap, if it is renamed, to the last comment."""
+        if self.table.relation_name is None:
+            heap_table = sql.Identifier(self.table.heap.table)
+            yield template("rename_heap").format(relation=self.relation, heap_table=heap_table)
         if not any(partition.is_default for partition in self.facts.partitions):
             yield self._default_partition()
         for one in self.objects():
@@ -160,7 +161,7 @@ class Definition:
             lake_is_new=self.views.lake_key_equals("new"),
             seam_is_current=seam_is_current(table),
             duplicate=sql.Literal(f"duplicate key value violates the primary key of {table.name.table}"),
-            update_instead=sql.Literal(f"Update the row instead: update {table.name} ..."),
+            update_instead=sql.Literal(f"Update the row instead: update {table.relation} ..."),
             schema_name=sql.Literal(table.name.schema),
             table_name=sql.Literal(table.name.table),
         )
@@ -188,7 +189,7 @@ class Definition:
         return template("truncate").format(
             tier_key_name=sql.Literal(self.table.tier_key),
             line=line(self.table),
-            relation_name=sql.Literal(str(self.table.name)),
+            relation_name=sql.Literal(str(self.table.relation)),
             overlay_text=sql.Literal(names.overlay(self.table).as_string()),
             marked_text=sql.Literal(identifiers(self.marked).as_string()),
             key_text=sql.Literal(identifiers(self.table.key).as_string()),

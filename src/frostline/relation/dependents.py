@@ -29,6 +29,9 @@ class Dependents:
     functions: tuple[str, ...]
 
 
+NONE = Dependents((), ())
+
+
 def read(connection: Connection, oid: int) -> Dependents:
     """The views and SQL-body functions that use the relation directly. Read under its lock."""
     views = tuple(

@@ -47,15 +47,15 @@ def _grant(connection: Connection, role: str, table: Table) -> Granted:
             f"cannot grant {table.name} to {quoted(role)}: {error.diag.message_primary}",
             hint="run it as the role that ran frostline init, or let the owner grant it",
         ) from None
-    heap = tables.heap_oid(connection, table.name)
+    heap = tables.heap_oid(connection, table)
     direct = _rows(connection, "rights_on_heap", role=role, heap=heap)
     return Granted(table, tuple(done), tuple(privilege.lower() for (privilege,) in direct))
 
 
 def _statements(connection: Connection, role: str, table: Table) -> Iterator[sql.Composed]:
-    relation = facts.relation(connection, table.name)
+    relation = facts.relation(connection, table.relation)
     if relation is None:
-        raise CorruptionError(f"the view {table.name} is gone", hint=f"frostline table remove {table.name} --thaw")
+        raise CorruptionError(f"the view {table.relation} is gone", hint=f"frostline table remove {table.name} --thaw")
     oid = relation.oid
     grantee = sql.Identifier(role)
     if _rows(connection, "lacks_schema", role=role, schema=table.name.schema)[0][0]:
@@ -63,7 +63,7 @@ def _statements(connection: Connection, role: str, table: Table) -> Iterator[sql
     missing = [names.trusted(privilege.lower()) for (privilege,) in _missing(connection, role, oid)]
     if missing:
         yield _statement("grant_relation").format(
-            privileges=sql.SQL(", ").join(missing), relation=names.identifier(table.name), role=grantee
+            privileges=sql.SQL(", ").join(missing), relation=names.identifier(table.relation), role=grantee
         )
     for (sequence,) in _rows(connection, "missing_sequences", role=role, oid=oid):
         yield _statement("grant_sequence").format(sequence=names.trusted(sequence), role=grantee)

@@ -49,7 +49,7 @@ def _one(connection: Connection, statement: sql.Composed) -> Any:
 
 def partitions(connection: Connection, table: Table, *, sizes: bool = True) -> list[Partition]:
     """All partitions of the heap with their bounds on the axis. Without `sizes` it takes no lock on any of them."""
-    found = facts.read_partitions(connection, tables.heap_oid(connection, table.name, table.mode), sizes=sizes)
+    found = facts.read_partitions(connection, tables.heap_oid(connection, table), sizes=sizes)
     result: list[Partition] = []
     for partition in found:
         lower, upper = (None, None) if partition.is_default else bounds(table.tier_kind, partition.bound)

@@ -82,7 +82,7 @@ class Loading:
         self._parts: dict[str, sql.Composable] = {
             "load": names.identifier(self.name),
             "heap": names.identifier(table.heap),
-            "relation": names.identifier(table.name),
+            "relation": names.identifier(table.relation),
             "overlay": names.overlay(table),
             "key": names.columns(None, table.key),
             "tier_key": sql.Identifier(table.tier_key),
@@ -191,7 +191,7 @@ class Loading:
 
 def _literals(connection: Connection, table: Table) -> dict[str, sql.Composable]:
     """Heap and relation as names for `regclass`."""
-    found = {"heap": table.heap, "relation": table.name}
+    found = {"heap": table.heap, "relation": table.relation}
     return {one: sql.Literal(names.identifier(name).as_string(connection)) for one, name in found.items()}
 
 

@@ -9,7 +9,7 @@ from frostline.catalog import facts, tables
 from frostline.catalog.connect import Connection
 from frostline.catalog.patience import patiently
 from frostline.errors import UsageError
-from frostline.model.names import Name
+from frostline.model.names import Name, quoted
 from frostline.model.policyfile import Entry
 from frostline.model.tables import Table
 from frostline.partitions import partition_mode
@@ -51,12 +51,15 @@ def _applied(connection: Connection, entries: Sequence[Entry]) -> Iterator[Impor
 
 def _bring(connection: Connection, entry: Entry, present: Table | None) -> str:
     if present is None:
-        request = registration.Request(entry.name, entry.policy, entry.lake_partition)
+        request = registration.Request(entry.name, entry.policy, entry.lake_partition, entry.relation_name)
         (registration if entry.mode.has_lake else partition_mode).add(connection, request)
         return "added"
     if present.mode is not entry.mode:
         hint = f"frostline table remove {entry.name}, then import again"
         raise UsageError(f"it is in mode {present.mode}, not {entry.mode}", hint=hint)
+    if entry.relation_name not in (None, present.relation_name):
+        hint = f"frostline table set {entry.name} --relation {quoted(entry.relation_name or '')}"
+        raise UsageError(f"its relation is {present.relation}, not {entry.relation_name}", hint=hint)
     if entry.lake_partition not in (None, present.lake_partition):
         hint = "the files of its lake are cut that way: take lake_partition out"
         raise UsageError(f"its lake partition is {present.lake_partition}, not {entry.lake_partition}", hint=hint)

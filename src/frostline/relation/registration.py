@@ -10,12 +10,12 @@ from frostline.catalog import facts as catalog_facts
 from frostline.catalog import made, seams, tables
 from frostline.catalog.connect import Connection
 from frostline.catalog.made import Purpose
-from frostline.errors import UnavailableError
+from frostline.errors import UnavailableError, UsageError
 from frostline.model import registration as rules
-from frostline.model.names import Name
+from frostline.model.names import Name, quoted
 from frostline.model.partitions import bounds
 from frostline.model.policy import Mode, Policy
-from frostline.model.registration import HeapFacts
+from frostline.model.registration import HeapFacts, Refusal
 from frostline.model.tables import Column, Table
 from frostline.model.tiers import TierKind
 from frostline.model.types import encoding
@@ -45,6 +45,8 @@ class Request:
     name: Name
     policy: Policy
     lake_partition: str | None = None
+    relation_name: str | None = None
+    """The table keeps its name, and the relation gets this one, in the same schema."""
 
 
 def add(connection: Connection, request: Request, *, dry_run: bool = False) -> Added:
@@ -55,7 +57,10 @@ def add(connection: Connection, request: Request, *, dry_run: bool = False) -> A
     existing = tables.find(connection, request.name)
     if existing is not None:
         tables.require_mode(existing, Mode.TIERED)
+        _require_form(existing, request)
         return Added(existing, changed=False, statements=())
+    if request.name in tables.heaps(connection).values():
+        raise UsageError(f"{request.name} is the heap of a managed table", hint="frostline table list")
     _check(connection, request)
     try:
         with connection.transaction(force_rollback=dry_run):
@@ -69,6 +74,13 @@ def add(connection: Connection, request: Request, *, dry_run: bool = False) -> A
         ) from None
 
 
+def _require_form(table: Table, request: Request) -> None:
+    """UsageError when its relation has another name than the request gives it."""
+    if request.relation_name not in (None, table.relation.table):
+        hint = f"frostline table set {table.name} --relation {quoted(request.relation_name or '')}"
+        raise UsageError(f"{table.name} is managed already, and its relation is {table.relation}", hint=hint)
+
+
 def limit_waiting(connection: Connection) -> None:
     """For the rest of the transaction: no lock is waited for long, and Postgres prints every name in full."""
     connection.execute(sql.SQL("set local lock_timeout = {}").format(LOCK_TIMEOUT_MS))
@@ -79,7 +91,7 @@ def limit_waiting(connection: Connection) -> None:
 def _check(connection: Connection, request: Request) -> TierKind:
     """Refuse with all reasons at once, before anything is locked."""
     found = catalog_facts.read(connection, request.name)
-    reasons = rules.refusals(found)
+    reasons = form_refusals(connection, found, request.relation_name)
     kind = found.tier_kind
     if kind is not None and request.lake_partition is not None:
         problem = rules.check_lake_partition(request.lake_partition, kind)
@@ -90,6 +102,15 @@ def _check(connection: Connection, request: Request) -> TierKind:
     return kind
 
 
+def form_refusals(connection: Connection, found: HeapFacts, relation_name: str | None) -> list[Refusal]:
+    """Why the table cannot have its relation in its place, or beside it under another name."""
+    if relation_name is None:
+        return rules.refusals(found)
+    relation = Name(found.name.schema, relation_name)
+    is_taken = catalog_facts.rows(connection, "type_name_exists", schema=relation.schema, name=relation.table)[0][0]
+    return rules.refusals_beside(found, relation, is_taken=is_taken)
+
+
 def _add(connection: Connection, request: Request) -> Added:
     # Read again under the lock: the table may have changed since the check.
     kind = _check(connection, request)
@@ -98,7 +119,8 @@ def _add(connection: Connection, request: Request) -> Added:
     table = _table(found, request, kind)
     table = replace(table, id=tables.insert(connection, table))
     seams.insert(connection, table)
-    before = dependents.read(connection, found.oid)
+    # Beside the table, what names the table goes on reading it.
+    before = dependents.NONE if table.relation_name else dependents.read(connection, found.oid)
     done: list[str] = []
     for statement in _statements(connection, table, found, before):
         done.append(statement.as_string(connection))
@@ -122,6 +144,7 @@ def _table(found: HeapFacts, request: Request, kind: TierKind) -> Table:
         tier_kind=kind,
         lake_partition=request.lake_partition or rules.default_lake_partition(kind, _widths(found, kind)),
         policy=request.policy,
+        relation_name=request.relation_name,
     )
 
 
@@ -153,7 +176,7 @@ def _domains(connection: Connection, table: Table) -> Iterator[sql.Composed]:
 
 
 def _rights(connection: Connection, table: Table, found: HeapFacts) -> Iterator[sql.Composed]:
-    relation, owner = names.identifier(table.name), sql.Identifier(found.owner)
+    relation, owner = names.identifier(table.relation), sql.Identifier(found.owner)
     yield template("grant_inner").format(inner=names.inner(table), owner=owner)
     yield template("owner").format(relation=relation, owner=owner)
     yield from grants(connection, found.oid, relation)

@@ -19,7 +19,7 @@ from frostline.relation.registration import grants, limit_waiting
 
 
 def remove(connection: Connection, name: Name, *, keep_lake: bool = False, dry_run: bool = False) -> tuple[str, ...]:
-    """Put the heap back under its own name and forget the table; returns the statements.
+    """Put the heap back under its own name, if it has another, and forget the table; returns the statements.
 
     Refuses while a job runs, and while rows are only reachable through the relation, unless `keep_lake` says to leave
     them behind in the lake. ACCESS EXCLUSIVE on the view and then on the heap, the order in which readers take them,
@@ -68,34 +68,53 @@ def _refuse_cold_rows(connection: Connection, table: Table) -> None:
 def _refuse_materialized_views(connection: Connection, table: Table, oid: int) -> None:
     for view in facts.materialized_views(connection, oid):
         raise UsageError(
-            f"materialized view {view} reads {table.name}", hint="drop it, remove the table, and create it again"
+            f"materialized view {view} reads {table.relation}", hint="drop it, remove the table, and create it again"
         )
 
 
 def _statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
     """Whatever is still there of the relation goes: somebody may have dropped the view by hand."""
-    view = facts.relation(connection, table.name)
+    view = facts.relation(connection, table.relation)
     found = facts.read(connection, table.heap, catalogs_only=True)
-    back = template("rename_heap_back").format(
-        heap=names.identifier(table.heap), table=sql.Identifier(table.name.table)
-    )
+    back = _back(table)
     given: list[sql.Composed] = []
     if view is not None:
         _refuse_materialized_views(connection, table, view.oid)
         before = dependents.read(connection, view.oid)
-        given = list(grants(connection, view.oid, names.identifier(table.name)))
+        if table.relation_name is None:
+            given = list(grants(connection, view.oid, names.identifier(table.name)))
+        else:
+            _refuse_dependents(table, before)
         yield template("step_aside").format(
-            relation=names.identifier(table.name), aside=sql.Identifier(names.aside(table).table)
+            relation=names.identifier(table.relation), aside=sql.Identifier(names.aside(table).table)
         )
-        yield back
+        yield from back
         yield from dependents.statements(before)
     else:
-        yield back
+        yield from back
     for one in reversed(list(Definition(table, found).objects())):
         if one.drop is not None:
             yield one.drop
     yield from given
     yield from _drop_our_default(connection, table, found.oid)
+
+
+def _back(table: Table) -> list[sql.Composed]:
+    """What gives the heap its name back; nothing where it has kept it."""
+    if table.relation_name is not None:
+        return []
+    heap_name, own = names.identifier(table.heap), sql.Identifier(table.name.table)
+    return [template("rename_heap_back").format(heap=heap_name, table=own)]
+
+
+def _refuse_dependents(table: Table, found: dependents.Dependents) -> None:
+    """Of a relation beside its table nothing takes the place, so what reads it cannot stay."""
+    for view in found.views:
+        hint = f"drop it, or let it read {table.name}"
+        raise UsageError(f"view {view.name} reads {table.relation}", hint=hint)
+    if found.functions:
+        first = found.functions[0].splitlines()[0].strip()
+        raise UsageError(f"a function reads {table.relation}: {first}", hint=f"drop it, or let it read {table.name}")
 
 
 def _drop_our_default(connection: Connection, table: Table, oid: int) -> Iterator[sql.Composed]:

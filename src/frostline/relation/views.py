@@ -25,7 +25,7 @@ class Views:
         self.facts = facts
         self.columns = [column.name for column in table.columns]
         self.written = [column.name for column in table.columns if not column.generated]
-        self.relation = names.identifier(table.name)
+        self.relation = names.identifier(table.relation)
         self.heap = names.identifier(table.heap)
         self.heap_name = sql.Literal(str(table.heap))
 
@@ -116,7 +116,7 @@ class Views:
 
     def _conditions(self, generated: Sequence[str]) -> Iterator[sql.Composed]:
         """What an INSERT must meet before the heap sees it; each raises an error of its own."""
-        relation_name = sql.Literal(self.table.name.table)
+        relation_name = sql.Literal(self.table.relation.table)
         for name, value in zip(generated, prefixed("r", generated), strict=True):
             is_null = sql.SQL("{} is null").format(value)
             parts = {"is_null": is_null, "column": sql.Literal(name), "relation_name": relation_name}
@@ -131,7 +131,7 @@ class Views:
         return template("returned_checked").format(
             heap_name=self.heap_name,
             may_select=self.may("select", COMMA.join(prefixed("h", self.columns))),
-            relation_name=sql.Literal(self.table.name.table),
+            relation_name=sql.Literal(self.table.relation.table),
             column=sql.Identifier(column),
             type=trusted(self.table.column(column).pg_type.formatted),
         )

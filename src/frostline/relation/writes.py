@@ -32,14 +32,14 @@ class Writes:
         self.body = body
         self.heap = names.identifier(table.heap)
         self.inner = names.inner(table)
-        self.relation = names.identifier(table.name)
+        self.relation = names.identifier(table.relation)
         self.numbers = {column.name: number for number, column in enumerate(table.columns, start=1)}
         self.written = [column.name for column in table.columns if not column.generated]
         self.always = sorted(column.name for column in facts.columns if column.identity == "a")
         self.generated = [column for column in table.columns if column.generated]
         self.overriding = overriding(facts)
         self.has_row_security = facts.row_security
-        message = f"could not serialize access to {table.name.table} due to concurrent update"
+        message = f"could not serialize access to {table.relation.table} due to concurrent update"
         self.refusal = {"concurrent": sql.Literal(message), "run_again": sql.Literal("Run the transaction again.")}
 
     def objects(self) -> Iterator[DatabaseObject]:
@@ -144,7 +144,7 @@ class Writes:
             yield objects.function(function, _template(f"{verb}_function").format(function=function, **parts))
 
     def _require_secret(self) -> sql.Composed:
-        message = f"only statements on {self.table.name} call this function"
+        message = f"only statements on {self.table.relation} call this function"
         return _template("require_secret").format(
             table_id=sql.Literal(self.table.id), only_relation=sql.Literal(message)
         )
@@ -199,7 +199,7 @@ class Writes:
         return _template("row_is_allowed").format(
             heap_name=sql.Literal(str(self.table.heap)),
             may_become=sql.SQL("{}({})").format(names.helper(self.table, "may_become"), values),
-            relation_name=sql.Literal(self.table.name.table),
+            relation_name=sql.Literal(self.table.relation.table),
         )
 
     def _delete_function(self) -> sql.Composed:
@@ -226,7 +226,7 @@ class Writes:
 
     def _guards(self) -> sql.Composable:
         """What a plain table refuses: new values for columns that Postgres alone computes."""
-        name, parts = self.table.name.table, list[sql.Composed]()
+        name, parts = self.table.relation.table, list[sql.Composed]()
         for column in self.generated:
             message, hint = (
                 f"column {column.name} of {name} can only be updated to DEFAULT",

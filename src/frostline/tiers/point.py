@@ -104,10 +104,12 @@ def _table_point(connection: Connection, text: str, as_of: AsOf) -> TablePoint:
 
 def _of_name(connection: Connection, name: Name, as_of: str) -> TablePoint:
     """The table as a snapshot of many tables has it. It is no managed table, so only its columns are known."""
+    name = tables.own_name(connection, name)
     state = lake_states.of_name(connection, as_of, name)
     _require_rights(connection, name, name)
-    if name in tables.names(connection):
-        _require_rights(connection, name.heap, name)
+    heap_name = tables.heaps(connection).get(name)
+    if heap_name is not None:
+        _require_rights(connection, heap_name, name)
     return TablePoint(files.described(name, state.metadata_location), state.metadata_location, state.snapshot_id)
 
 

@@ -80,7 +80,7 @@ def role(patient: Patient) -> Verdict:
 
 def owners(patient: Patient) -> Verdict:
     """Whether the connected role may act for the owner of each managed table."""
-    names = [name for table in patient.tables for name in (table.name, table.name.heap)]
+    names = [name for table in patient.tables for name in (table.relation, table.heap)]
     schemas, relations = [name.schema for name in names], [name.table for name in names]
     strangers = patient.rows("strange_owners", schemas=schemas, names=relations)
     if strangers:
@@ -94,8 +94,9 @@ def row_security(patient: Patient) -> Verdict:
     """Whether each relation applies the row security of its heap."""
     managed = len(patient.tables)
     strayed = rowsecurity.strayed(patient.postgres)
+    heaps = {table.name: table.heap for table in patient.tables}
     for name, problem in strayed.items():
-        return fault(_and_more(f"on {name.heap} {problem}", len(strayed)), patient.command("init"))
+        return fault(_and_more(f"on {heaps.get(name, name)} {problem}", len(strayed)), patient.command("init"))
     return ok(f"of {managed} managed tables")
 
 

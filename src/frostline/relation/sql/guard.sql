@@ -9,6 +9,7 @@ declare
 begin
     for made in
         select c.oid::regclass::text as partition, t.schema_name, t.table_name, t.tier_kind,
+               coalesce(t.relation_name, t.table_name) as relation,
                (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''?([^'']*?)''?\) TO \('))[1] as lower,
                coalesce(s.line_timestamptz::text, s.line_timestamp::text, s.line_date::text, s.line_integer::text) as line,
                coalesce(s.line_timestamptz = '-infinity', s.line_timestamp = '-infinity', s.line_date = '-infinity',
@@ -19,7 +20,7 @@ begin
           join pg_class c on c.oid = i.inhrelid and c.relispartition
           join pg_class h on h.oid = i.inhparent
           join pg_namespace n on n.oid = h.relnamespace
-          join frostline.managed_table t on t.schema_name = n.nspname and '_' || t.table_name = h.relname
+          join frostline.managed_table t on t.schema_name = n.nspname and t.heap_name = h.relname and t.mode = 'tiered'
           join frostline.seam s on s.table_id = t.table_id
          where not exists (select from pg_trigger g where g.tgrelid = c.oid
                              and g.tgfoid = to_regproc('frostline_relation.mark_' || t.table_id))
@@ -33,7 +34,7 @@ begin
         if is_below then
             raise object_not_in_prerequisite_state using
                 message = format('partition %s would lie below the frost line of %I.%I', made.partition, made.schema_name, made.table_name),
-                hint = format('insert such rows into %I.%I itself; they need no partition', made.schema_name, made.table_name);
+                hint = format('insert such rows into %I.%I itself; they need no partition', made.schema_name, made.relation);
         end if;
     end loop;
 end
@@ -54,8 +55,7 @@ begin
         select h.oid, t.schema_name, t.table_name
           from frostline.managed_table t
           join pg_namespace n on n.nspname = t.schema_name
-          join pg_class h on h.relnamespace = n.oid
-                         and h.relname = case t.mode when 'tiered' then '_' else '' end || t.table_name
+          join pg_class h on h.relnamespace = n.oid and h.relname = t.heap_name
          where exists (
             select from pg_event_trigger_ddl_commands() d
               left join pg_index i on d.classid = 'pg_class'::regclass and i.indexrelid = d.objid
@@ -93,19 +93,19 @@ begin
         return;
     end if;
     for strayed in
-        select s.table_id, t.schema_name, t.table_name, h.relrowsecurity,
+        select s.table_id, t.schema_name, t.table_name, t.heap_name, h.relrowsecurity,
                exists (select from frostline.followed_policy f where f.table_id = s.table_id) as is_followed
           from frostline.strayed_row_security() s
           join frostline.managed_table t on t.table_id = s.table_id
           join pg_class h on h.oid = frostline.heap_of(s.table_id)
-         where case when tg_event = 'sql_drop' then (t.schema_name, '_' || t.table_name) in (
+         where case when tg_event = 'sql_drop' then (t.schema_name, t.heap_name) in (
                              select d.address_names[1], d.address_names[2] from pg_event_trigger_dropped_objects() d where d.object_type = 'policy')
                     else h.oid in (select coalesce(p.polrelid, d.objid) from pg_event_trigger_ddl_commands() as d
                                      left join pg_policy as p on d.classid = 'pg_policy'::regclass and p.oid = d.objid) end
     loop
         if strayed.relrowsecurity <> strayed.is_followed then
             raise object_not_in_prerequisite_state using
-                message = format('row security of %I._%s cannot be switched by hand', strayed.schema_name, strayed.table_name),
+                message = format('row security of %I.%I cannot be switched by hand', strayed.schema_name, strayed.heap_name),
                 hint = format('frostline table row-security %I.%I %s', strayed.schema_name, strayed.table_name,
                               case when strayed.relrowsecurity then 'on' else 'off' end);
         end if;

@@ -3,6 +3,20 @@
 select is_new, was_mode as mode, was_rows as rows
   from frostline_stage.begin_batch(%(schema)s::text, %(table)s::text, %(label)s::text, %(mode)s::text, %(rows)s::bigint)
 
+-- name: relation
+-- A relation and its heap, by the name of either, but not by that of a heap whose place the relation has taken. Reads the system
+-- catalogs only, so a role needs no right for it: the rule of the relation says which its heap is. Both have one owner, so that
+-- nobody can put a view of his own between.
+select v.relname::text, v.oid, h.oid
+  from pg_rewrite r
+  join pg_class v on v.oid = r.ev_class and v.relkind = 'v'
+  join pg_depend d on d.classid = 'pg_rewrite'::regclass and d.objid = r.oid and d.refclassid = 'pg_class'::regclass
+  join pg_class h on h.oid = d.refobjid and h.relkind = 'p' and h.relnamespace = v.relnamespace and h.relowner = v.relowner
+  join pg_namespace n on n.oid = v.relnamespace
+ where r.rulename = 'frostline_insert' and r.ev_type = '3' and n.nspname = %(schema)s
+   and (v.relname = %(table)s or h.relname = %(table)s and h.relname <> '_' || v.relname)
+ limit 1
+
 -- name: columns
 -- Reads the system catalogs only, so a role needs no right for it. A domain counts as the type inside it. A view's
 -- defaults are those of the relation; its columns have the heap's order.

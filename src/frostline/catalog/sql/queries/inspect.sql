@@ -118,14 +118,14 @@ select n.nspname, c.relname
  where p.partrelid = %(oid)s
 
 -- name: dependent_views
--- The views and materialized views whose own query names the relation (a view on a view follows by itself).
+-- The views and materialized views whose own query names the relation (a view on a view follows by itself). Ours are left out.
 select distinct c.oid, c.relkind::text, n.nspname, c.relname, pg_get_viewdef(c.oid), c.reloptions
   from pg_depend d
   join pg_rewrite w on w.oid = d.objid and d.classid = 'pg_rewrite'::regclass
   join pg_class c on c.oid = w.ev_class
   join pg_namespace n on n.oid = c.relnamespace
  where d.refclassid = 'pg_class'::regclass and d.refobjid = %(oid)s and d.deptype = 'n'
-   and c.oid <> %(oid)s and c.relkind in ('v', 'm') and w.rulename = '_RETURN'
+   and c.oid <> %(oid)s and c.relkind in ('v', 'm') and w.rulename = '_RETURN' and n.nspname !~ '^frostline(_|$)'
  order by 1
 
 -- name: checked_views
@@ -158,11 +158,12 @@ select format('%%I on %%s', p.polname, p.polrelid::regclass)
  order by 1
 
 -- name: dependent_functions
--- Functions with a BEGIN ATOMIC body hold the relation by its oid.
+-- Functions with a BEGIN ATOMIC body hold the relation by its oid. Ours are left out.
 select distinct p.oid, p.oid::regprocedure::text, pg_get_functiondef(p.oid)
   from pg_depend d
   join pg_proc p on p.oid = d.objid and d.classid = 'pg_proc'::regclass
- where d.refclassid = 'pg_class'::regclass and d.refobjid = %(oid)s and d.deptype = 'n'
+  join pg_namespace n on n.oid = p.pronamespace
+ where d.refclassid = 'pg_class'::regclass and d.refobjid = %(oid)s and d.deptype = 'n' and n.nspname !~ '^frostline(_|$)'
  order by 1
 
 -- name: row_type_users
@@ -222,13 +223,13 @@ select w.number, o.catalog, o.oid, md5(o.definition)
 
 -- name: relations
 -- What has the name of a table, but for temporary ones, system schemas and Frostline's own. A managed table with a lake
--- is there under its relation's name with its heap's oid; the heap, its partitions and the view are not. Reads the system
+-- is there under its own name with its heap's oid; the heap, its partitions and the view are not. Reads the system
 -- catalogs only; locks nothing.
 with managed as (
-    select t.schema_name, t.table_name, c.oid
+    select t.schema_name, t.table_name, coalesce(t.relation_name, t.table_name) as relation, c.oid
       from frostline.managed_table t
       join pg_namespace n on n.nspname = t.schema_name
-      join pg_class c on c.relnamespace = n.oid and c.relname = '_' || t.table_name
+      join pg_class c on c.relnamespace = n.oid and c.relname = t.heap_name
      where t.mode = 'tiered'
 )
 select schema_name as schema, table_name as table, oid, 'p' as kind, false as is_partition, true as is_managed from managed
@@ -240,7 +241,7 @@ select n.nspname::text, c.relname::text, c.oid, c.relkind::text, c.relispartitio
    and n.nspname <> 'information_schema' and n.nspname !~ '^(pg_|frostline(_|$))'
    and not exists (select from managed m
                     where m.oid in (c.oid, pg_partition_root(c.oid))
-                       or m.schema_name = n.nspname and m.table_name = c.relname)
+                       or m.schema_name = n.nspname and m.relation = c.relname)
 
 -- name: members
 -- Each table with all that its rows are in: partitions and children of any depth. One that is just being detached is not

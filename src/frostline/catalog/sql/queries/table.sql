@@ -1,9 +1,9 @@
 -- name: insert
 insert into frostline.managed_table
-       (schema_name, table_name, tier_key, tier_kind, lake_partition, mode, hot_interval, hot_span, grace_period,
+       (schema_name, table_name, relation_name, tier_key, tier_kind, lake_partition, mode, hot_interval, hot_span, grace_period,
         retention_interval, retention_span, every_interval, every_span, premake, expire_by, fold_rows, fold_age,
         snapshot_retention, target_file_size)
-values (%(schema)s, %(table)s, %(tier_key)s, %(tier_kind)s, %(lake_partition)s, %(mode)s,
+values (%(schema)s, %(table)s, %(relation)s, %(tier_key)s, %(tier_kind)s, %(lake_partition)s, %(mode)s,
         %(hot_interval)s::text::interval, %(hot_span)s::text::bigint, %(grace)s::text::interval,
         %(retention_interval)s::text::interval, %(retention_span)s::text::bigint,
         %(every_interval)s::text::interval, %(every_span)s::text::bigint, %(premake)s, %(expire_by)s,
@@ -15,19 +15,30 @@ insert into frostline.managed_column (table_id, attnum, field_id, lake_type, as_
 values (%(table_id)s, %(attnum)s, %(field_id)s, %(lake_type)s, %(as_text)s, %(pushable)s)
 
 -- name: find
--- All, or the one of a number or of a name. Locks nothing.
-select t.table_id, t.schema_name, t.table_name, t.tier_key, t.tier_kind, t.lake_partition, t.mode, t.held_from, t.token,
+-- All, or the one of a number or of a name: its own, or its relation's. Locks nothing.
+select t.table_id, t.schema_name, t.table_name, t.relation_name, t.tier_key, t.tier_kind, t.lake_partition, t.mode, t.held_from, t.token,
        coalesce(t.hot_interval::text, t.hot_span::text) as hot_period, t.grace_period::text,
        coalesce(t.retention_interval::text, t.retention_span::text) as retention_period,
        coalesce(t.every_interval::text, t.every_span::text) as partition_interval, t.premake, t.expire_by,
        t.fold_rows, t.fold_age::text, t.snapshot_retention::text, t.target_file_size
   from frostline.managed_table t
  where (%(table_id)s::numeric is null or t.table_id = %(table_id)s::numeric)
-   and (%(table)s::text is null or t.schema_name = %(schema)s and t.table_name = %(table)s)
+   and (%(table)s::text is null or t.schema_name = %(schema)s and %(table)s in (t.table_name, t.relation_name))
  order by t.schema_name, t.table_name
 
 -- name: names
 select t.schema_name, t.table_name from frostline.managed_table t order by t.schema_name, t.table_name
+
+-- name: heaps
+select t.schema_name, t.table_name, t.heap_name from frostline.managed_table t
+
+-- name: own_name
+select t.schema_name, t.table_name from frostline.managed_table t
+ where t.schema_name = %(schema)s and t.relation_name = %(table)s
+
+-- name: set_relation
+-- In the transaction that renames the relation and the heap.
+update frostline.managed_table set relation_name = %(relation)s where table_id = %(table_id)s
 
 -- name: columns
 -- With the attribute numbers that the heap has today. A restored dump numbers columns anew: in the same order, but
