@@ -9,11 +9,16 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 _own: list[Path] = []
 _QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """No test runs Java for so long that it would pay to compile well: a start of Spark takes half of the work."""
+
+# How long an example takes says how busy the machine is.
+hypothesis.settings.register_profile("frostline", deadline=None)
+hypothesis.settings.load_profile("frostline")
 
 pytest_plugins = [
     "tests.fixtures.lakeserver",

@@ -23,6 +23,7 @@ def each(items: Sequence[Item], do: Callable[[Item, GiveUp], None], threads: int
     for worker in workers:
         worker.start()
     try:
+        give_up()  # also where all is done before anybody waits
         for worker in workers:
             while worker.is_alive():
                 worker.join(_POLL_S)

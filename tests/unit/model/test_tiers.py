@@ -49,7 +49,7 @@ def postgres(postgres_server: Postgres) -> Iterator[psycopg.Connection]:
 @example((TierKind.TIMESTAMPTZ, days_of(294_247, 1, 1) * MICROS_PER_DAY - 1))
 @example((TierKind.DATE, days_of(-43, 3, 15)))
 @example((TierKind.TIMESTAMP, 123_450))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_postgres_prints_what_we_print_and_we_read_what_it_prints(
     postgres: psycopg.Connection, value_of_kind: tuple[TierKind, int]
 ) -> None:
@@ -61,7 +61,7 @@ def test_postgres_prints_what_we_print_and_we_read_what_it_prints(
 
 
 @given(st.sampled_from(TIMES).flatmap(lambda kind: st.tuples(st.just(kind), st.integers(*RANGES[kind]))))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_axis_is_the_one_that_postgres_counts(
     postgres: psycopg.Connection, value_of_kind: tuple[TierKind, int]
 ) -> None:
@@ -72,7 +72,7 @@ def test_the_axis_is_the_one_that_postgres_counts(
 
 
 @given(st.sampled_from(list(TierKind)).flatmap(lambda kind: st.tuples(st.just(kind), st.lists(values_of(kind)))))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 def test_ints_sort_as_postgres_sorts_the_values(
     postgres: psycopg.Connection, values: tuple[TierKind, list[int]]
 ) -> None:

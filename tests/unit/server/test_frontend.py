@@ -115,7 +115,7 @@ def test_malformed_messages_are_refused(data: bytes) -> None:
         reader.next()
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.binary(max_size=200)), st.booleans())
 def test_any_bytes_give_messages_or_one_clean_error(chunks: list[bytes], begun: bool) -> None:
     reader = started() if begun else MessageReader()

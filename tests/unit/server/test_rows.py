@@ -31,7 +31,7 @@ def tables(draw: st.DrawFn) -> tuple[list[list[str | None]], int]:
     return [draw(st.lists(VALUES, min_size=count, max_size=count)) for _ in range(width)], count
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(tables(), st.integers(0, 20), st.sampled_from([pa.string(), pa.binary(), pa.large_string()]), st.booleans())
 def test_any_slice_is_encoded_as_value_by_value(
     table: tuple[list[list[str | None]], int], start: int, kind: pa.DataType, by_columns: bool

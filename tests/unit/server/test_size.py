@@ -35,7 +35,7 @@ def test_nothing_hides_what_is_written_out(before: str) -> None:
 
 
 @given(st.text("'\"$eEn\\-/* \n1a,é", max_size=40))
-@settings(max_examples=2_000, deadline=None)
+@settings(max_examples=2_000)
 def test_there_are_never_more_tokens_than_were_counted(text: str) -> None:
     try:
         tokens = parsing.scan(text)
