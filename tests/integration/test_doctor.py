@@ -254,6 +254,18 @@ def test_defaults_of_the_database_that_hurt(lake: Lake, doctor: Examine) -> None
     assert found["time zone"]["detail"] == "sessions are in Asia/Kolkata"
 
 
+def test_a_role_that_plans_anew_each_time_is_named_until_it_keeps_its_plans(lake: Lake, doctor: Examine) -> None:
+    make_events(lake.catalog, "public.events", months=1)
+    lake.add()
+    run(lake.catalog, "create role frostline_planner login; grant select on public.events to frostline_planner")
+    try:
+        assert "frostline_planner plans them anew" in doctor(lake, exit_code=0)["prepared statements"]["detail"]
+        run(lake.catalog, "alter role frostline_planner set plan_cache_mode = force_generic_plan")
+        assert "frostline_planner" not in doctor(lake, exit_code=0)["prepared statements"]["detail"]
+    finally:
+        run(lake.catalog, "drop owned by frostline_planner; drop role frostline_planner")
+
+
 def test_a_guard_of_the_pointers_that_is_off_is_doubtful(lake: Lake, doctor: Examine) -> None:
     assert doctor(lake, exit_code=0)["foreign commits"]["state"] == "ok"
     run(lake.catalog, "alter table frostline.iceberg_tables disable trigger keep_pointer")

@@ -106,6 +106,22 @@ def test_a_job_must_find_room_for_its_tasks(open_now: int, wanted: int | None, s
 
 
 @pytest.mark.parametrize(
+    ("above", "rows", "state"),
+    [(100_000, 3_000_000, State.OK), (100_000, 4_000_000, State.WARNING), (-1, 1e12, State.OK)],
+)
+def test_a_lake_whose_look_ups_are_compiled_is_doubtful(above: float, rows: float, state: State) -> None:
+    assert database.judge_compiling(above, rows, "alter database").state is state
+
+
+def test_a_role_that_could_keep_its_plans_is_named_and_that_is_no_warning() -> None:
+    verdict = database.judge_prepared_statements(["app", "other"], psql, lambda name: f'"{name}"')
+    assert verdict.state is State.OK
+    assert verdict.detail.startswith("app plans them anew each time")
+    assert 'alter role "app" set plan_cache_mode = force_generic_plan' in str(verdict.hint)
+    assert database.judge_prepared_statements([], psql, str).hint is None
+
+
+@pytest.mark.parametrize(
     ("master", "count"), [("local", 1), ("local[3]", 3), ("local[4,2]", 4), ("yarn", None), ("spark://h:1", None)]
 )
 def test_the_master_says_how_many_tasks_there_are(master: str, count: int | None) -> None:

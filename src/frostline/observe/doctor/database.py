@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from frostline.catalog import migrations, pointers
 from frostline.errors import UnavailableError, UsageError
-from frostline.observe.doctor.finding import Verdict, fault, ok, warning
+from frostline.observe.doctor.finding import State, Verdict, fault, ok, warning
 from frostline.observe.doctor.patient import Patient
 from frostline.relation import rowsecurity
 
@@ -18,6 +18,8 @@ OLDEST_POSTGRES = 15
 OLD = "1 hour"
 _OWN_CONNECTIONS = 4
 """Of a job, next to its tasks: the command's, the snapshot's, the lease's and the lake server's."""
+_COST_OF_A_LAKE_ROW = 0.03
+"""What Postgres counts for each row of a foreign table, asked for or not: a tuple, and conditions on it."""
 _CONTROL = "execute on function pg_control_system()"
 _GUARD = "alter table frostline.iceberg_tables enable trigger user"
 _LOCAL = re.compile(r"local\[(\*|\d+)")
@@ -167,6 +169,43 @@ def judge_slots(rows: Rows, psql: Psql) -> Verdict:
     detail = f"slot {name} {who} and holds {age} transactions: clean and expiry wait for it"
     look, drop = "select * from pg_replication_slots", f"select pg_drop_replication_slot('{name}')"
     return warning(_and_more(detail, len(rows)), psql(look if is_active else drop))
+
+
+def compiling(patient: Patient) -> Verdict:
+    """Whether Postgres compiles statements that only wait for the lake."""
+    is_on, above, rows = patient.row("compiling")
+    return judge_compiling(
+        above if is_on else -1, rows, patient.psql(f"alter database {_database(patient)} set jit = off")
+    )
+
+
+def judge_compiling(above: float, rows: float, hint: str) -> Verdict:
+    """Whether the estimate for a row of the largest lake is over the limit of JIT; that is negative where it is off."""
+    cost = rows * _COST_OF_A_LAKE_ROW
+    if above < 0 or cost <= above:
+        return ok("no look-up in the lake is dear enough for JIT" if above >= 0 else "no JIT")
+    expected = f"Postgres expects a cost of {cost:,.0f} for a cold row"
+    return warning(f"{expected} and compiles the statement, which takes longer than the look-up", hint)
+
+
+def prepared_statements(patient: Patient) -> Verdict:
+    """Which roles plan a prepared statement anew for each execution."""
+    relations = [str(table.relation) for table in patient.tables if table.has_lake]
+    rows = patient.rows("replanning_roles", relations=relations)
+    return judge_prepared_statements([name for (name,) in rows], patient.psql, patient.quoted)
+
+
+def judge_prepared_statements(roles: Sequence[str], psql: Psql, quoted: Callable[[str], str]) -> Verdict:
+    """Not wrong, but slower than it could be: nobody but the user knows which of the two a role needs."""
+    if not roles:
+        return ok("no application's role plans them anew each time")
+    detail = _and_more(f"{roles[0]} plans them anew each time; kept, a hot row by key takes about a fifth", len(roles))
+    keep = psql(f"alter role {quoted(roles[0])} set plan_cache_mode = force_generic_plan")
+    return Verdict(State.OK, detail, f"for a role that reads and writes by key: {keep}")
+
+
+def _database(patient: Patient) -> str:
+    return patient.quoted(patient.row("role")[1])
 
 
 def connections(patient: Patient) -> Verdict:

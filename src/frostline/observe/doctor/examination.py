@@ -70,6 +70,8 @@ CHECKS = (
     Check("prepared transactions", database.prepared_transactions),
     Check("replication slots", database.slots),
     Check("connections", database.connections),
+    Check("compiling", database.compiling),
+    Check("prepared statements", database.prepared_statements),
 )
 SPARK_RUNS = Check("spark runs", machine.spark_runs, _SPARK_LIMIT_S)
 

@@ -78,3 +78,21 @@ select slot_name::text, age(xmin), active
 select current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer
            - coalesce(current_setting('reserved_connections', true)::integer, 0),
        (select count(*) from pg_stat_activity where backend_type = 'client backend')
+
+-- name: compiling
+-- Whether JIT is there and on, what it begins at, and how many rows Postgres knows of in the largest lake.
+select pg_jit_available() and current_setting('jit')::boolean, current_setting('jit_above_cost')::float8,
+       coalesce((select max(c.reltuples) from pg_foreign_table f
+                   join pg_foreign_server s on s.oid = f.ftserver and s.srvname = 'frostline_lake'
+                   join pg_class c on c.oid = f.ftrelid), 0)::float8
+
+-- name: replanning_roles
+-- Who may log in and read one of these relations, and has not said that plans are kept.
+select r.rolname::text from pg_roles r
+ where r.rolcanlogin and not r.rolsuper
+   and exists (select from unnest(%(relations)s::text[]) as w(name)
+                where has_table_privilege(r.oid, to_regclass(w.name), 'select'))
+   and not exists (select from pg_db_role_setting s, unnest(s.setconfig) as c(setting)
+                    where s.setrole in (0, r.oid) and c.setting = 'plan_cache_mode=force_generic_plan'
+                      and s.setdatabase in (0, (select d.oid from pg_database d where d.datname = current_database())))
+ order by 1
