@@ -29,7 +29,8 @@ def described(connection: Connection, case: str) -> tuple[Table, HeapFacts]:
     found = facts.read(connection, TABLES[case])
     assert refusals(found) == []
     assert found.tier_kind is not None
-    return replace(registration._table(found, Request(found.name, Policy("1 month")), found.tier_kind), id=7), found
+    request = Request(found.name, Policy("1 month"))
+    return replace(registration._table(connection, found, request, found.tier_kind), id=7), found
 
 
 @pytest.mark.parametrize("case", TABLES)

@@ -10,7 +10,7 @@ import psycopg
 
 from frostline import sqlfiles
 from frostline.catalog import facts
-from frostline.catalog.connect import Connection, fetch, first_value, only_value
+from frostline.catalog.connect import Connection, fetch, first_value, only_row, only_value
 from frostline.errors import CorruptionError, UsageError
 from frostline.model import heap_grid
 from frostline.model.heap_grid import Step
@@ -209,9 +209,17 @@ def column(heap: HeapColumn, field_id: int, encoding: LakeEncoding) -> Column:
     )
 
 
-def insert(connection: Connection, table: Table) -> int:
-    """Add the table's rows; its number is given by the catalog and returned."""
+def number(connection: Connection) -> tuple[int, str]:
+    """The number and the token of a table that is about to be inserted."""
+    table_id, token = only_row(connection.execute(_statement("number")))
+    return table_id, token
+
+
+def insert(connection: Connection, table: Table) -> None:
+    """Add the table's rows."""
     values = {
+        "table_id": table.id,
+        "token": table.token,
         "schema": table.name.schema,
         "table": table.name.table,
         "relation": table.relation_name,
@@ -221,10 +229,9 @@ def insert(connection: Connection, table: Table) -> int:
         "mode": table.mode.value,
         **_policy_values(table.tier_kind, table.policy),
     }
-    table_id: int = only_value(connection.execute(_statement("insert"), values))
+    connection.execute(_statement("insert"), values)
     for added in table.columns:
-        _insert_column(connection, table_id, added)
-    return table_id
+        _insert_column(connection, table.id, added)
 
 
 def _insert_column(connection: Connection, table_id: int, added: Column) -> None:

@@ -28,8 +28,9 @@ def add(connection: Connection, request: Request, *, dry_run: bool = False) -> A
         return Added(existing, changed=False, statements=())
     with connection.transaction(force_rollback=dry_run):
         found = catalog_facts.read(connection, request.name)
-        table = _table(found, request, _check(connection, found, request))
-        table = tables.by_id(connection, tables.insert(connection, table))
+        table = _table(connection, found, request, _check(connection, found, request))
+        tables.insert(connection, table)
+        table = tables.by_id(connection, table.id)
         _check_grid(connection, table)
         return Added(table, changed=True, statements=())
 
@@ -48,11 +49,13 @@ def _check(connection: Connection, found: HeapFacts, request: Request) -> TierKi
     return kind
 
 
-def _table(found: HeapFacts, request: Request, kind: TierKind) -> Table:
+def _table(connection: Connection, found: HeapFacts, request: Request, kind: TierKind) -> Table:
     tier = found.tier_column
     assert tier is not None
+    table_id, token = tables.number(connection)
     return Table(
-        id=0,
+        id=table_id,
+        token=token,
         name=request.name,
         columns=(),
         key=(),

@@ -1,7 +1,7 @@
 """Makes a table a managed one and gives it back, each in one transaction: there is no moment without the table."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import psycopg
 from psycopg import sql
@@ -116,8 +116,8 @@ def _add(connection: Connection, request: Request) -> Added:
     kind = _check(connection, request)
     found = catalog_facts.read(connection, request.name)
     foreign_server.require(connection)
-    table = _table(found, request, kind)
-    table = replace(table, id=tables.insert(connection, table))
+    table = _table(connection, found, request, kind)
+    tables.insert(connection, table)
     seams.insert(connection, table)
     # Beside the table, what names the table goes on reading it.
     before = dependents.NONE if table.relation_name else dependents.read(connection, found.oid)
@@ -132,11 +132,13 @@ def _add(connection: Connection, request: Request) -> Added:
     return Added(table, changed=True, statements=tuple(done))
 
 
-def _table(found: HeapFacts, request: Request, kind: TierKind) -> Table:
+def _table(connection: Connection, found: HeapFacts, request: Request, kind: TierKind) -> Table:
     tier = found.tier_column
     assert tier is not None
+    table_id, token = tables.number(connection)
     return Table(
-        id=0,
+        id=table_id,
+        token=token,
         name=request.name,
         columns=tuple(_columns(found)),
         key=found.primary_key,

@@ -1,14 +1,19 @@
+-- name: number
+-- Of a table that is about to be managed, with what makes its folder in the lake unlike any other.
+select nextval(pg_get_serial_sequence('frostline.managed_table', 'table_id'))::integer,
+       left(replace(gen_random_uuid()::text, '-', ''), 8)
+
 -- name: insert
 insert into frostline.managed_table
-       (schema_name, table_name, relation_name, tier_key, tier_kind, lake_partition, mode, hot_interval, hot_span, grace_period,
+       (table_id, token, schema_name, table_name, relation_name, tier_key, tier_kind, lake_partition, mode, hot_interval, hot_span, grace_period,
         retention_interval, retention_span, every_interval, every_span, premake, expire_by, fold_rows, fold_age,
         snapshot_retention, target_file_size)
-values (%(schema)s, %(table)s, %(relation)s, %(tier_key)s, %(tier_kind)s, %(lake_partition)s, %(mode)s,
+overriding system value
+values (%(table_id)s, %(token)s, %(schema)s, %(table)s, %(relation)s, %(tier_key)s, %(tier_kind)s, %(lake_partition)s, %(mode)s,
         %(hot_interval)s::text::interval, %(hot_span)s::text::bigint, %(grace)s::text::interval,
         %(retention_interval)s::text::interval, %(retention_span)s::text::bigint,
         %(every_interval)s::text::interval, %(every_span)s::text::bigint, %(premake)s, %(expire_by)s,
         %(fold_rows)s, %(fold_age)s::text::interval, %(snapshot_retention)s::text::interval, %(target_file_size)s)
-returning table_id
 
 -- name: insert_column
 insert into frostline.managed_column (table_id, attnum, field_id, lake_type, as_text, pushable)
