@@ -125,7 +125,8 @@ select distinct c.oid, c.relkind::text, n.nspname, c.relname, pg_get_viewdef(c.o
   join pg_class c on c.oid = w.ev_class
   join pg_namespace n on n.oid = c.relnamespace
  where d.refclassid = 'pg_class'::regclass and d.refobjid = %(oid)s and d.deptype = 'n'
-   and c.oid <> %(oid)s and c.relkind in ('v', 'm') and w.rulename = '_RETURN' and n.nspname !~ '^frostline(_|$)'
+   and c.oid <> %(oid)s and c.relkind in ('v', 'm') and w.rulename = '_RETURN'
+   and n.nspname not in ('frostline', 'frostline_lake', 'frostline_overlay', 'frostline_relation', 'frostline_stage', 'frostline_write')
  order by 1
 
 -- name: checked_views
@@ -163,7 +164,8 @@ select distinct p.oid, p.oid::regprocedure::text, pg_get_functiondef(p.oid)
   from pg_depend d
   join pg_proc p on p.oid = d.objid and d.classid = 'pg_proc'::regclass
   join pg_namespace n on n.oid = p.pronamespace
- where d.refclassid = 'pg_class'::regclass and d.refobjid = %(oid)s and d.deptype = 'n' and n.nspname !~ '^frostline(_|$)'
+ where d.refclassid = 'pg_class'::regclass and d.refobjid = %(oid)s and d.deptype = 'n'
+   and n.nspname not in ('frostline', 'frostline_lake', 'frostline_overlay', 'frostline_relation', 'frostline_stage', 'frostline_write')
  order by 1
 
 -- name: row_type_users
