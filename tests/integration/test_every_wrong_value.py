@@ -50,6 +50,10 @@ WRONG: dict[tuple[str, str], list[str]] = {
     ("table add", "fold_rows"): ["table add plain --hot '1 month' --fold-rows 0"],
     ("table add", "fold_age"): ["table add plain --hot '1 month' --fold-age 0"],
     ("table add", "retention_period"): ["table add plain --hot '1 month' --retention '1 day'"],
+    ("table add", "relation"): [
+        "table add plain --hot '1 month' --relation a.b",
+        "table add plain --hot '1 month' --relation events",
+    ],
     ("table add", "premake"): ["table add plain --hot '1 month' --premake 1001"],
     ("table add", "partition_interval"): ["table add plain --hot '1 month' --every often"],
     ("table add", "expire_by"): ["table add plain --hot '1 month' --expire-by fire"],
@@ -76,6 +80,7 @@ WRONG: dict[tuple[str, str], list[str]] = {
     ("table set", "fold_rows"): ["table set events --fold-rows -1", "table set events --fold-rows many"],
     ("table set", "fold_age"): ["table set events --fold-age '0 s'", "table set events --hot '9 days' --fold-age old"],
     ("table set", "retention_period"): ["table set events --retention '1 day'", "table set events --retention x"],
+    ("table set", "relation"): ["table set events --relation a.b", "table set events --relation plain"],
     ("table set", "premake"): ["table set events --premake -1"],
     ("table set", "partition_interval"): ["table set events --every 0"],
     ("table set", "expire_by"): ["table set events --expire-by fire"],
