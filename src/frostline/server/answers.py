@@ -1,4 +1,4 @@
-"""Small fixed answers: SHOW, `select version()`, and what ANALYZE asks about a foreign table before it samples."""
+"""Small fixed answers: SET, SHOW, `select version()`, and what ANALYZE asks about a foreign table before it samples."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from frostline.server.lake_tables import LakeTables
 from frostline.server.portals import Portal
 from frostline.server.protocol import rows
 from frostline.server.protocol.backend import ResultColumn
-from frostline.server.translate.output import TYPE_OIDS
+from frostline.server.translate.projection import TYPE_OIDS
 from frostline.server.translate.scope import UnknownName
 from frostline.server.translate.statements import NotServed
 
@@ -38,6 +38,26 @@ SETTINGS = {
     "extra_float_digits": "3",
     "bytea_output": "hex",
 }
+_ACCEPTED: dict[str, tuple[str, ...]] = {
+    "timezone": ("utc", "gmt", "etc/utc"),
+    "datestyle": ("iso", "iso,mdy", "iso, mdy", "iso,dmy", "iso, dmy", "iso,ymd", "iso, ymd"),
+    "intervalstyle": ("postgres",),
+    "client_encoding": ("utf8", "utf-8", "unicode"),
+    "standard_conforming_strings": ("on", "true", "1"),
+    "bytea_output": ("hex",),
+}
+"""To these values: everything is in them anyway."""
+_FREE = {
+    "search_path",
+    "extra_float_digits",
+    "application_name",
+    "client_min_messages",
+    "statement_timeout",
+    "lock_timeout",
+    "idle_in_transaction_session_timeout",
+    "session characteristics",
+}
+"""To any value: they change nothing here."""
 _PAGE_BYTES = 8192
 _REGCLASS = r"(E'(?:[^'\\]|''|\\\\)+'|'(?:[^']|'')+')::pg_catalog\.regclass"
 _SIZE = re.compile(rf"SELECT\s+pg_catalog\.pg_relation_size\({_REGCLASS}\)\s+/\s+\d+", re.IGNORECASE)
@@ -83,6 +103,14 @@ def show(name: str) -> Portal:
     return row([name], [SETTINGS[name]], ["text"])
 
 
+def check_setting(name: str, value: str | None) -> None:
+    """Raise NotServed unless setting this changes no answer."""
+    if name in _FREE or value is None:
+        return
+    if value.lower() not in _ACCEPTED.get(name, ()):
+        raise NotServed(f"the lake server cannot set {name} to {value!r}", hint="it answers in UTC, ISO and UTF8")
+
+
 def fixed(sql: str, tables: LakeTables) -> Portal | None:
     """The answer to one of the few queries that are no query on a lake table; None for any other."""
     text = sql.strip().rstrip(";").strip()
@@ -94,15 +122,11 @@ def fixed(sql: str, tables: LakeTables) -> Portal | None:
     if size is not None:
         return row(["?column?"], [str(_totals(size[1], tables)[1] // _PAGE_BYTES + 1)], ["int8"])
     if tuples is not None:
-        return _tuples(tuples[2], tables, with_kind=bool(tuples[1]))
+        total = str(float(_totals(tuples[2], tables)[0]))
+        if tuples[1]:
+            return row(["reltuples", "relkind"], [total, "r"], ["float4", "text"])
+        return row(["reltuples"], [total], ["float4"])
     return None
-
-
-def _tuples(regclass: str, tables: LakeTables, *, with_kind: bool) -> Portal:
-    total = str(float(_totals(regclass, tables)[0]))
-    if with_kind:
-        return row(["reltuples", "relkind"], [total, "r"], ["float4", "text"])
-    return row(["reltuples"], [total], ["float4"])
 
 
 def _unquoted(literal: str) -> str:

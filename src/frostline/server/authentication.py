@@ -64,24 +64,24 @@ class Exchange:
 
     def first(self, body: bytes) -> bytes:
         """Answer with salt and nonce."""
-        found = _FIRST.fullmatch(_initial_response(body))
-        if found is None:
+        message = _FIRST.fullmatch(_initial_response(body))
+        if message is None:
             raise ProtocolError("the client's first SCRAM message is malformed")
-        self._header, self._nonce = found["header"], found["nonce"] + secrets.token_urlsafe(18)
+        self._header, self._nonce = message["header"], message["nonce"] + secrets.token_urlsafe(18)
         salt = base64.b64encode(self._salt).decode()
         answer = f"r={self._nonce},s={salt},i={self._iterations}"
-        self._said = f"{found['bare']},{answer}"
+        self._said = f"{message['bare']},{answer}"
         return backend.sasl_continue(answer)
 
     def last(self, body: bytes) -> bytes:
         """Check the client's proof and answer with ours; raises WrongPassword."""
-        found = _FINAL.fullmatch(_decoded(body))
-        if found is None:
+        message = _FINAL.fullmatch(_decoded(body))
+        if message is None:
             raise ProtocolError("the client's last SCRAM message is malformed")
-        said = f"{self._said},{found['bare']}".encode()
+        said = f"{self._said},{message['bare']}".encode()
         binding = base64.b64encode(self._header.encode()).decode()
-        same = found["nonce"] == self._nonce and found["binding"] == binding
-        if not (same and self._proves(found["proof"], said)):
+        same = message["nonce"] == self._nonce and message["binding"] == binding
+        if not (same and self._proves(message["proof"], said)):
             raise WrongPassword(f'password authentication failed for user "{self._user}"')
         signature = base64.b64encode(hmac.digest(self._server_key, said, "sha256")).decode()
         return backend.sasl_final(f"v={signature}")

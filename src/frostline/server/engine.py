@@ -191,7 +191,7 @@ class Rows:
 
 def _is_worth_another(head: Sequence[pa.RecordBatch], batch_rows: int) -> bool:
     """Whether more will come, and is small enough to be held beside what the client is busy with."""
-    return sum(batch.num_rows for batch in head) >= batch_rows and all(one.nbytes <= _AHEAD_BYTES for one in head)
+    return sum(batch.num_rows for batch in head) >= batch_rows and all(batch.nbytes <= _AHEAD_BYTES for batch in head)
 
 
 def _later(produce: Callable[[], pa.RecordBatch | None]) -> "Future[pa.RecordBatch | None]":

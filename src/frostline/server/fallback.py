@@ -76,7 +76,7 @@ class PostgresAnswer:
             cursor.execute("set local transaction_timeout = 0")
         self._refuse_volatile(cursor, plan)
         for position, scan in enumerate(plan.scans):
-            self._load(cursor, _temporary(position), scan)
+            self._load(cursor, sql.Identifier("pg_temp", f"frostline_{position}"), scan)
         cursor.execute("set transaction read only")
         query = sql.SQL("declare {} no scroll cursor for ").format(_CURSOR).as_string(self._connection)
         cursor.execute((query + with_temporary_tables(plan)).encode(), plan.params)
@@ -85,9 +85,9 @@ class PostgresAnswer:
         return self._described()
 
     def _refuse_volatile(self, cursor: psycopg.RawCursor, plan: PostgresPlan) -> None:
-        found = cursor.execute(_VOLATILE, [sorted(plan.functions)]).fetchall()
-        if found:
-            raise NotServed(f"function {found[0][0]} is not served by the lake server", hint="run it in Postgres")
+        volatile = cursor.execute(_VOLATILE, [sorted(plan.functions)]).fetchall()
+        if volatile:
+            raise NotServed(f"function {volatile[0][0]} is not served by the lake server", hint="run it in Postgres")
 
     def _load(self, cursor: psycopg.RawCursor, name: sql.Identifier, scan: Scan) -> None:
         try:
@@ -106,7 +106,7 @@ class PostgresAnswer:
         try:
             with cursor.copy(sql.SQL("copy {} from stdin").format(name)) as copy:
                 for lines in self._loading:
-                    copy.write(_content(lines))
+                    copy.write(memoryview(content(lines.column(0))))
         finally:
             self._loading.close()
             self._loading = None
@@ -166,10 +166,6 @@ def _connect(dsn: str | None) -> psycopg.Connection:
         ) from error
 
 
-def _temporary(position: int) -> sql.Identifier:
-    return sql.Identifier("pg_temp", f"frostline_{position}")
-
-
 def _create(name: sql.Identifier, scan: Scan) -> sql.Composed:
     columns = [_column(column.name, column.pg_type.formatted, column.collation_name) for column in scan.columns]
     columns.append(_column(SNAPSHOT_COLUMN, "bigint", None))
@@ -198,10 +194,6 @@ def with_temporary_tables(plan: PostgresPlan) -> str:
             name += f' as "{scan.source.alias.replace(chr(34), chr(34) * 2)}"'
         text = text[: scan.source.location] + name.encode() + text[tokens[first + 2].end :]
     return text.decode()
-
-
-def _content(lines: pa.RecordBatch) -> memoryview:
-    return memoryview(content(lines.column(0)))
 
 
 def _batch(cursor: psycopg.RawCursor) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""The sockets of the lake server, and nothing else: one thread a client, so that a slow one waits alone."""
+"""The sockets of the lake server, and who is let in: one thread a client, so that a slow one waits alone."""
 
 import errno
 import logging
@@ -12,20 +12,21 @@ import struct
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from frostline.errors import UnavailableError
 from frostline.lake.filecheck import Checks, FileCheck
 from frostline.server.authentication import Credentials
 from frostline.server.connection import Connection, HungUp, shut
-from frostline.server.door import Door
 from frostline.server.engine import Engine
 from frostline.server.lake_tables import LakeTables
 from frostline.server.protocol.frontend import CancelRequest
 from frostline.server.queries import Backend
-from frostline.server.translate.depth import deep_stack
+from frostline.server.translate.complexity import deep_stack
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +45,60 @@ class TooManyClients(UnavailableError):
     """Whoever it is, there is no session left."""
 
     sqlstate = "53300"
+
+
+@dataclass(frozen=True)
+class _Stranger:
+    address: str
+    since_s: float
+
+
+class Door:
+    """Who may stand at the door: clients that have connected and have not yet proved who they are.
+
+    They have a limit of their own and take no session's place. When there is no room, the newcomer comes in and another
+    one goes: the one that has stood there longest, of the address that has most of them. So whoever logs in as soon as
+    it is in is never kept out by those who do not. Everyone has some time: until the one to go has had it, newcomers
+    wait in line.
+
+    Counts, and decides who goes. Does nothing to a connection itself. Not for several threads at once.
+    """
+
+    def __init__(self, room: int, fair_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._room, self._fair_s, self._clock = room, fair_s, clock
+        self._strangers: dict[int, _Stranger] = {}
+
+    def __len__(self) -> int:
+        return len(self._strangers)
+
+    def pause_s(self) -> float:
+        """How long newcomers have to wait."""
+        if len(self._strangers) < self._room:
+            return 0.0
+        return max(0.0, self._strangers[self._next_to_go()].since_s + self._fair_s - self._clock())
+
+    def enter(self, number: int, address: str) -> int | None:
+        """A stranger comes in. Answers with the number of the one who goes instead, who is not here any more."""
+        goes = self.turn_out() if len(self._strangers) >= self._room else None
+        self._strangers[number] = _Stranger(address, self._clock())
+        return goes
+
+    def turn_out(self) -> int | None:
+        """The number of the one who goes, if there is any."""
+        if not self._strangers:
+            return None
+        goes = self._next_to_go()
+        del self._strangers[goes]
+        return goes
+
+    def leave(self, number: int) -> bool:
+        """A stranger is none any more. False when it had been turned out."""
+        return self._strangers.pop(number, None) is not None
+
+    def _next_to_go(self) -> int:
+        """They are in the order of their coming."""
+        most = Counter(stranger.address for stranger in self._strangers.values()).most_common(1)[0][0]
+        return next(number for number, stranger in self._strangers.items() if stranger.address == most)
 
 
 class LakeServer:
@@ -123,8 +178,8 @@ class LakeServer:
     def start(self) -> None:
         """Begin to listen, in a thread of its own. Clients can connect when this returns."""
         self._listener = socket.create_server(self._address, backlog=_BACKLOG, reuse_port=False)
-        for one in (self._listener, self._bell, self._ringer):
-            one.settimeout(0)
+        for sock in (self._listener, self._bell, self._ringer):
+            sock.settimeout(0)
         self._accepting.start()
         threading.Thread(target=self._watch, name="frostline-lake-watch", daemon=True).start()
         _log.info("lake server listening host=%s port=%d", self._address[0], self.port)
@@ -146,8 +201,8 @@ class LakeServer:
             connection.hang_up()
         for connection in connections:
             connection.thread.join(timeout=5)
-        for one in (self._ringer, self._bell):
-            one.close()
+        for sock in (self._ringer, self._bell):
+            sock.close()
         self._engine.close()
         self._temporary.cleanup()
 

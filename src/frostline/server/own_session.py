@@ -34,7 +34,8 @@ class OwnSessionFailed(UnavailableError):
 def explained(error: psycopg.Error, connection: psycopg.Connection | None, *, was_cancelled: bool) -> FrostlineError:
     """What the client is told. `was_cancelled`: it has asked for the end of its query."""
     state, said = error.sqlstate or "", error.diag.message_primary or first_line(error)
-    is_lost = _is_lost(connection, error)
+    is_fatal = error.diag.severity_nonlocalized in _FATAL or state[:2] == "08" or state[:3] == "57P"
+    is_lost = is_fatal or (connection is not None and connection.closed)
     if was_cancelled and (is_lost or state == "57014"):
         return Cancelled("the query was cancelled")
     if is_lost:
@@ -48,9 +49,3 @@ def explained(error: psycopg.Error, connection: psycopg.Connection | None, *, wa
         f"the lake server's own session in Postgres failed: {said} (SQLSTATE {state or 'unknown'})",
         hint="run the query again; the log of Postgres says more",
     )
-
-
-def _is_lost(connection: psycopg.Connection | None, error: psycopg.Error) -> bool:
-    state = error.sqlstate or ""
-    is_fatal = error.diag.severity_nonlocalized in _FATAL or state[:2] == "08" or state[:3] == "57P"
-    return is_fatal or (connection is not None and connection.closed)

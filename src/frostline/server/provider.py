@@ -62,19 +62,19 @@ class CatalogTables:
         known = self._locations.get((table_id, snapshot_id))
         try:
             location = known or self._location(table)
-            found = snapshots.files(location, snapshot_id, field_id, keys)
+            files = snapshots.files(location, snapshot_id, field_id, keys)
         except (UnavailableError, CorruptionError):
             if known is None:
                 raise
             # Expiry deletes metadata files of states that are over; a snapshot that lives on is in the current one.
             location = self._location(table)
-            found = snapshots.files(location, snapshot_id, field_id, keys)
+            files = snapshots.files(location, snapshot_id, field_id, keys)
         if known is None:
-            self.checksums([file.path for file in found])  # while Postgres answers: a standby may outlive it
+            self.checksums([file.path for file in files])  # while Postgres answers: a standby may outlive it
         if len(self._locations) >= LOCATIONS_CACHED:
             self._locations.clear()
         self._locations[table_id, snapshot_id] = location
-        return found
+        return files
 
     def _tier_field(self, table_id: int) -> int:
         table = self.resolve(table_id)

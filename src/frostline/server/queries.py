@@ -12,7 +12,7 @@ from frostline.server.lake_tables import LakeTables
 from frostline.server.meter import Meter
 from frostline.server.portals import Interruptible, Portal
 from frostline.server.reading import Question, answer, answer_of, copy_lines, in_order
-from frostline.server.stretches import InOrder, Stretch
+from frostline.server.segments import InOrder, Segment
 from frostline.server.translate.plan import DuckPlan, PostgresPlan, Scan, plan
 from frostline.server.translate.statements import Select
 
@@ -58,7 +58,7 @@ class Backend:
             question = answer(decided, self.tables, self.meter)
             return Portal(decided.result, lambda: self.run(question))
 
-        def run(part: Stretch, most: int | None) -> Rows:
+        def run(part: Segment, most: int | None) -> Rows:
             return self.run(answer_of(decided, part, most, self.meter))
 
         return Portal(decided.result, lambda: InOrder(wanted, parts(), run))

@@ -12,7 +12,7 @@ from frostline.model.tables import Column, LakeFile, Table
 from frostline.model.tiers import BY_TYPNAME
 from frostline.server.lake_tables import LakeTables
 from frostline.server.meter import Meter
-from frostline.server.stretches import Stretch, placed, stretches
+from frostline.server.segments import Segment, placed, segments
 from frostline.server.translate import duck
 from frostline.server.translate.plan import DuckPlan, Scan, nothing
 from frostline.server.translate.sampling import drawn
@@ -40,8 +40,8 @@ def _query(plan: DuckPlan, source: str, tail: str) -> str:
     return duck.select(duck.listed(named) or "null", source, tail)
 
 
-def in_order(plan: DuckPlan, tables: LakeTables, meter: Meter) -> Callable[[], Iterator[Stretch]] | None:
-    """The stretches of a query that is answered file by file; None for any other, and where there is one file only."""
+def in_order(plan: DuckPlan, tables: LakeTables, meter: Meter) -> Callable[[], Iterator[Segment]] | None:
+    """The segments of a query that is answered file by file; None for any other, and where there is one file only."""
     if plan.ordered is None:
         return None
     found, passed_over = _chosen(plan.scan, tables)
@@ -51,11 +51,11 @@ def in_order(plan: DuckPlan, tables: LakeTables, meter: Meter) -> Callable[[], I
         return None
     meter.planned(0, passed_over)
     is_limited = plan.ordered.limit is not None or plan.ordered.extreme
-    return partial(stretches, files, downward=plan.ordered.downward, is_limited=is_limited)
+    return partial(segments, files, downward=plan.ordered.downward, is_limited=is_limited)
 
 
-def answer_of(plan: DuckPlan, part: Stretch, most: int | None, meter: Meter) -> Question:
-    """The query for one stretch, and of its rows so many at most."""
+def answer_of(plan: DuckPlan, part: Segment, most: int | None, meter: Meter) -> Question:
+    """The query for one segment, and of its rows so many at most."""
     assert plan.ordered is not None
     meter.planned(part.new_files, 0)
     column = plan.ordered.column

@@ -26,7 +26,7 @@ class ResultMemory:
 
     def __init__(self, root: duckdb.DuckDBPyConnection, directory: Path) -> None:
         self._directory = directory
-        self._limit_bytes = _bytes(str(_one(root, _LIMIT)))
+        self.limit_bytes = _bytes(str(_value(root, _LIMIT)))
         self._lock, self._open = threading.Lock(), 0
         self._spill_slots = threading.BoundedSemaphore(_SPILL_SLOTS)
 
@@ -47,7 +47,7 @@ class ResultMemory:
         """
         if self._open <= 1:
             return False
-        return 2 * int(str(_one(connection, _USED))) > self._limit_bytes
+        return 2 * int(str(_value(connection, _USED))) > self.limit_bytes
 
     @contextmanager
     def spill_slot(self, check_cancelled: Callable[[], None]) -> Generator[Path]:
@@ -73,7 +73,7 @@ def read(path: Path) -> Iterator[pa.RecordBatch]:
         yield from reader
 
 
-def _one(connection: duckdb.DuckDBPyConnection, query: str) -> object:
+def _value(connection: duckdb.DuckDBPyConnection, query: str) -> object:
     row = connection.execute(query).fetchone()
     assert row is not None
     return row[0]

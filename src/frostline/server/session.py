@@ -7,9 +7,7 @@ from collections.abc import Iterator
 
 from frostline.errors import FrostlineError, UsageError
 from frostline.server import answers
-from frostline.server.parameters import decoded, with_types
 from frostline.server.portals import Interruptible, Portal
-from frostline.server.prepared import MAX_NAMED, NoSuchThing, Prepared
 from frostline.server.protocol import backend, rows
 from frostline.server.protocol.frontend import (
     Bind,
@@ -24,8 +22,7 @@ from frostline.server.protocol.frontend import (
     Sync,
 )
 from frostline.server.queries import Backend, Params
-from frostline.server.savepoints import Savepoints
-from frostline.server.settings import check_setting
+from frostline.server.session_state import MAX_NAMED, NoSuchThing, Prepared, Savepoints, decoded, with_types
 from frostline.server.translate import statements
 from frostline.server.translate.statements import NotServed, Statement
 
@@ -210,7 +207,7 @@ class Session:
                 self._savepoint(statement)
                 return statement.tag
             case statements.SetVariable():
-                check_setting(statement.name, statement.value)
+                answers.check_setting(statement.name, statement.value)
                 return "SET" if statement.value is not None else "RESET"
             case _:
                 return self._cursor_command(statement, params)

@@ -12,14 +12,14 @@ def context(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
     if certificate is None or key is None:
         missing, given = ("lake_tls_certificate", "lake_tls_key") if key else ("lake_tls_key", "lake_tls_certificate")
         raise UsageError(f"{given} is set but {missing} is not", hint="set both, or neither")
-    found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    found.set_alpn_protocols(["postgresql"])
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.set_alpn_protocols(["postgresql"])
     try:
         # Without a password at hand OpenSSL would ask for one at the terminal.
-        found.load_cert_chain(certificate, key, password=lambda: b"")
+        tls.load_cert_chain(certificate, key, password=lambda: b"")
     except (OSError, ValueError) as error:
         raise UsageError(
             f"cannot use the certificate {certificate!r} with the key {key!r}: {error.args[-1]}",
             hint="lake_tls_certificate and lake_tls_key name a pair of PEM files, the key without a password",
         ) from None
-    return found
+    return tls

@@ -3,7 +3,7 @@
 import pytest
 
 from frostline.server.translate import parsing
-from frostline.server.translate.depth import MAX_DEPTH, depth
+from frostline.server.translate.complexity import MAX_DEPTH, depth
 from frostline.server.translate.statements import TooComplex, parse
 
 TABLE = '"x"."7[,9)"'

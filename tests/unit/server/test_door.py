@@ -1,6 +1,6 @@
 """Who has to go when there is no more room for those who have not logged in."""
 
-from frostline.server.door import Door
+from frostline.server.listen import Door
 
 
 class Clock:

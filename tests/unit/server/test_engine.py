@@ -130,11 +130,11 @@ def test_the_memory_is_counted_only_while_other_results_are_open(
 ) -> None:
     counted: list[str] = []
 
-    def one(_connection: object, query: str) -> object:
+    def value(_connection: object, query: str) -> object:
         counted.append(query)
         return 0
 
-    monkeypatch.setattr(result_memory, "_one", one)
+    monkeypatch.setattr(result_memory, "_value", value)
     for expected in (0, 0):
         rows = engine.run("select 1")
         assert len(list(rows)) == 1

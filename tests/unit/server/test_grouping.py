@@ -4,8 +4,8 @@ import pytest
 from tests.unit.server.test_translate import planned
 
 from frostline.server.protocol.backend import ResultColumn
-from frostline.server.translate.output import TYPE_OIDS
 from frostline.server.translate.plan import DuckPlan, PostgresPlan
+from frostline.server.translate.projection import TYPE_OIDS
 
 TABLE = '"public.events"."7[,1000)"'
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from frostline.server.parameters import NotText, decoded, with_types
+from frostline.server.session_state import NotText, decoded, with_types
 
 INT8, TEXT, BPCHAR, TIMESTAMP_ARRAY = 20, 25, 1042, 1115
 

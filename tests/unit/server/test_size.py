@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.server.test_translate import OneTable
 
-from frostline.server.prepared import MAX_CHARS, MAX_NAMED, Prepared
+from frostline.server.session_state import MAX_CHARS, MAX_NAMED, Prepared
 from frostline.server.translate import parsing
+from frostline.server.translate.complexity import MAX_CODE_CHARS, MAX_TOKENS, TooComplex, check_text, code_chars
 from frostline.server.translate.plan import DuckPlan, PostgresPlan, plan
-from frostline.server.translate.size import MAX_CODE_CHARS, MAX_TOKENS, TooComplex, check_text, code_chars
 from frostline.server.translate.statements import NotServed, Select, parse
 
 QUERY = 'select id from "x"."7[,1000)" where '

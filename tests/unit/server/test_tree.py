@@ -4,7 +4,7 @@ import pytest
 
 from frostline.server.translate import parsing, tree
 from frostline.server.translate.statements import SyntaxRefused, TooComplex, parse
-from frostline.server.translate.whole import walk
+from frostline.server.translate.tree import walk
 
 
 def select(text: str) -> tree.SelectStmt:

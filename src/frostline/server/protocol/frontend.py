@@ -168,14 +168,6 @@ class _Body:
             raise ProtocolError("the message is longer than its content")
 
 
-def _query(body: _Body) -> Query:
-    return Query(body.text())
-
-
-def _parse(body: _Body) -> Parse:
-    return Parse(body.text(), body.text(), tuple(body.int32() for _ in range(body.int16())))
-
-
 def _bind(body: _Body) -> Bind:
     portal, statement, formats = body.text(), body.text(), body.shorts()
     values = tuple(body.value() for _ in range(body.int16()))
@@ -190,8 +182,8 @@ def _kind_and_name(body: _Body) -> tuple[str, str]:
 
 
 _LATER: dict[bytes, Callable[[_Body], Later]] = {
-    b"Q": _query,
-    b"P": _parse,
+    b"Q": lambda body: Query(body.text()),
+    b"P": lambda body: Parse(body.text(), body.text(), tuple(body.int32() for _ in range(body.int16()))),
     b"B": _bind,
     b"D": lambda body: Describe(*_kind_and_name(body)),
     b"E": lambda body: Execute(body.text(), body.int32()),
@@ -213,15 +205,11 @@ def _first(data: bytes) -> First:
         return CancelRequest(body.int32(), body.int32())
     if code >> 16 != 3:
         raise ProtocolError(f"unsupported protocol version {code >> 16}.{code & 0xFFFF}")
-    return _startup(code & 0xFFFF, body)
-
-
-def _startup(minor_version: int, body: _Body) -> Startup:
     parameters: dict[str, str] = {}
     while name := body.text():
         parameters[name] = body.text()
     body.finish()
-    return Startup(minor_version, parameters)
+    return Startup(code & 0xFFFF, parameters)
 
 
 class MessageReader:

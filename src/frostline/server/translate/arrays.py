@@ -13,7 +13,10 @@ _ELEMENT = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",{}\\]+(?:\s+[^\s",{}\\]
 def elements(node: object, params: tuple[str | None, ...]) -> list[Const] | None:
     """The elements of a one-dimensional array constant, None for a NULL array; raises Untranslatable for others."""
     if isinstance(node, tree.A_ArrayExpr):
-        return _typed(_listed(node, params))
+        items = _listed(node, params)
+        if not items or any(item.type != items[0].type or item.type is None for item in items):
+            raise Untranslatable("an array of several types")
+        return items
     if isinstance(node, tree.TypeCast) and isinstance(node.arg, tree.A_ArrayExpr):
         return _retyped(_listed(node.arg, params), type_name(node.type_name))
     const = constant(node, params)
@@ -23,12 +26,6 @@ def elements(node: object, params: tuple[str | None, ...]) -> list[Const] | None
         return None
     element_type = const.type.removesuffix("[]")
     return [Const(element_type, text) for text in split(const.text)]
-
-
-def _typed(items: list[Const]) -> list[Const]:
-    if not items or any(item.type != items[0].type or item.type is None for item in items):
-        raise Untranslatable("an array of several types")
-    return items
 
 
 def _listed(node: tree.A_ArrayExpr, params: tuple[str | None, ...]) -> list[Const]:
@@ -55,18 +52,18 @@ def split(text: str) -> list[str | None]:
     if inside.count(",") >= duck.MOST_ELEMENTS:
         raise Untranslatable("too many elements")
     while inside.strip(_SPACE):
-        found = _ELEMENT.match(inside, position)
-        if not found:
+        element = _ELEMENT.match(inside, position)
+        if not element:
             raise Untranslatable("not plain array text")
-        items.append(_item(found))
-        position = found.end()
-        if not found[3]:
+        items.append(_item(element))
+        position = element.end()
+        if not element[3]:
             break
     return items
 
 
-def _item(found: re.Match[str]) -> str | None:
-    quoted, bare = found[1], found[2]
+def _item(element: re.Match[str]) -> str | None:
+    quoted, bare = element[1], element[2]
     if quoted is not None:
         return re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
     return None if bare.upper() == "NULL" else bare

@@ -134,9 +134,9 @@ def _text(const: Const) -> str:
 
 def _exact(value: Value, const: Const) -> _Place:
     text = _text(const).lower()
-    whole = whole_number(text) if const.type in INTEGERS and value.type in INTEGERS else None
-    if whole is not None and abs(whole) < min(INTEGERS[const.type or ""], INTEGERS[value.type]):
-        return _At(_exact_literal(value, whole))  # long lists are mostly of such
+    integer = whole_number(text) if const.type in INTEGERS and value.type in INTEGERS else None
+    if integer is not None and abs(integer) < min(INTEGERS[const.type or ""], INTEGERS[value.type]):
+        return _At(_exact_literal(value, integer))  # long lists are mostly of such
     if const.type == "numeric" and text in _NAN:
         return _Beyond(1)
     if const.type == "numeric" and text in _INFINITIES:
@@ -169,8 +169,8 @@ def _exact_literal(value: Value, scaled: int) -> str:
         # -10^p, the floor of something below the smallest value: one digit more than the column has.
         raise Untranslatable("at the edge of the column's precision")
     digits = str(abs(scaled)).rjust(value.scale + 1, "0")
-    whole, fractional = digits[: len(digits) - value.scale], digits[len(digits) - value.scale :]
-    text = f"{'-' if scaled < 0 else ''}{whole}.{fractional}"
+    integral, fractional = digits[: len(digits) - value.scale], digits[len(digits) - value.scale :]
+    text = f"{'-' if scaled < 0 else ''}{integral}.{fractional}"
     return duck.cast(ducksql.literal(text), f"decimal({value.precision}, {value.scale})")
 
 
@@ -226,12 +226,12 @@ def axis(pg_type: str, text: str) -> int:
 
 
 def _check_calendar(text: str) -> None:
-    found = _TIME.match(text)
-    if not found:
+    matched = _TIME.match(text)
+    if not matched:
         raise Untranslatable("not plain ISO text")
-    year, month, day = (int(part) for part in found.groups()[:3])
+    year, month, day = (int(part) for part in matched.groups()[:3])
     year = 1 - year if text.endswith(" BC") else year
-    clock = [int(part) for part in found.groups()[3:] if part]
+    clock = [int(part) for part in matched.groups()[3:] if part]
     known = 1 <= month <= 12 and 1 <= day <= 28 + _extra_days(year, month)
     if not known or (clock and not (clock[0] < 24 and clock[1] < 60 and clock[2] < 60)) or "0000-" in text:
         raise Untranslatable("not in the calendar")
@@ -277,10 +277,10 @@ def check_order(operator: str, value: Value) -> None:
 
 
 def _bytes(operator: str, value: Value, const: Const) -> str:
-    found = _HEX.fullmatch(_text(const))
-    if not found:
+    digits = _HEX.fullmatch(_text(const))
+    if not digits:
         raise Untranslatable("bytea that is not in hex form")
-    literal = f"from_hex({ducksql.literal(found[1])})"
+    literal = f"from_hex({ducksql.literal(digits[1])})"
     # DuckDB looks an equal value up in a Bloom filter by another hash than it was written with, and misses it.
     match operator:
         case "=":

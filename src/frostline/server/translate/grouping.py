@@ -15,10 +15,9 @@ from frostline.server.protocol.backend import ResultColumn
 from frostline.server.translate import duck, tree
 from frostline.server.translate.compare import check_order
 from frostline.server.translate.operands import INTEGERS, Untranslatable, builtin_name
-from frostline.server.translate.output import TYPE_OIDS, printed
-from frostline.server.translate.projection import Projection
+from frostline.server.translate.ordering import direction, limit_clause
+from frostline.server.translate.projection import TYPE_OIDS, Projection, printed
 from frostline.server.translate.scope import Scope, UnknownColumn
-from frostline.server.translate.tail import direction, limit_clause
 
 _EXACT = ("bool", *INTEGERS, "numeric", "date", "timestamp", "timestamptz", "text", "varchar", "uuid")
 """Types where equal values are the same value. Zero and negative zero are equal, and one group cannot show both."""
@@ -169,10 +168,10 @@ def _sorted(node: tree.Node | None, items: Sequence[_Item], keys: Sequence[Colum
         return items[position]
     if isinstance(node, tree.FuncCall):
         return _aggregate(node, None, scope)
-    found = [item for item in items if item.name == _plain_name(node)]
-    if len(found) == 1:
-        return found[0]
-    if found:
+    matches = [item for item in items if item.name == _plain_name(node)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
         raise Untranslatable("order by a name of several outputs")
     return _group(_column(node, scope), None, keys)
 

@@ -49,19 +49,15 @@ def constant(node: object, params: tuple[str | None, ...]) -> Const | None:
         case tree.A_Const():
             return _literal(node)
         case tree.ParamRef():
-            return Const(None, params[_position(node, params)])
+            number = int(node.number or 0)
+            if not 1 <= number <= len(params):
+                raise UnboundParameter(f"there is no parameter ${number}")
+            return Const(None, params[number - 1])
         case tree.TypeCast():
             inner = constant(node.arg, params)
             return None if inner is None else _cast(inner, node.type_name)
         case _:
             return None
-
-
-def _position(node: tree.ParamRef, params: tuple[str | None, ...]) -> int:
-    number = int(node.number or 0)
-    if not 1 <= number <= len(params):
-        raise UnboundParameter(f"there is no parameter ${number}")
-    return number - 1
 
 
 def _literal(node: tree.A_Const) -> Const | None:
@@ -71,18 +67,14 @@ def _literal(node: tree.A_Const) -> Const | None:
         case tree.Integer():
             return Const("int4", str(node.val.ival))
         case tree.Float():
-            return _number(str(node.val.fval))
+            text = str(node.val.fval)  # a number that is no int4: bigint if it fits, else numeric
+            return Const("numeric" if whole_number(text) is None else "int8", text)
         case tree.Boolean():
             return Const("bool", "t" if node.val.boolval else "f")
         case tree.String():
             return Const(None, str(node.val.sval))
         case _:
             return None
-
-
-def _number(text: str) -> Const:
-    """A number that is no int4: bigint if it fits, else numeric."""
-    return Const("numeric" if whole_number(text) is None else "int8", text)
 
 
 def whole_number(text: str) -> int | None:

@@ -1,8 +1,10 @@
 """From one SELECT to what has to be done for it: a query for DuckDB alone, or one that Postgres must finish."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
+
+from postgast import pg_query_pb2 as pb
 
 from frostline.model import laketypes
 from frostline.model.range import Range
@@ -12,18 +14,25 @@ from frostline.server.protocol.backend import ResultColumn
 from frostline.server.translate import duck, sampling, tree
 from frostline.server.translate.conditions import condition
 from frostline.server.translate.grouping import grouped, is_grouped
-from frostline.server.translate.operands import Untranslatable
-from frostline.server.translate.ordered import Ordered, ordered
-from frostline.server.translate.pins import pinned_snapshot, sources
+from frostline.server.translate.inspection import columns_named, columns_qualified, functions_named, refuse_unserved
+from frostline.server.translate.operands import INTEGERS, Const, Untranslatable, constant, whole_number
+from frostline.server.translate.ordering import Ordered, limit_clause, order_clause, ordered
 from frostline.server.translate.projection import Projection, projection
 from frostline.server.translate.pruning import certain_range, tier_range
 from frostline.server.translate.sampling import Sample
-from frostline.server.translate.scope import SNAPSHOT_COLUMN, Scope, Source, UnknownColumn, UnknownName, conjuncts
+from frostline.server.translate.scope import (
+    SNAPSHOT_COLUMN,
+    Scope,
+    Source,
+    UnknownColumn,
+    UnknownName,
+    conjuncts,
+    remote_table,
+)
 from frostline.server.translate.statements import NotServed, Select
-from frostline.server.translate.tail import limit_clause, order_clause
+from frostline.server.translate.values import operator_name
 from frostline.server.translate.wants import Want
 from frostline.server.translate.wants import wanted as key_wants
-from frostline.server.translate.whole import columns_named, columns_qualified, functions_named, refuse_unserved
 
 
 @dataclass(frozen=True)
@@ -70,35 +79,91 @@ Plan = DuckPlan | PostgresPlan
 
 def plan(select: Select, params: tuple[str | None, ...], tables: LakeTables) -> Plan:
     """Decide how to answer; raises NotServed or UnknownName for what is not to be answered at all."""
-    refuse_unserved(select.node)
-    found = tuple(sources(select.node, params, tables))
-    if not found:
+    refuse_unserved(select.nodes)
+    sources = tuple(_sources(select.nodes, params, tables))
+    if not sources:
         raise NotServed("the lake server answers queries on lake tables only")
-    _refuse_unknown(select.node, found)
+    _refuse_unknown(select.nodes, sources)
     try:
-        return _duck_plan(select.node, found, params)
+        return _duck_plan(select, sources, params)
     except (Untranslatable, RecursionError) as reason:
-        return _postgres_plan(select, found, params, str(reason))
+        return _postgres_plan(select, sources, params, str(reason))
 
 
-def _refuse_unknown(node: tree.SelectStmt, found: Sequence[Source]) -> None:
+def _sources(nodes: tree.Nodes, params: tuple[str | None, ...], tables: LakeTables) -> Iterator[Source]:
+    """Every lake table that the query names anywhere, in order of appearance."""
+    for select in (part for part in nodes if isinstance(part, tree.SelectStmt)):
+        where = list(conjuncts(select.where_clause))
+        for item in select.from_clause or ():
+            for name, quals in _tables_in(item, where):
+                yield _source(name, quals, params, tables)
+
+
+def _tables_in(item: tree.Node | None, quals: list[tree.Node]) -> Iterator[tuple[tree.RangeVar, list[tree.Node]]]:
+    """Each table in an item of FROM with the conditions that every row of it in the result fulfils."""
+    match item:
+        case tree.RangeVar():
+            yield item, quals
+        case tree.RangeTableSample():
+            yield from _tables_in(item.relation, quals)
+        case tree.JoinExpr():
+            own = list(conjuncts(item.quals))
+            left_keeps = item.jointype in (pb.JOIN_LEFT, pb.JOIN_FULL)
+            right_keeps = item.jointype in (pb.JOIN_RIGHT, pb.JOIN_FULL)
+            yield from _tables_in(item.larg, quals if left_keeps else quals + own)
+            yield from _tables_in(item.rarg, quals if right_keeps else quals + own)
+        case _:
+            return
+
+
+def _source(name: tree.RangeVar, quals: list[tree.Node], params: tuple[str | None, ...], tables: LakeTables) -> Source:
+    table, remote = remote_table(name, tables)
+    alias = str(name.alias.aliasname) if name.alias else str(name.relname)
+    source = Source(alias, table, remote, None, int(name.location or 0), aliased=name.alias is not None)
+    pins = [pin for pin in (pinned_snapshot(qual, Scope(source, params)) for qual in quals) if pin]
+    if len({pin.text for pin in pins}) > 1:
+        raise NotServed("a table cannot be pinned to two snapshots at once")
+    if not pins:
+        return replace(source, snapshot=tables.current_snapshot(table.id))
+    return replace(source, snapshot=None if pins[0].text is None else int(pins[0].text))
+
+
+def pinned_snapshot(node: tree.Node, scope: Scope) -> Const | None:
+    """The constant of `frostline_snapshot = constant`, None for any other condition."""
+    if not isinstance(node, tree.A_Expr) or node.kind != pb.AEXPR_OP or operator_name(node) != "=":
+        return None
+    for column, other in ((node.lexpr, node.rexpr), (node.rexpr, node.lexpr)):
+        const = constant(other, scope.params)
+        if scope.name(column) == SNAPSHOT_COLUMN and const is not None and _is_integer(const):
+            return const
+    return None
+
+
+def _is_integer(const: Const) -> bool:
+    if const.type is not None and const.type not in INTEGERS:
+        return False
+    return const.text is None or whole_number(const.text) is not None
+
+
+def _refuse_unknown(nodes: tree.Nodes, sources: Sequence[Source]) -> None:
     """Raise UnknownColumn where `table.name` is no column: in Postgres it could call a function of that name."""
-    known = {(source.alias, column.name) for source in found for column in source.table.columns}
-    known |= {(source.alias, SNAPSHOT_COLUMN) for source in found}
-    aliases = {source.alias for source in found}
-    for alias, name in columns_qualified(node):
+    known = {(source.alias, column.name) for source in sources for column in source.table.columns}
+    known |= {(source.alias, SNAPSHOT_COLUMN) for source in sources}
+    aliases = {source.alias for source in sources}
+    for alias, name in columns_qualified(nodes):
         if alias in aliases and (alias, name) not in known:
             raise UnknownColumn(f"column {alias}.{name} does not exist")
 
 
-def _duck_plan(node: tree.SelectStmt, found: tuple[Source, ...], params: tuple[str | None, ...]) -> DuckPlan:
-    if len(found) != 1 or len(node.from_clause or ()) != 1:
+def _duck_plan(select: Select, sources: tuple[Source, ...], params: tuple[str | None, ...]) -> DuckPlan:
+    node = select.node
+    if len(sources) != 1 or len(node.from_clause or ()) != 1:
         raise Untranslatable("several tables")
     if not isinstance((node.from_clause or (None,))[0], (tree.RangeVar, tree.RangeTableSample)):
         raise Untranslatable("not just the table itself")
     if node.having_clause or node.distinct_clause or node.window_clause or node.values_lists:
         raise Untranslatable("having, distinct or a window")
-    scope = Scope(found[0], params)
+    scope = Scope(sources[0], params)
     sample, wanted = sampling.split(node, _unpinned(node, scope))
     if len(wanted) > duck.MOST_PARTS:
         raise Untranslatable("too many conditions")
@@ -106,9 +171,12 @@ def _duck_plan(node: tree.SelectStmt, found: tuple[Source, ...], params: tuple[s
     certain = {text: where for text, where in known.items() if where is not None}
     if sample is not None and is_grouped(node):
         raise Untranslatable("groups of a sample")
-    shown, tail = grouped(node, scope) if is_grouped(node) else _plain(node, scope)
+    if is_grouped(node):
+        shown, tail = grouped(node, scope)
+    else:
+        shown, tail = projection(node.target_list or (), scope), order_clause(node, scope) + limit_clause(node, scope)
     bounds = tier_range(wanted, scope), tuple(known), certain, sample, key_wants(wanted, scope)
-    scan = Scan(found[0], _needed(node, scope, shown), *bounds)
+    scan = Scan(sources[0], _needed(select.nodes, scope, shown), *bounds)
     in_order = ordered(node, scope) if sample is None else None
     return DuckPlan(scan, shown.result, shown.outputs, tail, in_order)
 
@@ -124,12 +192,8 @@ def _known(wanted: Sequence[tree.Node], scope: Scope) -> Iterator[tuple[str, Ran
         yield text, certain_range(part, scope)
 
 
-def _plain(node: tree.SelectStmt, scope: Scope) -> tuple[Projection, str]:
-    return projection(node.target_list or (), scope), order_clause(node, scope) + limit_clause(node, scope)
-
-
-def _needed(node: tree.SelectStmt, scope: Scope, shown: Projection) -> tuple[Column, ...]:
-    names = columns_named(node) | {column.name for column in shown.columns}
+def _needed(nodes: tree.Nodes, scope: Scope, shown: Projection) -> tuple[Column, ...]:
+    names = columns_named(nodes) | {column.name for column in shown.columns}
     return tuple(column for column in scope.source.table.columns if column.name in names)
 
 
@@ -139,14 +203,14 @@ def _unpinned(node: tree.SelectStmt, scope: Scope) -> list[tree.Node]:
 
 
 def _postgres_plan(
-    select: Select, found: Sequence[Source], params: tuple[str | None, ...], reason: str
+    select: Select, sources: Sequence[Source], params: tuple[str | None, ...], reason: str
 ) -> PostgresPlan:
     if sampling.is_sampled(select.node):
         raise NotServed("a sample is served of a plain scan only")
-    names = columns_named(select.node)
-    alone = len(found) == 1 and isinstance((select.node.from_clause or (None,))[0], tree.RangeVar)
-    scans = tuple(_candidates(select.node, Scope(source, params), names, alone=alone) for source in found)
-    return PostgresPlan(select.sql, params, scans, functions_named(select.node), reason)
+    names = columns_named(select.nodes)
+    alone = len(sources) == 1 and isinstance((select.node.from_clause or (None,))[0], tree.RangeVar)
+    scans = tuple(_candidates(select.node, Scope(source, params), names, alone=alone) for source in sources)
+    return PostgresPlan(select.sql, params, scans, functions_named(select.nodes), reason)
 
 
 def _candidates(node: tree.SelectStmt, scope: Scope, names: frozenset[str], *, alone: bool) -> Scan:

@@ -1,15 +1,32 @@
-"""The select list of a plain scan: columns, NULL, the snapshot, and `*`."""
+"""The select list of a plain scan: columns, NULL, the snapshot, and `*`, as text that Postgres reads back."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from frostline.lake import ducksql
+from frostline.lake.ducktext import printed_value
 from frostline.model.tables import Column
 from frostline.server.protocol.backend import TEXT_OID, ResultColumn
 from frostline.server.translate import duck, tree
 from frostline.server.translate.operands import Untranslatable, constant
-from frostline.server.translate.output import TYPE_OIDS, printed
 from frostline.server.translate.scope import SNAPSHOT_COLUMN, Scope
+
+TYPE_OIDS = {
+    "bool": 16,
+    "bytea": 17,
+    "int8": 20,
+    "int2": 21,
+    "int4": 23,
+    "text": 25,
+    "float4": 700,
+    "float8": 701,
+    "varchar": 1043,
+    "date": 1082,
+    "timestamp": 1114,
+    "timestamptz": 1184,
+    "numeric": 1700,
+    "uuid": 2950,
+}
 
 
 @dataclass(frozen=True)
@@ -55,3 +72,8 @@ def _snapshot(scope: Scope, name: str) -> _Item:
 def _column(column: Column, name: str) -> _Item:
     oid = TYPE_OIDS.get(column.pg_type.name, TEXT_OID) if column.pg_type.builtin else TEXT_OID
     return ResultColumn(name, oid), printed(column), column
+
+
+def printed(column: Column) -> str:
+    """The column as text, in DuckDB SQL."""
+    return printed_value(duck.column(column), column.encoding.lake_type)

@@ -16,13 +16,13 @@ from frostline.server.translate.values import operator_name
 
 def tier_range(conditions: Iterable[tree.Node], scope: Scope) -> Range:
     """What the foreign table and these conditions leave over; too wide is safe, too narrow never happens."""
-    found = scope.source.remote.range
+    left = scope.source.remote.range
     for node in conditions:
         try:
-            found = found.clip(_of_condition(node, scope))
+            left = left.clip(_of_condition(node, scope))
         except (Untranslatable, RecursionError):
             continue
-    return found
+    return left
 
 
 def certain_range(node: tree.Node, scope: Scope) -> Range | None:
@@ -41,8 +41,9 @@ def certain_range(node: tree.Node, scope: Scope) -> Range | None:
 def _of_condition(node: tree.Node, scope: Scope) -> Range:
     if not isinstance(node, tree.A_Expr):
         raise Untranslatable("not a comparison")
-    if node.kind == pb.AEXPR_OP_ANY and _is_tier_key(node.lexpr, scope) and operator_name(node) == "=":
-        return _hull(elements(node.rexpr, scope.params) or (), scope.source.table.tier_kind)
+    table = scope.source.table
+    if node.kind == pb.AEXPR_OP_ANY and scope.name(node.lexpr) == table.tier_key and operator_name(node) == "=":
+        return _hull(elements(node.rexpr, scope.params) or (), table.tier_kind)
     if node.kind == pb.AEXPR_OP:
         return _of_comparison(node, scope)
     raise Untranslatable("not a comparison")
@@ -61,10 +62,6 @@ def comparison_range(node: tree.A_Expr, name: str, kind: TierKind, scope: Scope)
     if scope.name(node.rexpr) == name:
         return _range(FLIPPED.get(operator, ""), tier_number(constant(node.lexpr, scope.params), kind))
     raise Untranslatable("not on that column")
-
-
-def _is_tier_key(node: object, scope: Scope) -> bool:
-    return scope.name(node) == scope.source.table.tier_key
 
 
 def _range(operator: str, at: int) -> Range:
@@ -94,9 +91,9 @@ def tier_number(const: Const | None, kind: TierKind) -> int:
         return axis(kind.typname, const.text)
     if const.type is not None and const.type not in INTEGERS:
         raise Untranslatable("another type")
-    whole = whole_number(const.text)
-    if whole is not None and abs(whole) < INTEGERS[const.type or "int8"]:
-        return whole  # long lists are mostly of such
+    integer = whole_number(const.text)
+    if integer is not None and abs(integer) < INTEGERS[const.type or "int8"]:
+        return integer  # long lists are mostly of such
     return int(fraction(Const(const.type or "int8", const.text)))
 
 

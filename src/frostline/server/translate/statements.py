@@ -2,14 +2,13 @@
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from postgast import pg_query_pb2 as pb
 
 from frostline.errors import UsageError
 from frostline.server.translate import parsing, tree
-from frostline.server.translate.depth import MAX_DEPTH, depth
-from frostline.server.translate.size import TooComplex, check_text, check_tokens
+from frostline.server.translate.complexity import MAX_DEPTH, TooComplex, check_text, check_tokens, depth
 
 _ALL = 2**63 - 1
 """How the parser writes FETCH ALL."""
@@ -81,6 +80,11 @@ class Select:
 
     sql: str
     node: tree.SelectStmt
+
+    @cached_property
+    def nodes(self) -> tree.Nodes:
+        """All of its nodes, outermost first. A query that is remembered is walked once."""
+        return tuple(tree.walk(self.node))
 
 
 @dataclass(frozen=True)
@@ -176,7 +180,7 @@ def _parsed(sql: str) -> list[Statement]:
     text = sql.encode()
     if len(raw) == 1:
         return [_statement(raw[0].node, text[: raw[0].end].decode())]
-    return [parsed for one in raw for parsed in _parsed(text[one.start : one.end].decode())]
+    return [parsed for part in raw for parsed in _parsed(text[part.start : part.end].decode())]
 
 
 def _check_size(sql: str) -> None:
@@ -216,11 +220,8 @@ def _session_statement(node: tree.Node | None) -> Statement:
         case tree.VariableSetStmt():
             return _set(node)
         case _:
-            raise NotServed(f"the lake server does not do {_words(node)}", hint="only SELECT on lake tables is served")
-
-
-def _words(node: tree.Node | None) -> str:
-    return tree.kind_name(node).removesuffix("Stmt").lower()
+            words = tree.kind_name(node).removesuffix("Stmt").lower()
+            raise NotServed(f"the lake server does not do {words}", hint="only SELECT on lake tables is served")
 
 
 def _declare(node: tree.DeclareCursorStmt, sql: str) -> Declare:

@@ -4,7 +4,7 @@ The names are those of Postgres' own structs, in lower case. Nothing of the pars
 class here does not have is in `rest`, so that whoever walks the tree sees every node of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 
@@ -18,17 +18,26 @@ class Node:
 
     def children(self) -> "list[Node]":
         """The nodes right below this one, in the order of the parser's fields."""
-        found: list[Node] = []
+        below: list[Node] = []
         for name in branches(type(self)):
             value: Node | Sequence[Node | None] | None = getattr(self, name)
             if isinstance(value, Node):
-                found.append(value)
+                below.append(value)
             elif value:
-                found += [item for item in value if item is not None]
-        return found
+                below += [item for item in value if item is not None]
+        return below
 
 
 Nodes = Sequence[Node]
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and everything below it, outermost first. No recursion: a query may be deeper than Python's stack."""
+    waiting = [node]
+    while waiting:
+        item = waiting.pop()
+        yield item
+        waiting += reversed(item.children())
 
 
 @dataclass(slots=True, eq=False)

@@ -95,9 +95,9 @@ def _wants(conditions: Iterable[tree.Node], columns: dict[str, Column], scope: S
         sides = (node.lexpr, node.rexpr) if isinstance(node, tree.A_Expr) else ()
         names = [name for side in sides if (name := scope.name(side)) in columns]
         if isinstance(node, tree.A_Expr) and names and _field(columns[names[0]]) is not None:
-            found = _known(node, columns[names[0]], scope)
-            if found is not None:
-                yield found
+            want = _known(node, columns[names[0]], scope)
+            if want is not None:
+                yield want
 
 
 def _known(node: tree.A_Expr, column: Column, scope: Scope) -> Want | None:
@@ -118,8 +118,7 @@ def _of_condition(node: tree.A_Expr, column: Column, scope: Scope) -> Want:
         return _one_of(column, () if const is None else (const,))
     if not is_number(column):
         raise Untranslatable("not a number")
-    found = comparison_range(node, column.name, BY_TYPNAME[column.pg_type.name], scope)
-    return Within(column.field_id, found)
+    return Within(column.field_id, comparison_range(node, column.name, BY_TYPNAME[column.pg_type.name], scope))
 
 
 def _one_of(column: Column, items: Iterable[Const]) -> OneOf:

@@ -8,18 +8,18 @@ import pytest
 
 from frostline.model.range import Range
 from frostline.model.tables import KeyBounds, LakeFile
-from frostline.server import stretches as module
-from frostline.server.stretches import Stretch, placed, stretches
+from frostline.server import segments as module
+from frostline.server.segments import Segment, placed, segments
 
 
 def file(name: str, lower: int, upper: int, rows: int = 10) -> LakeFile:
     return LakeFile(name, rows, 1, lower, upper)
 
 
-def parts_of(files: Sequence[LakeFile], *, downward: bool = False, is_limited: bool = True) -> list[Stretch]:
+def parts_of(files: Sequence[LakeFile], *, downward: bool = False, is_limited: bool = True) -> list[Segment]:
     known = placed(files, 0, is_tier_key=True)
     assert known is not None
-    return list(stretches(known, downward=downward, is_limited=is_limited))
+    return list(segments(known, downward=downward, is_limited=is_limited))
 
 
 def names(files: Sequence[LakeFile], *, downward: bool = False) -> list[str]:
@@ -61,7 +61,7 @@ def test_what_is_sorted_as_a_whole_is_not_too_much(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_every_value_is_in_one_stretch_and_they_are_in_order(seed: int) -> None:
+def test_every_value_is_in_one_segment_and_they_are_in_order(seed: int) -> None:
     chance = random.Random(seed)
     span = chance.choice([5, 50, 1000])
     files = []
@@ -79,6 +79,15 @@ def test_every_value_is_in_one_stretch_and_they_are_in_order(seed: int) -> None:
         assert (after.upper == before.lower) if downward else (before.upper == after.lower)
     assert sum(part.new_files for part in parts) == len(files)
     assert len({one.path for part in parts for one in part.files}) == len(files)
+
+
+@pytest.mark.parametrize("downward", [True, False])
+def test_of_ten_thousand_files_a_handful_is_opened(downward: bool) -> None:
+    """Ten rows of the end, where each file has some and reaches into the next."""
+    files = placed([file(f"{number}", number * 10, number * 10 + 12) for number in range(10_000)], 0, is_tier_key=True)
+    assert files is not None
+    parts = segments(files, downward=downward, is_limited=True)
+    assert sum(next(parts).new_files for _ in range(2)) <= 4
 
 
 def test_a_column_without_bounds_in_one_file_has_no_place() -> None:

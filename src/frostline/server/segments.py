@@ -1,25 +1,25 @@
 """Rows in order, a few files at a time: the answer to ORDER BY a column of the key begins with the files at its end.
 
-The values of the column are cut into stretches, from the first in order to the last. A stretch begins where the one
-before it ends, and ends before the next file begins that is not yet open. So within a stretch the files that are open
-have all rows, and what is left of them comes in the next. The first stretch has one new file, and each has twice as
+The values of the column are cut into segments, from the first in order to the last. A segment begins where the one
+before it ends, and ends before the next file begins that is not yet open. So within a segment the files that are open
+have all rows, and what is left of them comes in the next. The first segment has one new file, and each has twice as
 many as the one before: who wants ten rows opens one file or two, and files that overlap are opened a few times at most.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import pyarrow as pa
 
 from frostline.model.range import Range
 from frostline.model.tables import LakeFile
 from frostline.server.portals import Batches
-from frostline.server.translate.ordered import Ordered
+from frostline.server.translate.ordering import Ordered
 
 _MOST_ROWS = 4_000_000
-"""New rows of a stretch that is sorted as a whole. With a LIMIT nothing is sorted but the rows that are wanted."""
+"""New rows of a segment that is sorted as a whole. With a LIMIT nothing is sorted but the rows that are wanted."""
 
 
 Placed: TypeAlias = tuple[int, int, int, LakeFile]
@@ -28,7 +28,7 @@ ten thousand is made in a few milliseconds."""
 
 
 @dataclass(frozen=True)
-class Stretch:
+class Segment:
     """The files that have values in a range, all of them."""
 
     files: tuple[LakeFile, ...]
@@ -36,44 +36,46 @@ class Stretch:
     is_whole: bool
     """No file has a value outside of the range."""
     new_files: int
-    """How many of the files are not in an earlier stretch."""
+    """How many of the files are not in an earlier segment."""
 
 
 def placed(files: Sequence[LakeFile], field_id: int, *, is_tier_key: bool) -> list[Placed] | None:
     """The files with their bounds of a column; None unless they are known of all."""
     if is_tier_key:
         return [(file.lower, file.upper, number, file) for number, file in enumerate(files)]
-    found: list[Placed] = []
+    by_bounds: list[Placed] = []
     for number, file in enumerate(files):
         known = file.bounds(field_id)
         if known is None or isinstance(known.lower, bytes) or isinstance(known.upper, bytes):
             return None
-        found.append((known.lower, known.upper, number, file))
-    return found
+        by_bounds.append((known.lower, known.upper, number, file))
+    return by_bounds
 
 
-def stretches(files: Sequence[Placed], *, downward: bool, is_limited: bool) -> Iterator[Stretch]:
-    """All stretches, in the order of their rows. Every value of every file is in exactly one of them."""
+def segments(files: Sequence[Placed], *, downward: bool, is_limited: bool) -> Iterator[Segment]:
+    """All segments, in the order of their rows. Every value of every file is in exactly one of them."""
     if not downward:
         yield from _upward(list(files), is_limited=is_limited)
         return
     mirrored = [(-upper, -lower, number, file) for lower, upper, number, file in files]
-    for one in _upward(mirrored, is_limited=is_limited):
-        yield replace(one, range=_mirrored(one.range))
+    for segment in _upward(mirrored, is_limited=is_limited):
+        yield replace(segment, range=_mirrored(segment.range))
 
 
-def _upward(waiting: list[Placed], *, is_limited: bool) -> Iterator[Stretch]:
+def _upward(waiting: list[Placed], *, is_limited: bool) -> Iterator[Segment]:
     heapify(waiting)  # who wants ten rows need not wait until all are sorted
-    open_ones: list[Placed] = []
+    unfinished: list[Placed] = []
     done: int | None = None
     step = 1
     while waiting:
         new = _taken(waiting, step, is_limited=is_limited)
         ends = waiting[0][0] if waiting else None
-        chosen = [*open_ones, *new]
-        whole = all((done is None or lower >= done) and (ends is None or upper < ends) for lower, upper, *_ in chosen)
-        yield Stretch(tuple(one[-1] for one in chosen), Range(done, ends), whole, len(new))
-        open_ones = [one for one in chosen if ends is not None and one[1] >= ends]
+        chosen = [*unfinished, *new]
+        is_whole = all(
+            (done is None or lower >= done) and (ends is None or upper < ends) for lower, upper, *_ in chosen
+        )
+        yield Segment(tuple(place[-1] for place in chosen), Range(done, ends), is_whole, len(new))
+        unfinished = [place for place in chosen if ends is not None and place[1] >= ends]
         done, step = ends, step * 2
 
 
@@ -96,12 +98,12 @@ def _mirrored(part: Range) -> Range:
 
 
 class InOrder:
-    """The rows of stretch after stretch; the next one is not begun before somebody asks for its rows."""
+    """The rows of segment after segment; the next one is not begun before somebody asks for its rows."""
 
     def __init__(
-        self, wanted: Ordered, parts: Iterator[Stretch], run: Callable[[Stretch, int | None], Batches]
+        self, wanted: Ordered, parts: Iterator[Segment], run: Callable[[Segment, int | None], Batches]
     ) -> None:
-        """`run` gives the rows of a stretch, and of them only so many as it is told, if it is."""
+        """`run` gives the rows of a segment, and of them only so many as it is told, if it is."""
         self._wanted, self._parts, self._run = wanted, parts, run
         self._running: Batches | None = None
         self._stopped = False
@@ -110,13 +112,13 @@ class InOrder:
         yield from self._extreme() if self._wanted.extreme else self._rows()
 
     def _extreme(self) -> Iterator[pa.RecordBatch]:
-        """One row. What has no rows says NULL, and then the next stretch is asked."""
-        found: list[pa.RecordBatch] = []
+        """One row. What has no rows says NULL, and then the next segment is asked."""
+        batches: list[pa.RecordBatch] = []
         for part in self._parts:
-            found = list(self._produced(part, None))
-            if any(batch.num_rows and batch.column(0).null_count == 0 for batch in found):
+            batches = list(self._produced(part, None))
+            if any(batch.num_rows and batch.column(0).null_count == 0 for batch in batches):
                 break
-        yield from found
+        yield from batches
 
     def _rows(self) -> Iterator[pa.RecordBatch]:
         skip, limit = self._wanted.offset, self._wanted.limit
@@ -131,11 +133,11 @@ class InOrder:
                 if shown.num_rows:
                     yield shown
 
-    def _produced(self, part: Stretch, most: int | None) -> Iterator[pa.RecordBatch]:
+    def _produced(self, part: Segment, most: int | None) -> Iterator[pa.RecordBatch]:
         self._running = self._run(part, most)
         if self._stopped:
             self._running.interrupt()
-        yield from self._running
+        yield from cast(Iterable[pa.RecordBatch], self._running)  # DuckDB's, none that is printed
         self._running.close()
         self._running = None
 

@@ -1,27 +1,17 @@
-"""Looking over a whole query: what it names, and what in it is never served."""
+"""Looking over a whole query, given as all of its nodes: what it names, and what in it is never served."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from frostline.server.translate import tree
 from frostline.server.translate.operands import builtin_name
 from frostline.server.translate.statements import NotServed
 
-
-def walk(node: tree.Node) -> Iterator[tree.Node]:
-    """The node and everything below it, outermost first. No recursion: a query may be deeper than Python's stack."""
-    waiting = [node]
-    while waiting:
-        item = waiting.pop()
-        yield item
-        waiting += reversed(item.children())
-
-
 _IN_FROM = ("RangeFunction", "RangeTableFunc", "JsonTable")
 
 
-def refuse_unserved(node: tree.SelectStmt) -> None:  # noqa: C901  (a list of cases, one after the other)
+def refuse_unserved(nodes: Iterable[tree.Node]) -> None:  # noqa: C901  (a list of cases, one after the other)
     """Raise NotServed for what reads or changes anything but lake tables."""
-    for part in walk(node):
+    for part in nodes:
         match part:
             case tree.SelectStmt() if part.locking_clause or part.into_clause or part.with_clause:
                 raise NotServed("locking, INTO and WITH are not served by the lake server")
@@ -55,12 +45,12 @@ def _strange_operator(part: tree.A_Expr | tree.SubLink | tree.SortBy) -> bool:
             return bool(part.use_op) and builtin_name(part.use_op) is None
 
 
-def columns_named(node: tree.SelectStmt) -> frozenset[str]:
+def columns_named(nodes: Sequence[tree.Node]) -> frozenset[str]:
     """The last part of every column reference; `*` when all columns, or a whole row, are meant."""
     names: set[str] = set()
-    tables = [part for part in walk(node) if isinstance(part, tree.RangeVar)]
+    tables = [part for part in nodes if isinstance(part, tree.RangeVar)]
     aliases = {str(table.alias.aliasname if table.alias else table.relname) for table in tables}
-    for part in walk(node):
+    for part in nodes:
         if isinstance(part, tree.JoinExpr) and (part.is_natural or part.using_clause):
             names.add("*")
         if isinstance(part, tree.ColumnRef):
@@ -70,16 +60,16 @@ def columns_named(node: tree.SelectStmt) -> frozenset[str]:
     return frozenset(names)
 
 
-def columns_qualified(node: tree.SelectStmt) -> Iterator[tuple[str, str]]:
+def columns_qualified(nodes: Iterable[tree.Node]) -> Iterator[tuple[str, str]]:
     """Qualifier and column of every reference that has both."""
-    for part in walk(node):
+    for part in nodes:
         if isinstance(part, tree.ColumnRef):
             names = [str(field.sval) for field in part.fields or () if isinstance(field, tree.String)]
             if len(names) == 2:
                 yield names[0], names[1]
 
 
-def functions_named(node: tree.SelectStmt) -> frozenset[str]:
+def functions_named(nodes: Iterable[tree.Node]) -> frozenset[str]:
     """The name of every function that is called."""
-    calls = (part for part in walk(node) if isinstance(part, tree.FuncCall))
+    calls = (part for part in nodes if isinstance(part, tree.FuncCall))
     return frozenset(builtin_name(call.funcname) or "" for call in calls)
