@@ -22,13 +22,12 @@ from frostline.model.policy import Policy
 from frostline.model.tiers import from_text
 from frostline.relation import bound, registration
 from frostline.relation.registration import Request
-from frostline.runtime import passfile
 from frostline.runtime.home import prepare
 from frostline.runtime.install import install
 from frostline.runtime.lake_server import start
 from frostline.runtime.postgres import Postgres, free_port
 from frostline.runtime.programs import give
-from frostline.runtime.up import started
+from frostline.runtime.up import passfile_line, started
 from frostline.settings import Settings, load
 
 LAKE_PASSWORD = "lake:pass\\word"
@@ -93,7 +92,7 @@ def settings(empty_database: str, tmp_path: Path) -> Settings:
 def with_passfile(settings: Settings, postgres: Postgres) -> Generator[Settings]:
     """The same with a password file next to the server's data, which the server's user can read."""
     file = postgres.data_dir.parent / f"{settings.lake_port}.pgpass"
-    file.write_text(passfile.line(settings.lake_host, settings.lake_port, "lake", settings.lake_user, LAKE_PASSWORD))
+    file.write_text(passfile_line(settings.lake_host, settings.lake_port, "lake", settings.lake_user, LAKE_PASSWORD))
     file.chmod(0o600)
     give(file)
     try:

@@ -13,7 +13,7 @@ from threading import Barrier
 import pytest
 
 from frostline import filemode
-from frostline.runtime.psql import become_psql
+from frostline.runtime.programs import become_psql
 from frostline.settings import Settings
 
 _PRINT = "import os; from frostline import filemode; {}; os.close(os.open('made', os.O_CREAT)); print(oct(os.stat('made').st_mode & 0o777))"

@@ -10,6 +10,6 @@ from frostline.cli.invocation import Invocation
 @click.pass_obj
 def psql(invocation: Invocation, arguments: tuple[str, ...]) -> None:
     """Open psql on the database; ARGUMENTS are psql's own."""
-    from frostline.runtime.psql import become_psql  # noqa: PLC0415
+    from frostline.runtime.programs import become_psql  # noqa: PLC0415
 
     become_psql(invocation.settings().dsn, arguments)

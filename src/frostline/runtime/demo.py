@@ -60,7 +60,7 @@ class Answers:
     """What the relation says. Two of them are equal when every value of every row is."""
 
     by_month: list[dict[str, Any]]
-    whole: list[dict[str, Any]]
+    total: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -174,9 +174,9 @@ def add_table(demo: Demo) -> Table:
 def show_plan(demo: Demo, table: Table) -> None:
     """Show what would move."""
     demo.story.chapter("frostline plan")
-    found = plan.of_table(demo.connection, table)
-    record = {"partitions": len(found.plan.partitions), "rows_estimate": found.rows_estimate}
-    demo.story.show([{**record, "heap_bytes": found.size_bytes, "lake_estimate_bytes": found.lake_bytes_estimate}])
+    planned = plan.of_table(demo.connection, table)
+    record = {"partitions": len(planned.plan.partitions), "rows_estimate": planned.rows_estimate}
+    demo.story.show([{**record, "heap_bytes": planned.size_bytes, "lake_estimate_bytes": planned.lake_bytes_estimate}])
 
 
 def archive_table(demo: Demo, table: Table) -> None:
@@ -199,13 +199,15 @@ def _archived(demo: Demo, table: Table, report: Report) -> archive.Result:
 def compare(demo: Demo, table: Table, before: Answers, title: str) -> None:
     """Ask the same questions again and stop the demo when one answer is another one."""
     demo.story.chapter(title)
-    demo.story.show(_by_tier(demo, table))
+    statement = sql.SQL(_statement("by_tier")).format(inner=names.inner(table))
+    with demo.connection.cursor(row_factory=dict_row) as cursor:
+        demo.story.show(cursor.execute(statement).fetchall())
     after = _answers(demo)
     if after != before:
         raise CorruptionError("the relation's answers are not those from before the archive", hint="report this")
-    (whole,) = after.whole
+    (total,) = after.total
     demo.story.say(
-        f"Same {len(after.by_month)} months, same {whole['events']:,} events, same revenue {whole['revenue']:,}, "
+        f"Same {len(after.by_month)} months, same {total['events']:,} events, same revenue {total['revenue']:,}, "
         "and the same hash over every value of every row."
     )
 
@@ -264,12 +266,6 @@ def _statement(name: str) -> LiteralString:
 
 def _answers(demo: Demo) -> Answers:
     return Answers(demo.ask("by_month"), demo.ask("whole"))
-
-
-def _by_tier(demo: Demo, table: Table) -> list[dict[str, Any]]:
-    statement = sql.SQL(_statement("by_tier")).format(inner=names.inner(table))
-    with demo.connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(statement).fetchall()
 
 
 def _sizes(demo: Demo, heap: Name) -> Sizes:

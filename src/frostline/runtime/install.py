@@ -80,7 +80,10 @@ def install_with_home(settings: Settings, home: Path | None, *, new_warehouse: b
         result = install(settings, new_warehouse=new_warehouse)
         _move(home, settings)
         return result
-    settings = _with_password(settings) if home else settings
+    if home:
+        with connect(settings.dsn, purpose="init") as connection:
+            password = SecretStr(lake_password(settings, connection))
+        settings = settings.model_copy(update={"lake_password": password})
     result = install(settings, new_warehouse=new_warehouse)
     if home:
         _write(home, settings)
@@ -122,11 +125,6 @@ def lake_password(settings: Settings, connection: Connection) -> str:
     return foreign_server.stored_password(connection) or new_password()
 
 
-def _with_password(settings: Settings) -> Settings:
-    with connect(settings.dsn, purpose="init") as connection:
-        return settings.model_copy(update={"lake_password": SecretStr(lake_password(settings, connection))})
-
-
 def _write(home: Path, settings: Settings) -> None:
     assert settings.lake_password
     try:
@@ -151,8 +149,8 @@ def _object_store(settings: Settings) -> dict[str, str | int]:
     if not objectstore.holds(settings.warehouse):
         return {}
     chosen = {"s3_region": settings.s3_region, "s3_endpoint": settings.s3_endpoint}
-    found: dict[str, str | int] = {key: value for key, value in chosen.items() if value}
-    return found if settings.s3_path_style is None else found | {"s3_path_style": settings.s3_path_style}
+    written: dict[str, str | int] = {key: value for key, value in chosen.items() if value}
+    return written if settings.s3_path_style is None else written | {"s3_path_style": settings.s3_path_style}
 
 
 def _absolute(warehouse: str) -> str:

@@ -1,15 +1,22 @@
-"""A PostgreSQL installation's programs, run as a user that Postgres accepts: it refuses root."""
+"""The programs of a PostgreSQL installation. The server is run as a user that Postgres accepts: it refuses root."""
 
 import os
 import pwd
 import re
+import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NoReturn
 
+import psycopg
+from psycopg.pq import Conninfo
+
+from frostline import filemode
 from frostline.errors import UnavailableError, UsageError
 
 SYSTEM_USER = "embedded_postgres"
@@ -25,9 +32,9 @@ class Programs:
     @cached_property
     def major(self) -> int:
         """The major version; raises UsageError when there is no PostgreSQL in the directory."""
-        found = re.search(r"(\d+)", self.run("postgres", "--version").stdout)
-        assert found, "postgres --version prints its version"
-        return int(found[1])
+        version = re.search(r"(\d+)", self.run("postgres", "--version").stdout)
+        assert version, "postgres --version prints its version"
+        return int(version[1])
 
     def run(self, program: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         """Run one program to its end as the server's user, whatever its exit code."""
@@ -63,6 +70,28 @@ def embedded() -> Programs:
     return Programs(bin_dir)
 
 
+def become_psql(dsn: str, arguments: Sequence[str]) -> NoReturn:
+    """Run psql in place of this process: ours, or else the one of the path.
+
+    The password goes through the environment, where `ps` does not show it.
+    """
+    own = embedded().bin_dir / "psql"
+    program = str(own) if own.exists() else shutil.which("psql") or str(own)
+    filemode.give_back()
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and psql would inherit that
+    os.execve(program, [program, *arguments], {**os.environ, **_connection_variables(dsn)})  # noqa: S606
+
+
+def _connection_variables(dsn: str) -> dict[str, str]:
+    """The connection string as the variables that libpq reads."""
+    try:
+        options = Conninfo.parse(dsn.encode())
+    except psycopg.OperationalError:
+        hint = "use postgresql://user@host/database"
+        raise UsageError("dsn is not a connection string", hint=hint) from None
+    return {o.envvar.decode(): o.val.decode() for o in options if o.envvar and o.val is not None}
+
+
 def server_owner() -> pwd.struct_passwd | None:
     """The system user that runs the server, made at need; None when it is the current one."""
     if os.geteuid() != 0:
@@ -93,10 +122,10 @@ def let_through(path: Path) -> None:
         os.chown(nearest, -1, owner.pw_gid)
         nearest.chmod(0o710)
     for parent in (nearest, *others):
-        found = parent.stat()
-        is_let = found.st_mode & (0o011 if found.st_gid == owner.pw_gid else 0o001)
+        status = parent.stat()
+        is_let = status.st_mode & (0o011 if status.st_gid == owner.pw_gid else 0o001)
         if not is_let:
-            parent.chmod(found.st_mode | 0o001)
+            parent.chmod(status.st_mode | 0o001)
 
 
 def _add_user() -> pwd.struct_passwd:
