@@ -1,6 +1,7 @@
 """Writes the SQL that makes a table a relation of two tiers. Pure: values in, statements out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import LiteralString
 
 from psycopg import sql
 
@@ -9,7 +10,6 @@ from frostline.model.registration import HeapColumn, HeapFacts
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
 from frostline.relation import lakecolumns, names, objects
-from frostline.relation.clauses import COMMA, identifiers, prefixed, same_key
 from frostline.relation.names import trusted
 from frostline.relation.objects import Address, DatabaseObject, Kind, template
 from frostline.relation.views import Views, line
@@ -110,16 +110,10 @@ class Definition:
     def _overlay(self) -> sql.Composed:
         return template("overlay").format(
             overlay=names.overlay(self.table),
-            columns=sql.SQL(",\n    ").join(self._column(column) for column in self.facts.columns),
-            key=identifiers(self.table.key),
+            columns=columns_of(self.facts.columns),
+            key=names.columns(None, self.table.key),
             tier_key=sql.Identifier(self.table.tier_key),
         )
-
-    def _column(self, column: HeapColumn) -> sql.Composed:
-        parts: list[sql.Composable] = [sql.Identifier(column.name), trusted(column.pg_type.formatted)]
-        if column.collation_name:
-            parts += [sql.SQL("collate"), trusted(column.collation_name)]
-        return sql.SQL(" ").join(parts)
 
     def _lake(self) -> sql.Composed:
         return template("lake").format(
@@ -129,7 +123,7 @@ class Definition:
         )
 
     def _policy_function(self) -> sql.Composed:
-        old = COMMA.join(prefixed("old", self.columns))
+        old = names.columns("old", self.columns)
         return template("policy_function").format(
             function=names.function(self.table, "policy"),
             body=self.body,
@@ -145,8 +139,8 @@ class Definition:
             body=self.body,
             overlay=names.overlay(table),
             lake=names.lake(table),
-            old_key=COMMA.join(prefixed("old", table.key)),
-            new_key=COMMA.join(prefixed("new", table.key)),
+            old_key=names.columns("old", table.key),
+            new_key=names.columns("new", table.key),
             truncate=self._truncate(),
             mark_old=self._mark_row("old"),
             mark_new=self._mark_row("new"),
@@ -156,8 +150,8 @@ class Definition:
             below_retention=sql.Literal(f"new row of {table.name.table} is older than its retention period"),
             retention=sql.Literal(f"How long rows are kept: frostline table set {table.name} --retention ..."),
             table_id=sql.Literal(table.id),
-            mark_is_new=same_key(self.table, "m", "new"),
-            mark_is_old=same_key(self.table, "m", "old"),
+            mark_is_new=names.equal("m", "new", self.table.key),
+            mark_is_old=names.equal("m", "old", self.table.key),
             lake_is_new=self.views.lake_key_equals("new"),
             seam_is_current=seam_is_current(table),
             duplicate=sql.Literal(f"duplicate key value violates the primary key of {table.name.table}"),
@@ -166,17 +160,17 @@ class Definition:
             table_name=sql.Literal(table.name.table),
         )
 
-    def _mark_row(self, row: str) -> sql.Composed:
+    def _mark_row(self, row: LiteralString) -> sql.Composed:
         return template("mark_row").format(
             heap=self.heap,
             overlay=names.overlay(self.table),
-            columns=identifiers(self.columns),
-            heap_columns=COMMA.join(prefixed("h", self.columns)),
-            heap_key_is_row=same_key(self.table, "h", row),
-            key=identifiers(self.table.key),
+            columns=names.columns(None, self.columns),
+            heap_columns=names.columns("h", self.columns),
+            heap_key_is_row=names.equal("h", row, self.table.key),
+            key=names.columns(None, self.table.key),
             replace=replace_image(self.table),
-            marked=identifiers(self.marked),
-            row_marked=COMMA.join(prefixed(row, self.marked)),
+            marked=names.columns(None, self.marked),
+            row_marked=names.columns(row, self.marked),
             clear=self._clear(),
         )
 
@@ -191,8 +185,8 @@ class Definition:
             line=line(self.table),
             relation_name=sql.Literal(str(self.table.relation)),
             overlay_text=sql.Literal(names.overlay(self.table).as_string()),
-            marked_text=sql.Literal(identifiers(self.marked).as_string()),
-            key_text=sql.Literal(identifiers(self.table.key).as_string()),
+            marked_text=sql.Literal(names.columns(None, self.marked).as_string()),
+            key_text=sql.Literal(names.columns(None, self.table.key).as_string()),
             clear_text=sql.Literal(self._clear().as_string()),
         )
 
@@ -204,6 +198,18 @@ class Definition:
                 yield template("comment_column").format(
                     relation=self.relation, column=sql.Identifier(column.name), comment=sql.Literal(column.comment)
                 )
+
+
+def columns_of(columns: Iterable[HeapColumn]) -> sql.Composed:
+    """Columns of the same names, types and collations, for another table."""
+    return sql.SQL(",\n    ").join(_column(column) for column in columns)
+
+
+def _column(column: HeapColumn) -> sql.Composed:
+    parts: list[sql.Composable] = [sql.Identifier(column.name), trusted(column.pg_type.formatted)]
+    if column.collation_name:
+        parts += [sql.SQL("collate"), trusted(column.collation_name)]
+    return sql.SQL(" ").join(parts)
 
 
 def marking(table: Table, partition: sql.Identifier) -> DatabaseObject:

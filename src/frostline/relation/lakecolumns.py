@@ -3,25 +3,23 @@
 from psycopg import sql
 
 from frostline.model.tables import Column, Table
+from frostline.relation import names
 from frostline.relation.names import trusted
 
 
 def definitions(table: Table) -> sql.Composed:
     """Column list of the lake's tables. A domain keeps postgres_fdw from sending conditions on the column."""
-    return sql.SQL(",\n    ").join(_one(column) for column in table.columns)
+    return sql.SQL(",\n    ").join(definition(column) for column in table.columns)
 
 
-def _one(column: Column) -> sql.Composed:
-    parts: list[sql.Composable] = [sql.Identifier(column.name), _type(column)]
+def definition(column: Column) -> sql.Composed:
+    """One column of the lake's tables."""
+    own_type = trusted(column.pg_type.formatted)
+    lake_type = sql.Identifier("frostline_lake", domain_name(column)) if needs_domain(column) else own_type
+    parts: list[sql.Composable] = [sql.Identifier(column.name), lake_type]
     if column.collation_name:
         parts += [sql.SQL("collate"), trusted(column.collation_name)]
     return sql.SQL(" ").join(parts)
-
-
-def _type(column: Column) -> sql.Composable:
-    if needs_domain(column):
-        return sql.Identifier("frostline_lake", domain_name(column))
-    return trusted(column.pg_type.formatted)
 
 
 def needs_domain(column: Column) -> bool:
@@ -36,7 +34,7 @@ def domain_name(column: Column) -> str:
 
 def from_lake(column: Column) -> sql.Composable:
     """The column of the lake's row `c`, in the type that the heap has."""
-    value = sql.SQL(".").join((sql.SQL("c"), sql.Identifier(column.name)))
+    value = names.column("c", column.name)
     if not needs_domain(column):
         return value
     return sql.SQL("{}::{}").format(value, trusted(column.pg_type.formatted))

@@ -1,4 +1,4 @@
-"""SQL identifiers of the objects that make up one managed table."""
+"""SQL identifiers of the objects that make up one managed table, and lists and conditions of columns."""
 
 from collections.abc import Iterable, Sequence
 from itertools import count
@@ -9,6 +9,9 @@ from psycopg import sql
 from frostline.model.names import MAX_BYTES, Name, cut
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
+
+COMMA = sql.SQL(", ")
+AND = sql.SQL(" and ")
 
 
 def identifier(name: Name) -> sql.Identifier:
@@ -64,13 +67,13 @@ def column(alias: LiteralString | None, name: str) -> sql.Composable:
 
 def columns(alias: LiteralString | None, listed: Iterable[str]) -> sql.Composed:
     """A comma list of columns."""
-    return sql.SQL(", ").join(column(alias, name) for name in listed)
+    return COMMA.join(column(alias, name) for name in listed)
 
 
 def equal(left: LiteralString, right: LiteralString, listed: Iterable[str]) -> sql.Composed:
     """The condition that two tables agree in these columns."""
     pairs = (sql.SQL("{} = {}").format(column(left, name), column(right, name)) for name in listed)
-    return sql.SQL(" and ").join(pairs)
+    return AND.join(pairs)
 
 
 def within(table: Table, lower: int | None, upper: int | None, alias: LiteralString | None = None) -> sql.Composed:
@@ -84,7 +87,7 @@ def within(table: Table, lower: int | None, upper: int | None, alias: LiteralStr
         parts.append(sql.SQL("{} >= {}").format(key, sql.Literal(to_text(table.tier_kind, lower))))
     if upper is not None:
         parts.append(sql.SQL("{} < {}").format(key, sql.Literal(to_text(table.tier_kind, upper))))
-    return sql.SQL(" and ").join(parts or [sql.SQL("true")])
+    return AND.join(parts or [sql.SQL("true")])
 
 
 def marked(table: Table) -> list[str]:

@@ -12,8 +12,7 @@ from frostline.catalog.seams import LINE_COLUMNS
 from frostline.model.registration import HeapFacts
 from frostline.model.tables import Table
 from frostline.relation import lakecolumns, names
-from frostline.relation.clauses import AND, COMMA, identifiers, overriding, prefixed
-from frostline.relation.names import trusted
+from frostline.relation.names import AND, COMMA, trusted
 from frostline.relation.objects import template
 
 
@@ -34,10 +33,10 @@ class Views:
         return template("inner_view_secured" if self.facts.row_security else "inner_view").format(
             inner=names.inner(self.table),
             arms=self._arms(),
-            columns=identifiers(self.columns),
+            columns=names.columns(None, self.columns),
             alias=sql.Identifier(self.table.name.table),
             heap_name=self.heap_name,
-            may_select=self.may("select", identifiers(self.columns)),
+            may_select=self.may("select", names.columns(None, self.columns)),
         )
 
     def may(self, verb: str, values: sql.Composable) -> sql.Composed:
@@ -46,13 +45,13 @@ class Views:
 
     def _arms(self) -> sql.Composed:
         return template("arms").format(
-            columns=COMMA.join(prefixed("u", self.columns)),
+            columns=names.columns("u", self.columns),
             heap=self.heap,
             lake=names.lake(self.table),
             overlay=names.overlay(self.table),
-            heap_columns=COMMA.join(prefixed("h", self.columns)),
+            heap_columns=names.columns("h", self.columns),
             lake_columns=COMMA.join(map(lakecolumns.from_lake, self.table.columns)),
-            overlay_columns=COMMA.join(prefixed("o", self.columns)),
+            overlay_columns=names.columns("o", self.columns),
             tier_key=sql.Identifier(self.table.tier_key),
             line=line(self.table),
             table_id=sql.Literal(self.table.id),
@@ -61,23 +60,25 @@ class Views:
             marked_key=COMMA.join(self._hashed_key("m")),
         )
 
-    def _hashed_key(self, row: str) -> Iterator[sql.Composable]:
+    def _hashed_key(self, row: LiteralString) -> Iterator[sql.Composable]:
         """The key in types that Postgres can hash. Of the others, `bit` is one, equal values are written alike."""
-        for name, value in zip(self.table.key, prefixed(row, self.table.key), strict=True):
+        for name in self.table.key:
+            value = names.column(row, name)
             as_text = self.table.column(name).encoding.as_text
             yield sql.SQL("{}::pg_catalog.text").format(value) if as_text else value
 
-    def lake_key_equals(self, row: str) -> sql.Composed:
+    def lake_key_equals(self, row: LiteralString) -> sql.Composed:
         """The condition that the lake's row `c` has the key of another row."""
-        keys = [self.table.column(name) for name in self.table.key]
-        pairs = zip(prefixed(row, self.table.key), map(lakecolumns.from_lake, keys), strict=True)
-        return AND.join(sql.SQL("{} = {}").format(left, right) for left, right in pairs)
+        return AND.join(
+            sql.SQL("{} = {}").format(names.column(row, name), lakecolumns.from_lake(self.table.column(name)))
+            for name in self.table.key
+        )
 
     def outer_view(self) -> sql.Composed:
         """The relation itself."""
         return template("outer_view").format(
             relation=self.relation,
-            columns=identifiers(self.columns),
+            columns=names.columns(None, self.columns),
             inner=names.inner(self.table),
             alias=sql.Identifier(self.table.name.table),
         )
@@ -98,31 +99,32 @@ class Views:
         """What sends an INSERT into the relation to the heap."""
         generated = [column.name for column in self.table.columns if column.generated]
         is_checked = self.facts.row_security or generated
-        returned = map(self._visible, self.columns) if self.facts.row_security else prefixed("h", self.columns)
+        returned = names.columns("h" if is_checked else None, self.columns)
+        if self.facts.row_security:
+            returned = COMMA.join(map(self._visible, self.columns))
         return template("insert_rule_checked" if is_checked else "insert_rule").format(
             relation=self.relation,
             heap=self.heap,
-            written=identifiers(self.written),
+            written=names.columns(None, self.written),
             overriding=overriding(self.facts),
-            new_written=COMMA.join(prefixed("new", self.written)),
-            written_values=COMMA.join(prefixed("r", self.written)),
+            new_written=names.columns("new", self.written),
+            written_values=names.columns("r", self.written),
             new_as_columns=COMMA.join(
-                sql.SQL("{} as {}").format(value, sql.Identifier(name))
-                for value, name in zip(prefixed("new", self.columns), self.columns, strict=True)
+                sql.SQL("{} as {}").format(names.column("new", name), sql.Identifier(name)) for name in self.columns
             ),
             may_write=AND.join(self._conditions(generated)),
-            returned=COMMA.join(returned) if is_checked else identifiers(self.columns),
+            returned=returned,
         )
 
     def _conditions(self, generated: Sequence[str]) -> Iterator[sql.Composed]:
         """What an INSERT must meet before the heap sees it; each raises an error of its own."""
         relation_name = sql.Literal(self.table.relation.table)
-        for name, value in zip(generated, prefixed("r", generated), strict=True):
-            is_null = sql.SQL("{} is null").format(value)
+        for name in generated:
+            is_null = sql.SQL("{} is null").format(names.column("r", name))
             parts = {"is_null": is_null, "column": sql.Literal(name), "relation_name": relation_name}
             yield template("no_generated").format(**parts)
         if self.facts.row_security:
-            may_insert = self.may("insert", COMMA.join(prefixed("r", self.columns)))
+            may_insert = self.may("insert", names.columns("r", self.columns))
             yield template("may_insert").format(
                 heap_name=self.heap_name, may_insert=may_insert, relation_name=relation_name
             )
@@ -130,11 +132,16 @@ class Views:
     def _visible(self, column: str) -> sql.Composed:
         return template("returned_checked").format(
             heap_name=self.heap_name,
-            may_select=self.may("select", COMMA.join(prefixed("h", self.columns))),
+            may_select=self.may("select", names.columns("h", self.columns)),
             relation_name=sql.Literal(self.table.relation.table),
             column=sql.Identifier(column),
             type=trusted(self.table.column(column).pg_type.formatted),
         )
+
+
+def overriding(facts: HeapFacts) -> sql.SQL:
+    """What an INSERT into the heap needs when its identity columns get the values of the relation."""
+    return sql.SQL(" overriding system value" if any(column.identity for column in facts.columns) else "")
 
 
 def line(table: Table, column: LiteralString | None = None) -> sql.Composed:

@@ -4,6 +4,7 @@ docs/design/writing-as-the-caller.md says why it is done by doors.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import LiteralString
 
 from psycopg import sql
 
@@ -11,8 +12,9 @@ from frostline import sqlfiles
 from frostline.model.registration import HeapFacts
 from frostline.model.tables import Column, Table
 from frostline.relation import names, objects
-from frostline.relation.clauses import AND, COMMA, identifiers, overriding, prefixed
+from frostline.relation.names import AND, COMMA
 from frostline.relation.objects import DatabaseObject
+from frostline.relation.views import overriding
 
 HELPERS = ("missed", "may_write_cold", "claim", "unclaim")
 _NONE = sql.SQL("null::{}")
@@ -44,7 +46,7 @@ class Writes:
 
     def objects(self) -> Iterator[DatabaseObject]:
         """Doors, functions and triggers. The inner view and the overlay must be there."""
-        yield from self._doors()
+        yield from self.doors()
         yield from self._helpers()
         # Postgres refuses COPY FROM on a table with row security; without this trigger it refuses it here too.
         copies = not self.has_row_security
@@ -57,7 +59,8 @@ class Writes:
         yield objects.function(names.function(self.table, "delete"), self._delete_function())
         yield self._writing_triggers("delete")
 
-    def _doors(self) -> Iterator[DatabaseObject]:
+    def doors(self) -> Iterator[DatabaseObject]:
+        """The views through which the heap is written. Others cannot be put in their place when columns were added."""
         columns, key = list(self.numbers), list(self.table.key)
         yield from self._door("update hot", "update_rule", columns, key, _PLACE)
         yield from self._door("update cold", "update_rule", columns, columns, _SECRET)
@@ -69,7 +72,8 @@ class Writes:
         self, verb: str, rule: str, new: Sequence[str], old: Sequence[str], more: Sequence[tuple[str, str]]
     ) -> Iterator[DatabaseObject]:
         door = names.door(self.table, verb)
-        rest = [*(self._typed("o", name) for name in old), *map(_more, more)]
+        others = (names.trusted(f"null::pg_catalog.{kind} as {name}") for name, kind in more)
+        rest = [*(self._typed("o", name) for name in old), *others]
         nothing = COMMA.join([*(self._typed("n", name) for name in new), *rest])
         right = sql.SQL("insert" if verb == "insert" else "update")
         yield objects.view(door, _template("door").format(door=door, right=right, nothing=nothing))
@@ -80,11 +84,11 @@ class Writes:
             heap=self.heap,
             assignments=COMMA.join(sql.SQL("{} = {}").format(name, value) for name, value in pairs),
             row_is_meant=self._is_at_place() if more is _PLACE else self._is_same(),
-            written=identifiers(self.written),
+            written=names.columns(None, self.written),
             overriding=self.overriding,
             new_written=COMMA.join(self._number("new.n", name) for name in self.written),
             table_id=sql.Literal(self.table.id),
-            returned=COMMA.join([*prefixed("h", new), *rest]),
+            returned=COMMA.join([*(names.column("h", name) for name in new), *rest]),
         )
         yield objects.rule(door, "frostline_write", written)
 
@@ -99,7 +103,7 @@ class Writes:
         return [self._key_column_is_new_old(name) for name in self.table.key]
 
     def _key_column_is_new_old(self, name: str) -> sql.Composed:
-        (column,), value = prefixed("h", [name]), self._number("new.o", name)
+        column, value = names.column("h", name), self._number("new.o", name)
         if name == self.table.tier_key:
             return sql.SQL("{} = {}").format(column, value)  # by which Postgres prunes
         return sql.SQL("{} = case when {} then {} end").format(column, self._secret_is_right(), value)
@@ -118,7 +122,7 @@ class Writes:
 
     def _is_same(self) -> sql.Composed:
         rest = [column for column in self.table.columns if column.name not in self.table.key]
-        left = COMMA.join(_comparable(prefixed("h", [column.name])[0], column) for column in rest)
+        left = COMMA.join(_comparable(names.column("h", column.name), column) for column in rest)
         right = COMMA.join(_comparable(self._number("new.o", column.name), column) for column in rest)
         same = sql.SQL("row({}) is not distinct from row({})").format(left, right) if rest else sql.SQL("true")
         return AND.join([*self._key_is_new_old(), self._only_with_secret(same)])
@@ -131,10 +135,10 @@ class Writes:
             "body": self.body,
             "table_id": sql.Literal(self.table.id),
             "require_secret": self._require_secret(),
-            "heap_key_is_old": self._key_is_old("h"),
-            "mark_key_is_old": self._key_is_old("m"),
-            "marked": identifiers(names.marked(self.table)),
-            "old_marked": COMMA.join(prefixed("frostline_old", names.marked(self.table))),
+            "heap_key_is_old": names.equal("h", "frostline_old", self.table.key),
+            "mark_key_is_old": names.equal("m", "frostline_old", self.table.key),
+            "marked": names.columns(None, names.marked(self.table)),
+            "old_marked": names.columns("frostline_old", names.marked(self.table)),
             "seam_is_current": seam_is_current(self.table),
             "may_write_cold": names.helper(self.table, "may_write_cold"),
             **self.refusal,
@@ -149,10 +153,6 @@ class Writes:
             table_id=sql.Literal(self.table.id), only_relation=sql.Literal(message)
         )
 
-    def _key_is_old(self, row: str) -> sql.Composed:
-        pairs = zip(prefixed(row, self.table.key), prefixed("frostline_old", self.table.key), strict=True)
-        return AND.join(sql.SQL("{} = {}").format(left, right) for left, right in pairs)
-
     def _writing_triggers(self, verb: str) -> DatabaseObject:
         function = names.function(self.table, verb)
         create = _template(f"{verb}_trigger").format(inner=self.inner, function=function)
@@ -164,9 +164,9 @@ class Writes:
             body=self.body,
             relation=self.relation,
             relation_name=sql.Literal(self.relation.as_string()),
-            written=identifiers(self.written),
+            written=names.columns(None, self.written),
             written_names=sql.SQL("array[{}]::pg_catalog.text[]").format(COMMA.join(map(sql.Literal, self.written))),
-            new_written=COMMA.join(prefixed("new", self.written)),
+            new_written=names.columns("new", self.written),
         )
 
     def _update_function(self) -> sql.Composed:
@@ -186,7 +186,7 @@ class Writes:
             insert_door=names.door(self.table, "insert"),
             new_values=self._assigned("n", "new", columns),
             numbers=COMMA.join(self._number("n", name) for name in columns),
-            new_row=COMMA.join(prefixed("new", columns)),
+            new_row=names.columns("new", columns),
             returned=COMMA.join(returned),
             row_is_allowed=self._row_is_allowed(),
             **self._common(),
@@ -220,9 +220,9 @@ class Writes:
             **{verb: names.helper(self.table, verb) for verb in HELPERS},
         }
 
-    def _assigned(self, prefix: str, row: str, columns: Sequence[str]) -> sql.Composed:
-        pairs = zip(columns, prefixed(row, columns), strict=True)
-        return COMMA.join(sql.SQL("{} = {}").format(self._number(prefix, name), value) for name, value in pairs)
+    def _assigned(self, prefix: str, row: LiteralString, columns: Sequence[str]) -> sql.Composed:
+        pairs = ((self._number(prefix, name), names.column(row, name)) for name in columns)
+        return COMMA.join(sql.SQL("{} = {}").format(*pair) for pair in pairs)
 
     def _guards(self) -> sql.Composable:
         """What a plain table refuses: new values for columns that Postgres alone computes."""
@@ -235,7 +235,7 @@ class Writes:
             parts.append(self._guard([column], message, hint))
         if self.always:
             message = f"column {', '.join(self.always)} of {name} can only be updated to DEFAULT"
-            columns = [self.table.column(one) for one in self.always]
+            columns = list(map(self.table.column, self.always))
             parts.append(self._guard(columns, message, "It is GENERATED ALWAYS: leave it out of the UPDATE."))
         return sql.SQL("\n    ").join(parts)
 
@@ -244,14 +244,9 @@ class Writes:
         return _template("identity_guard").format(changed=changed, message=sql.Literal(message), hint=sql.Literal(hint))
 
 
-def _more(column: tuple[str, str]) -> sql.SQL:
-    name, kind = column
-    return names.trusted(f"null::pg_catalog.{kind} as {name}")
-
-
 def _changed(column: Column) -> sql.Composed:
     """By their text, with an operator that no search_path replaces. DEFAULT for a generated column arrives as NULL."""
-    new, old = prefixed("new", [column.name])[0], prefixed("old", [column.name])[0]
+    new, old = names.column("new", column.name), names.column("old", column.name)
     same = sql.SQL("coalesce({}::pg_catalog.text operator(pg_catalog.=) {}::pg_catalog.text, false)").format(new, old)
     return sql.SQL("({} is not null and not {})").format(new, same)
 
