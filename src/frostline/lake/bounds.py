@@ -23,7 +23,7 @@ from frostline.errors import CorruptionError
 from frostline.lake.parquet import Chunk
 
 _CUT = 16
-"""Longer texts and byte strings are cut to so many characters or bytes, as Iceberg's own writers do."""
+"""Longer texts and byte strings are cut to this many characters or bytes, as Iceberg's own writers do."""
 _LAST_CHARACTER = 0x10FFFF
 
 
@@ -33,13 +33,10 @@ def raw_range(chunks: Sequence[Chunk]) -> tuple[Any, Any] | None:
     if not statistics or not all(statistic is not None and statistic.has_min_max for statistic in statistics):
         return None
     if statistics[0].physical_type == "FIXED_LEN_BYTE_ARRAY":
-        lows, highs = ([int.from_bytes(raw, "big", signed=True) for raw in raws] for raws in _raws(statistics))
+        lows = (int.from_bytes(statistic.min_raw, "big", signed=True) for statistic in statistics)
+        highs = (int.from_bytes(statistic.max_raw, "big", signed=True) for statistic in statistics)
         return min(lows), max(highs)
     return min(statistic.min_raw for statistic in statistics), max(statistic.max_raw for statistic in statistics)
-
-
-def _raws(statistics: Sequence[Any]) -> tuple[list[bytes], list[bytes]]:
-    return [statistic.min_raw for statistic in statistics], [statistic.max_raw for statistic in statistics]
 
 
 def _all_null(chunk: Chunk) -> bool:
@@ -49,10 +46,10 @@ def _all_null(chunk: Chunk) -> bool:
 
 def tier_range(chunks: Sequence[Chunk], location: str) -> tuple[int, int]:
     """The smallest and the largest tier value of a file, on the axis."""
-    found = raw_range(chunks)
-    if found is None:
+    value_range = raw_range(chunks)
+    if value_range is None:
         raise CorruptionError(f"{location} has no statistics of its tier key")
-    return found
+    return value_range
 
 
 def lower_bytes(value: Any, kind: PrimitiveType) -> bytes:

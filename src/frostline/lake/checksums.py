@@ -26,12 +26,12 @@ def of(location: str, give_up: Callable[[], None] = lambda: None) -> bytes:
 
 def of_metadata(locations: Collection[str]) -> dict[str, Checksum]:
     """Of small files, each read at once."""
-    found: dict[str, Checksum] = {}
+    sums: dict[str, Checksum] = {}
     for location in locations:
         with store.reachable(f"read {location}"), paths.open_input(location) as file:
             content = bytes(file.read())
-        found[location] = Checksum(len(content), hashlib.sha256(content).digest())
-    return found
+        sums[location] = Checksum(len(content), hashlib.sha256(content).digest())
+    return sums
 
 
 def check(file: RecordedFile, table: object) -> bool:

@@ -3,7 +3,6 @@
 docs/design/warehouse.md says when a warehouse may be claimed. Several databases may claim one and the same.
 """
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 
 from frostline.catalog import jobs, lake_files, seams, tables, warehouses
@@ -39,14 +38,9 @@ def claim(connection: Connection, place: str, *, anew: bool = False) -> bool:
             known = warehouses.find(connection)
             _refuse_another(connection, known, location)
             _refuse_absent(connection, known, location)
-        _mark(connection, location)
+        claimed = warehouses.claim(connection, location)
+        warehouse.put(Marker(location, claimed.identity))  # before the commit: one that no database knows does no harm
     return True
-
-
-def _mark(connection: Connection, location: str) -> None:
-    """The marker before the commit: one that no database knows does no harm."""
-    claimed = warehouses.claim(connection, location)
-    warehouse.put(Marker(location, claimed.identity))
 
 
 def is_established(connection: Connection) -> bool:
@@ -64,26 +58,25 @@ def _is_ours(connection: Connection, location: str) -> bool:
 def _refuse_another(connection: Connection, known: Warehouse | None, location: str) -> None:
     """The lake's metadata names its files in full, so a warehouse stays where it is for as long as it is needed."""
     needed = warehouses.needed(connection)
-    elsewhere = next((one for one in needed if not one.startswith(f"{location}/")), None)
+    elsewhere = next((file for file in needed if not file.startswith(f"{location}/")), None)
     if (known is None and elsewhere is None) or (known is not None and known.location == location):
         return
     where = f"is {known.location}" if known else f"has {elsewhere}"
-    raise UsageError(f"this database's warehouse {where}; it is not {location}", hint=_how_to_move(location, needed))
-
-
-def _how_to_move(location: str, needed: Sequence[str]) -> str:
-    """What to do about it."""
     moving = f"frostline init --warehouse '{location.removeprefix('file://')}' --new-warehouse"
-    if not needed:
-        return f"set warehouse as it was; or, since nothing is archived: {moving}"
-    return f"set warehouse as it was; if its files are elsewhere now, link or mount them there. {_BACK}; then {moving}"
+    if needed:
+        otherwise = f"if its files are elsewhere now, link or mount them there. {_BACK}; then {moving}"
+    else:
+        otherwise = f"or, since nothing is archived: {moving}"
+    raise UsageError(
+        f"this database's warehouse {where}; it is not {location}", hint=f"set warehouse as it was; {otherwise}"
+    )
 
 
 def _refuse_absent(connection: Connection, known: Warehouse | None, location: str) -> None:
     """One of our files proves that it is ours. Without any, a warehouse that we had marked must have its marker."""
     needed = warehouses.needed(connection)
     with store.reachable(f"use the warehouse {location}"):
-        if any(paths.size_bytes(one) is not None for one in needed) or (not needed and known is None):
+        if any(paths.size_bytes(file) is not None for file in needed) or (not needed and known is None):
             return
     if known is not None:
         warehouse.refuse_unless_there(Marker(location, known.identity))
@@ -96,7 +89,7 @@ def _refuse_absent(connection: Connection, known: Warehouse | None, location: st
 def _give_up(connection: Connection) -> None:
     """Forget the warehouse, with lakes that have no row any more; UsageError when something in it is needed."""
     tiered = tables.tiered(connection)
-    cold = [str(one.name) for one in tiered if has_rows(connection, one)]
+    cold = [str(table.name) for table in tiered if has_rows(connection, table)]
     if cold:
         raise UsageError(f"rows of {', '.join(cold)} are in the warehouse that there was", hint=_BACK)
     snapshots = warehouses.snapshots(connection)

@@ -1,10 +1,8 @@
 """Parquet files of the lake: how they are written, and how a task describes them for the job row and the commit."""
 
-import base64
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
@@ -118,12 +116,12 @@ def _bounds(table: LakeTable, columns: Columns) -> tuple[dict[int, bytes], dict[
     lowers: dict[int, bytes] = {}
     uppers: dict[int, bytes] = {}
     for column in table.columns:
-        found = bounds.raw_range(columns[column.field_id])
-        if found is None:
+        value_range = bounds.raw_range(columns[column.field_id])
+        if value_range is None:
             continue
         kind = schema.iceberg_type(column)
-        lowers[column.field_id] = bounds.lower_bytes(found[0], kind)
-        upper = bounds.upper_bytes(found[1], kind)
+        lowers[column.field_id] = bounds.lower_bytes(value_range[0], kind)
+        upper = bounds.upper_bytes(value_range[1], kind)
         if upper is not None:
             uppers[column.field_id] = upper
     return lowers, uppers
@@ -134,14 +132,10 @@ def _place(table: LakeTable, columns: Columns, location: str) -> tuple[int, int,
     if table.tier is None or table.lake_partition is None:
         return 0, 0, None
     lower, upper = bounds.tier_range(columns[table.column(table.tier.name).field_id], location)
-    return lower, upper, _partition(table, lower, upper, location)
-
-
-def _partition(table: LakeTable, lower: int, upper: int, location: str) -> int:
-    value = schema.partition_value(table, lower)
-    if schema.partition_value(table, upper) != value:
+    partition = schema.partition_value(table, lower)
+    if schema.partition_value(table, upper) != partition:
         raise CorruptionError(f"{location} spans more than one lake partition ({table.lake_partition})")
-    return value
+    return lower, upper, partition
 
 
 def _null_counts(columns: Columns) -> dict[int, int]:
@@ -178,26 +172,3 @@ def to_data_file(written: WrittenFile, table: LakeTable) -> DataFile:
         key_metadata=None,
         spec_id=schema.partition_spec(table).spec_id,
     )
-
-
-def to_json(written: WrittenFile) -> str:
-    """The description as the job row keeps it."""
-    return json.dumps(asdict(written), default=_encoded)
-
-
-def _encoded(value: object) -> str:
-    assert isinstance(value, bytes)
-    return base64.b64encode(value).decode()
-
-
-def from_json(text: str) -> WrittenFile:
-    """Read back what `to_json` wrote."""
-    parts: dict[str, Any] = json.loads(text)
-    counts = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
-    parts |= {name: {int(key): value for key, value in parts[name].items()} for name in counts}
-    for name in ("lower_bounds", "upper_bounds"):
-        parts[name] = {int(key): base64.b64decode(value) for key, value in parts[name].items()}
-    parts["fingerprint"] = Fingerprint(**parts["fingerprint"])
-    parts["split_offsets"] = tuple(parts["split_offsets"])
-    parts["sha256"] = base64.b64decode(parts["sha256"])
-    return WrittenFile(**parts)

@@ -78,24 +78,24 @@ class Difference:
 
 def operations(metadata: TableMetadata, since: int | None) -> list[str]:
     """What the snapshots after that one did, the oldest first; all that are known if that one is not among them."""
-    found: list[str] = []
+    names: list[str] = []
     snapshot: Snapshot | None = metadata.current_snapshot()
     while snapshot is not None and snapshot.snapshot_id != since:
-        found.append(snapshot.summary.operation.value if snapshot.summary else "unknown")
+        names.append(snapshot.summary.operation.value if snapshot.summary else "unknown")
         parent = snapshot.parent_snapshot_id
         snapshot = None if parent is None else metadata.snapshot_by_id(parent)
-    return found[::-1]
+    return names[::-1]
 
 
-def why_not_rows(table: Table, ours: TableMetadata, theirs: TableMetadata, found: Difference) -> str | None:
+def why_not_rows(table: Table, ours: TableMetadata, theirs: TableMetadata, difference: Difference) -> str | None:
     """Why the other snapshot is not ours and some rows more, if so."""
     wanted = {(field.field_id, field.field_type) for field in schema.iceberg_schema(table).fields}
     if theirs.table_uuid != ours.table_uuid:
         return "it is another Iceberg table"
     if {(field.field_id, field.field_type) for field in theirs.schema().fields} != wanted:
         return "its columns are others"
-    if found.removed:
-        return f"{len(found.removed)} of our files are not in it: rows were deleted or changed"
-    if found.theirs.delete_files:
-        return f"it has {len(found.theirs.delete_files)} delete files: rows were deleted or changed"
-    return None if found.added else "it has no row that the lake does not have"
+    if difference.removed:
+        return f"{len(difference.removed)} of our files are not in it: rows were deleted or changed"
+    if difference.theirs.delete_files:
+        return f"it has {len(difference.theirs.delete_files)} delete files: rows were deleted or changed"
+    return None if difference.added else "it has no row that the lake does not have"

@@ -101,8 +101,8 @@ def load(connection: duckdb.DuckDBPyConnection, extension: str) -> None:
 def extension_path(extension: str) -> Path:
     """The extension's file, built for exactly this DuckDB."""
     package = "duckdb_extension_" + extension
-    found = find_spec(package)
-    for folder in (found.submodule_search_locations or ()) if found else ():
+    spec = find_spec(package)
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
         path = Path(folder) / "extensions" / f"v{duckdb.__version__}" / f"{extension}.duckdb_extension"
         if path.is_file():
             return path

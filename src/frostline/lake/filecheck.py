@@ -7,14 +7,13 @@ again. One that rots without a trace in the file system is found by the next pro
 
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from frostline.lake import checksums, crew, damage, objectstore, paths, store
-from frostline.lake.crew import GiveUp
+from frostline.lake import checksums, damage, objectstore, paths, store
 from frostline.settings import Settings
 
 MOST_REMEMBERED = 200_000
@@ -26,6 +25,9 @@ _STORE_THREADS = 16
 _FOR_EVER = float("inf")
 _POLL_S = 0.05
 
+_Item = TypeVar("_Item")
+GiveUp: TypeAlias = Callable[[], None]
+"""Is called all the time, and raises when the work is not wanted any more."""
 Stamp: TypeAlias = tuple[int, int]
 """A file's size, and when it was changed last."""
 Recorded: TypeAlias = Callable[[Collection[str]], Mapping[str, bytes]]
@@ -77,8 +79,8 @@ def fitting(location: str) -> Checks:
 def read_whole(file: File, wanted: bytes, give_up: GiveUp = lambda: None) -> None:
     """CorruptionError unless the file has the checksum."""
     with store.reachable(f"read {file.path}"):
-        found = checksums.of(file.path, give_up)
-    if found != wanted:
+        actual = checksums.of(file.path, give_up)
+    if actual != wanted:
         raise damage.wrong_checksum(f"file {file.path}")
 
 
@@ -92,7 +94,7 @@ class FileCheck:
         self._threads = threads
         self._lock = threading.Lock()
         self._seen: OrderedDict[str, _Seen] = OrderedDict()
-        self._turns = [threading.Lock() for _ in range(64)]
+        self._path_locks = [threading.Lock() for _ in range(64)]
         """Several who want the same file wait for the one who reads it."""
 
     def compare(self, files: Sequence[File], recorded: Recorded, give_up: GiveUp = lambda: None) -> int:
@@ -102,7 +104,7 @@ class FileCheck:
         """
         known = self.unread(files, recorded, give_up)
         wanted = [file for file in files if file.path in known]
-        crew.each(wanted, lambda file, stop: self._read(file, known[file.path], stop), self._threads, give_up)
+        _in_threads(wanted, lambda file, stop: self._read(file, known[file.path], stop), self._threads, give_up)
         return sum(file.size_bytes for file in wanted)
 
     def unread(self, files: Sequence[File], recorded: Recorded, give_up: GiveUp = lambda: None) -> Mapping[str, bytes]:
@@ -129,13 +131,13 @@ class FileCheck:
         due = [file for file in files if not self._is_fresh(file.path)]
         if not due or not objectstore.holds(due[0].path):
             return {file.path: _looked_at(file) for file in due}
-        found: dict[str, Stamp] = {}
+        stamps: dict[str, Stamp] = {}
 
         def look(file: File, _: GiveUp) -> None:
-            found[file.path] = _looked_at(file)
+            stamps[file.path] = _looked_at(file)
 
-        crew.each(due, look, _STORE_THREADS, give_up)
-        return found
+        _in_threads(due, look, _STORE_THREADS, give_up)
+        return stamps
 
     def _is_fresh(self, path: str) -> bool:
         """Whether an object store was asked about the file a moment ago."""
@@ -158,8 +160,8 @@ class FileCheck:
             return True
 
     def _read(self, file: File, wanted: bytes, give_up: GiveUp) -> None:
-        turn = self._turns[hash(file.path) % len(self._turns)]
-        while not turn.acquire(timeout=_POLL_S):
+        path_lock = self._path_locks[hash(file.path) % len(self._path_locks)]
+        while not path_lock.acquire(timeout=_POLL_S):
             give_up()
         try:
             stamp = _looked_at(file)
@@ -167,7 +169,7 @@ class FileCheck:
                 read_whole(file, wanted, give_up)
                 self._remember({file.path: stamp}, _FOR_EVER)
         finally:
-            turn.release()
+            path_lock.release()
 
     def _remember(self, stamps: Mapping[str, Stamp], seconds: float) -> None:
         now = time.monotonic()
@@ -188,3 +190,56 @@ def _looked_at(file: File) -> Stamp:
     if stamp[0] != file.size_bytes:
         raise damage.wrong_size(file.path, stamp[0], file.size_bytes)
     return stamp
+
+
+class _Stopped(Exception):
+    """Another thread has failed, or the caller is gone."""
+
+
+def _in_threads(items: Sequence[_Item], do: Callable[[_Item, GiveUp], None], threads: int, give_up: GiveUp) -> None:
+    """Call the function with each. Raises the first error, and what `give_up` raises; the others then stop soon.
+
+    Nobody waits for the threads at the end of the process: their disk may be away.
+    """
+    work, needed = _Work(items, do), min(threads, len(items))
+    workers = [threading.Thread(target=work.run, name="frostline-check", daemon=True) for _ in range(needed)]
+    for worker in workers:
+        worker.start()
+    try:
+        give_up()  # also where all is done before anybody waits
+        for worker in workers:
+            while worker.is_alive():
+                worker.join(_POLL_S)
+                give_up()
+    finally:
+        work.ended.set()
+    if work.failed:
+        raise work.failed[0]
+
+
+class _Work(Generic[_Item]):
+    def __init__(self, items: Sequence[_Item], do: Callable[[_Item, GiveUp], None]) -> None:
+        self._left, self._do = deque(items), do
+        self.failed: list[BaseException] = []
+        self.ended = threading.Event()
+
+    def _stop(self) -> None:
+        if self.ended.is_set():
+            raise _Stopped
+
+    def _next(self) -> _Item | None:
+        self._stop()
+        try:
+            return self._left.popleft()
+        except IndexError:
+            return None
+
+    def run(self) -> None:
+        try:
+            while (item := self._next()) is not None:
+                self._do(item, self._stop)
+        except _Stopped:
+            return
+        except BaseException as error:  # noqa: BLE001  (it is raised where the work was asked for)
+            self.failed.append(error)
+            self.ended.set()

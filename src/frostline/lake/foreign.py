@@ -16,24 +16,24 @@ def refuse(connection: Connection, table: Table) -> Standing:
 
     Asks Postgres only. In the transaction that publishes, the compare-and-set of the pointer is what decides.
     """
-    found = pointers.standing(connection, table)
-    if found.is_foreign:
+    standing = pointers.standing(connection, table)
+    if standing.is_foreign:
         raise ConflictError(
-            f"{table.name}: {found.described}{_named(found)}; nothing was changed",
+            f"{table.name}: {standing.described}{_named(standing)}; nothing was changed",
             hint=f"frostline repair {table.name} shows the difference, and how to get back",
         )
-    return found
+    return standing
 
 
-def _named(found: Standing) -> str:
+def _named(standing: Standing) -> str:
     """The snapshots, if the other's metadata can be read."""
-    if found.pointer is None or found.location is None:
+    if standing.pointer is None or standing.location is None:
         return ""
     try:
-        theirs = snapshots.metadata_now(found.pointer).current_snapshot_id
+        theirs = snapshots.metadata_now(standing.pointer).current_snapshot_id
     except (FrostlineError, ValueError):
         return ""
-    return f", with snapshot {theirs} in place of {found.snapshot_id}"
+    return f", with snapshot {theirs} in place of {standing.snapshot_id}"
 
 
 def base(connection: Connection, table: Table) -> str | None:
@@ -44,17 +44,19 @@ def base(connection: Connection, table: Table) -> str | None:
     return sound(connection, table, refuse(connection, table))
 
 
-def sound(connection: Connection, table: Table, found: Standing) -> str | None:
+def sound(connection: Connection, table: Table, standing: Standing) -> str | None:
     """The seam's metadata; ConflictError unless its current snapshot is the seam's, and holds as much as is recorded.
 
     The sums catch a lake whose records are another's, whatever led to it. `verify` compares file by file.
     """
-    if found.location is None:
+    if standing.location is None:
         return None
-    current = snapshots.read_metadata(found.location).current_snapshot_id
-    if current != found.snapshot_id:
-        raise _unlike(table, f"the current snapshot of {found.location} is {current} instead of {found.snapshot_id}")
-    held = Totals(0, 0, 0) if current is None else snapshots.totals(found.location, current)
+    current = snapshots.read_metadata(standing.location).current_snapshot_id
+    if current != standing.snapshot_id:
+        raise _unlike(
+            table, f"the current snapshot of {standing.location} is {current} instead of {standing.snapshot_id}"
+        )
+    held = Totals(0, 0, 0) if current is None else snapshots.totals(standing.location, current)
     recorded = Totals(*lake_files.totals(connection, table))
     if held != recorded:
         raise _unlike(
@@ -62,7 +64,7 @@ def sound(connection: Connection, table: Table, found: Standing) -> str | None:
             f"snapshot {current} holds {held.rows} rows in {held.files} files of {held.size_bytes} bytes, but "
             f"{recorded.rows} rows in {recorded.files} files of {recorded.size_bytes} bytes are recorded",
         )
-    return found.location
+    return standing.location
 
 
 def _unlike(table: Table, what: str) -> ConflictError:

@@ -13,8 +13,8 @@ from frostline.model.compaction import MANIFEST_BYTES
 def sizes_bytes(metadata_location: str, snapshot_id: int) -> list[int]:
     """The sizes of a snapshot's manifests."""
     snapshot = snapshots.find(metadata_location, snapshot_id)
-    found = snapshots.manifests(snapshot, paths.file_io(metadata_location))
-    return [manifest.manifest_length for manifest in found]
+    manifests = snapshots.manifests(snapshot, paths.file_io(metadata_location))
+    return [manifest.manifest_length for manifest in manifests]
 
 
 class Packing(ReplaceFiles):
@@ -35,12 +35,12 @@ class Packing(ReplaceFiles):
 
     def _live(self, old: Sequence[ManifestFile]) -> dict[int, list[ManifestEntry]]:
         """The entries that stay, by partition spec."""
-        found: defaultdict[int, list[ManifestEntry]] = defaultdict(list)
+        live: defaultdict[int, list[ManifestEntry]] = defaultdict(list)
         for manifest in old:
             for entry in snapshots.entries(manifest, self.io):
                 if not self.removes(entry.data_file):
-                    found[manifest.partition_spec_id].append(entry)
-        return found
+                    live[manifest.partition_spec_id].append(entry)
+        return live
 
     def _written(self, spec_id: int, entries: Sequence[ManifestEntry]) -> ManifestFile:
         with self.new_manifest_writer(self.spec(spec_id)) as writer:

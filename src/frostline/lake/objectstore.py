@@ -75,8 +75,8 @@ class Access:
 
 def _restored(place: str, region: str, endpoint: str | None, path_style: bool, timeout_s: int) -> Access:  # noqa: FBT001
     """The same access with the keys in the file; else with those that this machine has, if any."""
-    found = secretfile.get(place)
-    keys: Any = json.loads(found) if found else _own_keys()
+    secret = secretfile.get(place)
+    keys: Any = json.loads(secret) if secret else _own_keys()
     return Access(*keys, region=region, endpoint=endpoint, path_style=path_style, timeout_s=timeout_s, place=place)
 
 
@@ -147,7 +147,7 @@ def file_io() -> "PyArrowFileIO":
 
 @lru_cache(maxsize=4)
 def _file_io(access: Access) -> "PyArrowFileIO":
-    from frostline.lake.checkedio import CheckedIO  # noqa: PLC0415  (slow to load)
+    from frostline.lake.expected import CheckedIO  # noqa: PLC0415  (slow to load)
 
     filesystem = _filesystem(access)
     io = CheckedIO()
@@ -175,7 +175,13 @@ def _filesystem(access: Access) -> Any:
 
 def duckdb_statements() -> list[str]:
     """What makes a new DuckDB connection reach the store, httpfs being loaded. They hold the keys: never log them."""
-    return [_secret(current()), *_patience(current())]
+    access = current()
+    return [
+        _secret(access),
+        f"set http_timeout = {access.timeout_s}",
+        f"set http_retries = {_TRIES - 1}",
+        f"set s3_uploader_max_filesize = {ducksql.literal(_PART_SIZES)}",
+    ]
 
 
 def _secret(access: Access) -> str:
@@ -191,11 +197,3 @@ def _secret(access: Access) -> str:
         scheme, _, host = access.endpoint.partition("://")
         options |= {"endpoint": ducksql.literal(host), "use_ssl": str(scheme == "https").lower()}
     return _CREATE.format(options=", ".join(f"{name} {value}" for name, value in options.items()))
-
-
-def _patience(access: Access) -> list[str]:
-    return [
-        f"set http_timeout = {access.timeout_s}",
-        f"set http_retries = {_TRIES - 1}",
-        f"set s3_uploader_max_filesize = {ducksql.literal(_PART_SIZES)}",
-    ]

@@ -29,7 +29,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _REFUSED = re.compile(r"[*?\[\]{}#=\\\x00-\x1f\x7f]")
 _S3 = re.compile(r"s3[an]?")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_CHECKED = "frostline.lake.checkedio.CheckedIO"
+_CHECKED = "frostline.lake.expected.CheckedIO"
 _FOLDERS = ("data", "metadata")
 _PROBE = ".frostline-clock"
 
@@ -52,12 +52,12 @@ def warehouse_location(warehouse: str) -> str:
             f"warehouse {warehouse!r} has the character {refused[0]!r}, which lake readers take for a pattern",
             hint="choose a path without * ? [ ] { } # = \\ and control characters",
         )
-    found = _SCHEME.fullmatch(warehouse)
-    if found and _S3.fullmatch(found[1]):
-        return _in_a_bucket(warehouse, found[2])
-    if found and found[1] != "file":
-        return f"{found[1]}://{found[2].rstrip('/')}"
-    path = found[2] if found else warehouse.removeprefix("file:")
+    parts = _SCHEME.fullmatch(warehouse)
+    if parts and _S3.fullmatch(parts[1]):
+        return _in_a_bucket(warehouse, parts[2])
+    if parts and parts[1] != "file":
+        return f"{parts[1]}://{parts[2].rstrip('/')}"
+    path = parts[2] if parts else warehouse.removeprefix("file:")
     return "file://" + os.path.abspath(path)  # noqa: PTH100 - Path.resolve would follow symbolic links
 
 
@@ -154,8 +154,8 @@ def store_clock(table: str) -> datetime:
     try:
         with file_io(probe).new_output(probe).create(overwrite=True):
             pass
-        (found,) = (entry for entry in _entries(f"{table}/metadata") if entry.base_name == name)
-        return found.mtime
+        (entry,) = (entry for entry in _entries(f"{table}/metadata") if entry.base_name == name)
+        return entry.mtime
     finally:
         delete(probe)
 

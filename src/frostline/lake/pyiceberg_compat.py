@@ -148,5 +148,5 @@ class BareRestCatalog(RestCatalog):
     @property
     def listed_endpoints(self) -> frozenset[Endpoint] | None:
         """What the server says that it can do; None when it says nothing, and PyIceberg takes some for granted."""
-        found = frozenset(self._supported_endpoints)
-        return None if found == frozenset(DEFAULT_ENDPOINTS) else found
+        listed = frozenset(self._supported_endpoints)
+        return None if listed == frozenset(DEFAULT_ENDPOINTS) else listed

@@ -164,8 +164,8 @@ def _setting(updates: tuple[TableUpdate, ...], properties: dict[str, str]) -> tu
 
 def main(metadata: TableMetadata) -> int | None:
     """The snapshot that the main branch points to."""
-    found = metadata.refs.get(MAIN_BRANCH)
-    return found.snapshot_id if found else None
+    branch = metadata.refs.get(MAIN_BRANCH)
+    return branch.snapshot_id if branch else None
 
 
 def follows(change: TableChange) -> TableChange:
@@ -174,9 +174,9 @@ def follows(change: TableChange) -> TableChange:
     A catalog does not look: `set-snapshot-ref` takes any snapshot, and the rows of the one before would be gone.
     """
     parents = {
-        one.snapshot.snapshot_id: one.snapshot.parent_snapshot_id
-        for one in change.updates
-        if isinstance(one, AddSnapshotUpdate)
+        update.snapshot.snapshot_id: update.snapshot.parent_snapshot_id
+        for update in change.updates
+        if isinstance(update, AddSnapshotUpdate)
     }
     current = main(change.base) if change.base else None
     for update in change.updates:

@@ -101,15 +101,15 @@ def opened(settings: Settings) -> Generator[Catalog]:
 
 
 def _properties(settings: Settings, uri: str) -> dict[str, str]:
-    found = {"uri": uri}
+    properties = {"uri": uri}
     if settings.catalog_warehouse:
-        found["warehouse"] = settings.catalog_warehouse
+        properties["warehouse"] = settings.catalog_warehouse
     if settings.catalog_token:
-        found["token"] = settings.catalog_token.get_secret_value()
+        properties["token"] = settings.catalog_token.get_secret_value()
     if settings.catalog_credential:
-        found["credential"] = settings.catalog_credential.get_secret_value()
-        found["oauth2-server-uri"] = f"{uri}/v1/oauth/tokens"
-    return found
+        properties["credential"] = settings.catalog_credential.get_secret_value()
+        properties["oauth2-server-uri"] = f"{uri}/v1/oauth/tokens"
+    return properties
 
 
 @contextmanager
@@ -190,26 +190,26 @@ def load(catalog: Catalog, identifier: tuple[str, ...]) -> Table | None:
     """The table as the catalog has it now, read with our own keys; None when it is not there."""
     with reaching(catalog.uri, f"load {'.'.join(identifier)}"):
         try:
-            found = catalog.load_table(identifier)
+            table = catalog.load_table(identifier)
         except NoSuchTableError:
             return None
-    found.io = paths.file_io(found.metadata_location)
-    return found
+    table.io = paths.file_io(table.metadata_location)
+    return table
 
 
 def ensure_namespaces(catalog: Catalog, identifiers: Iterable[tuple[str, ...]]) -> None:
     """Make the namespaces of the tables, outer ones first; those that are there stay as they are."""
     wanted = {identifier[:length] for identifier in identifiers for length in range(1, len(identifier))}
-    for namespace in sorted(wanted, key=lambda one: (len(one), one)):
+    for namespace in sorted(wanted, key=lambda name: (len(name), name)):
         with reaching(catalog.uri, f"make namespace {'.'.join(namespace)}"), suppress(NamespaceAlreadyExistsError):
             catalog.create_namespace(namespace)
 
 
 def location_for(catalog: Catalog, identifier: tuple[str, ...], schema: Schema) -> str:
     """Where the table's files go: many catalogs take them nowhere else. A new table is not made by this."""
-    found = load(catalog, identifier)
-    if found:
-        return found.location()
+    table = load(catalog, identifier)
+    if table:
+        return table.location()
     with reaching(catalog.uri, f"give table {'.'.join(identifier)} a location"):
         return catalog.create_table_transaction(identifier, schema).table_metadata.location
 

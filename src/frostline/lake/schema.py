@@ -49,10 +49,10 @@ def follow(transaction: Transaction, wanted: Schema) -> None:
     now = metadata.schema()
     if now.fields == wanted.fields:
         return
-    number = next((one.schema_id for one in metadata.schemas if one.fields == wanted.fields), None)
+    number = next((known.schema_id for known in metadata.schemas if known.fields == wanted.fields), None)
     required = AssertCurrentSchemaId.model_validate({"current-schema-id": now.schema_id})
     if number is None:
-        number = max(one.schema_id for one in metadata.schemas) + 1
+        number = max(known.schema_id for known in metadata.schemas) + 1
         chosen = SetCurrentSchemaUpdate.model_validate({"schema-id": number})
         updates = (AddSchemaUpdate(schema=wanted.model_copy(update={"schema_id": number})), chosen)
     else:

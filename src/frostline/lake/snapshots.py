@@ -38,15 +38,21 @@ def files(
     """
     snapshot = find(metadata_location, snapshot_id)
     io = paths.file_io(metadata_location)
-    found = [file for one in manifests(snapshot, io) for file in _manifest_files(one, tier_key_field_id, keys)]
-    return tuple(sorted(found, key=lambda file: (file.lower, file.upper, file.path)))
+    listed = [
+        file for manifest in manifests(snapshot, io) for file in _manifest_files(manifest, tier_key_field_id, keys)
+    ]
+    return tuple(sorted(listed, key=lambda file: (file.lower, file.upper, file.path)))
 
 
 def files_within(metadata_location: str, snapshot_id: int, table: Table, wanted: Range) -> list[LakeFile]:
     """The files of a snapshot that may hold a row of the range. Opens only manifests that may name one of them."""
     io, tier = paths.file_io(metadata_location), table.column(table.tier_key).field_id
-    found = [one for one in manifests(find(metadata_location, snapshot_id), io) if may_hold(table, wanted, one)]
-    return overlapping((file for manifest in found for file in _manifest_files(manifest, tier)), wanted)
+    relevant = [
+        manifest
+        for manifest in manifests(find(metadata_location, snapshot_id), io)
+        if may_hold(table, wanted, manifest)
+    ]
+    return overlapping((file for manifest in relevant for file in _manifest_files(manifest, tier)), wanted)
 
 
 def may_hold(table: Table, wanted: Range, manifest: ManifestFile) -> bool:
@@ -54,8 +60,8 @@ def may_hold(table: Table, wanted: Range, manifest: ManifestFile) -> bool:
 
     A manifest has the smallest and the largest partition of its files, and no transform falls where the tier key rises.
     """
-    found = manifest.partitions[0] if manifest.partitions else None
-    if found is None or found.lower_bound is None or found.upper_bound is None:
+    partition = manifest.partitions[0] if manifest.partitions else None
+    if partition is None or partition.lower_bound is None or partition.upper_bound is None:
         return True
     lower = table.tier_kind.lowest if wanted.lower is None else wanted.lower
     upper = table.tier_kind.highest if wanted.upper is None else wanted.upper - 1
@@ -63,7 +69,7 @@ def may_hold(table: Table, wanted: Range, manifest: ManifestFile) -> bool:
         first, last = schema.partition_value(table, lower), schema.partition_value(table, upper)
     except UsageError:
         return True  # beyond what a partition can be
-    return bounds.tier_value(found.lower_bound) <= last and first <= bounds.tier_value(found.upper_bound)
+    return bounds.tier_value(partition.lower_bound) <= last and first <= bounds.tier_value(partition.upper_bound)
 
 
 def totals(metadata_location: str, snapshot_id: int) -> Totals:
@@ -121,11 +127,11 @@ def data_files(
 
 
 def _entries(manifest: ManifestFile, io: FileIO) -> list[DataFile]:
-    found = [entry.data_file for entry in entries(manifest, io)]
-    for data_file in found:
+    listed = [entry.data_file for entry in entries(manifest, io)]
+    for data_file in listed:
         if data_file.content != DataFileContent.DATA:
             raise CorruptionError(f"{data_file.file_path} is a delete file; lake tables are copy-on-write")
-    return found
+    return listed
 
 
 def entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
@@ -136,7 +142,7 @@ def entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
 
 def _lake_file(data_file: DataFile, tier_key_field_id: int, keys: tuple[KeyField, ...]) -> LakeFile:
     lower, upper = tier_range(data_file, tier_key_field_id)
-    known = tuple(found for key in keys if (found := _key_bounds(data_file, key)) is not None)
+    known = tuple(bound for key in keys if (bound := _key_bounds(data_file, key)) is not None)
     return LakeFile(data_file.file_path, data_file.record_count, data_file.file_size_in_bytes, lower, upper, known)
 
 

@@ -72,7 +72,7 @@ def trouble(error: BaseException) -> Trouble | None:
     """
     text = str(error)
     is_of_a_store = isinstance(error, OSError | duckdb.IOException) and _FROM_AN_OBJECT_STORE.search(text)
-    return next((one for pattern, one in _TROUBLES if re.search(pattern, text)), None) if is_of_a_store else None
+    return next((known for pattern, known in _TROUBLES if re.search(pattern, text)), None) if is_of_a_store else None
 
 
 @contextmanager
@@ -81,14 +81,14 @@ def reachable(doing: str) -> Generator[None]:
     try:
         yield
     except (OSError, duckdb.IOException) as error:
-        found = trouble(error) or Trouble(" ".join(str(error).split()), HINT)
-        raise UnavailableError(f"cannot {doing}: {found.reason}{_place(error)}", hint=found.hint) from error
+        problem = trouble(error) or Trouble(" ".join(str(error).split()), HINT)
+        raise UnavailableError(f"cannot {doing}: {problem.reason}{_place(error)}", hint=problem.hint) from error
 
 
 def may_pass(error: BaseException) -> bool:
     """Whether the error is one of `reachable`, about an object store that may be back in a moment."""
-    found = trouble(error.__cause__) if error.__cause__ else None
-    return found is not None and found.passes
+    problem = trouble(error.__cause__) if error.__cause__ else None
+    return problem is not None and problem.passes
 
 
 def refuse_if_away(doing: str, error: Exception) -> None:
@@ -100,9 +100,9 @@ def refuse_if_away(doing: str, error: Exception) -> None:
 
 def unreadable(what: str, error: OSError) -> UnavailableError:
     """The error for a file of the lake that cannot be read."""
-    found = trouble(error)
-    if found:
-        return UnavailableError(f"lake {what} cannot be read: {found.reason}{_place(error)}", hint=found.hint)
+    problem = trouble(error)
+    if problem:
+        return UnavailableError(f"lake {what} cannot be read: {problem.reason}{_place(error)}", hint=problem.hint)
     reason = "is not there" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror or error}"
     return UnavailableError(f"lake {what} {reason}", hint=UNREADABLE)
 

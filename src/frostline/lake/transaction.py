@@ -92,20 +92,18 @@ def _one_by_one(catalog: Catalog, changes: Sequence[TableChange]) -> dict[tuple[
     done: dict[tuple[str, ...], str] = {}
     for position, change in enumerate(changes):
         try:
-            done |= _alone(catalog, _made(catalog, change))
+            left = _made(catalog, change)
+            reply = _Reply(Answer.COMMITTED, "made empty")
+            if left.updates:
+                reply = _post(catalog, left.identifier, left.request())
+            done |= _settled(catalog, [left], reply)
         except FrostlineError as error:
             if not done:
                 raise
-            names = tuple(one.name for one in changes)
+            names = tuple(change.name for change in changes)
             seen = Sighting(names[:position], names[position:])
             raise OutcomeUnknown(outcomes.unknown(seen, catalog.uri, rest.short(error)), hint=_LOOK) from error
     return done
-
-
-def _alone(catalog: Catalog, change: TableChange) -> dict[tuple[str, ...], str]:
-    if not change.updates:
-        return _settled(catalog, [change], _Reply(Answer.COMMITTED, "made empty"))
-    return _settled(catalog, [change], _post(catalog, change.identifier, change.request()))
 
 
 def _made(catalog: Catalog, change: TableChange) -> TableChange:
@@ -125,12 +123,12 @@ def _made(catalog: Catalog, change: TableChange) -> TableChange:
 def _empty(catalog: Catalog, change: TableChange, reply: _Reply) -> Table:
     """The new table of a change, if it is ours, after a request whose answer may have been lost."""
     _raise_refusal(catalog, reply)
-    found = rest.load(catalog, change.identifier)
-    if found is None:
+    table = rest.load(catalog, change.identifier)
+    if table is None:
         raise rest.unavailable(catalog.uri, f"table {change.name} was not made ({reply.words})")
-    if not change.marks(found):
+    if not change.marks(table):
         raise _conflict(catalog, f"{change.name} is not the one that was made")
-    return found
+    return table
 
 
 def _send(catalog: Catalog, changes: Sequence[TableChange]) -> _Reply:
@@ -166,7 +164,8 @@ def _settled(catalog: Catalog, changes: Sequence[TableChange], reply: _Reply) ->
     for wait_s in LOOKS_S:
         time.sleep(wait_s)
         try:
-            tables = _loaded(catalog, changes)
+            with ThreadPoolExecutor(_LOADERS) as pool:
+                tables = list(pool.map(partial(rest.load, catalog), (change.identifier for change in changes)))
         except FrostlineError as error:
             cause = rest.short(error)
             continue
@@ -175,11 +174,6 @@ def _settled(catalog: Catalog, changes: Sequence[TableChange], reply: _Reply) ->
         if seen.verdict is Verdict.ALL:
             return {change.identifier: kept(change, table).metadata_location for change, table in pairs if table}
     raise OutcomeUnknown(outcomes.unknown(seen, catalog.uri, cause), hint=_LOOK)
-
-
-def _loaded(catalog: Catalog, changes: Sequence[TableChange]) -> list[Table | None]:
-    with ThreadPoolExecutor(_LOADERS) as pool:
-        return list(pool.map(partial(rest.load, catalog), (change.identifier for change in changes)))
 
 
 def _raise_refusal(catalog: Catalog, reply: _Reply) -> None:

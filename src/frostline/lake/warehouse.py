@@ -65,15 +65,14 @@ def put(marker: Marker) -> None:
 
 def refuse_unless_there(marker: Marker) -> None:
     """UnavailableError when the warehouse is not there, or is not this database's."""
-    if not is_there(marker):
-        raise UnavailableError(f"{_what_is_there(marker)}; nothing was changed", hint=_HINT)
-
-
-def _what_is_there(marker: Marker) -> str:
+    if is_there(marker):
+        return
     with store.reachable(f"use the warehouse {marker.place}"):
         if not paths.names_in(marker.place, or_say_why=True):
-            return f"warehouse {marker.place} is empty: it is not mounted, or it is not this database's"
-        return f"warehouse {marker.place} is not this database's: it has no marker {FOLDER}/{marker.name}"
+            seen = "is empty: it is not mounted, or it is not this database's"
+        else:
+            seen = f"is not this database's: it has no marker {FOLDER}/{marker.name}"
+    raise UnavailableError(f"warehouse {marker.place} {seen}; nothing was changed", hint=_HINT)
 
 
 def of(connection: Connection, warehouse: str) -> Marker:

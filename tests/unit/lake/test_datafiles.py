@@ -41,9 +41,8 @@ def test_a_description_has_the_statistics_of_every_column(written: datafiles.Wri
     assert written.split_offsets == (4,)
 
 
-def test_a_description_survives_pickle_and_json(written: datafiles.WrittenFile):
+def test_a_description_survives_pickle(written: datafiles.WrittenFile):
     assert pickle.loads(pickle.dumps(written)) == written
-    assert datafiles.from_json(datafiles.to_json(written)) == written
 
 
 def test_a_file_over_two_partitions_is_refused(tmp_path: Path):

@@ -11,8 +11,8 @@ import pytest
 
 from frostline.errors import CorruptionError
 from frostline.lake import checksums, expected, filecheck, paths
-from frostline.lake.checkedio import CheckedIO
 from frostline.lake.damage import UnreadableFile
+from frostline.lake.expected import CheckedIO
 from frostline.lake.filecheck import Checks, FileCheck
 from frostline.settings import Settings
 
