@@ -11,7 +11,7 @@ from tests.fixtures.statements import rows, run
 from frostline.errors import ConflictError, FrostlineError, UsageError
 from frostline.lake import commit
 from frostline.pipeline import export
-from frostline.tiers import moment, overlay, survey
+from frostline.tiers import moment, shards, survey
 
 JANUARY = "for values from ('2024-01-01+00') to ('2024-02-01+00')"
 TABLE = f"""
@@ -115,7 +115,7 @@ insert into {OVERLAY} select * from frostline_overlay.kept; update {OVERLAY} set
 """
 TAKEN_BACK = f"begin; drop table {OVERLAY}; alter table frostline_overlay.kept rename to t_1; commit"
 HEAP_SWAP, OVERLAY_SWAP = SWAP.format("public._t"), SWAP.format(OVERLAY)
-MARKS, LOADED = (survey, "of_marks"), (overlay, "loaded")
+MARKS, LOADED = (survey, "of_marks"), (shards, "marks_loaded")
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from tests.fixtures.tables import make_events
 
 from frostline import spark as connector
 from frostline.errors import FrostlineError
-from frostline.spark import filesums
-from frostline.tiers import filesums as tier_sums
+from frostline.spark import lakefiles
+from frostline.tiers import filesums
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("released"), pytest.mark.slow]
 
@@ -73,10 +73,10 @@ def bits(file: Path) -> list[int]:
 
 
 def test_a_file_is_compared_once_by_spark_own_reader(cold: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    tier_sums.of_process.cache_clear()
+    filesums.of_process.cache_clear()
     asked = list[int]()
-    real = filesums.tasks.run
-    monkeypatch.setattr(filesums.tasks, "run", lambda *given: asked.append(1) or real(*given))
+    real = lakefiles.tasks.run
+    monkeypatch.setattr(lakefiles.tasks, "run", lambda *given: asked.append(1) or real(*given))
     for _ in range(2):
         by_frames(cold)
     assert asked == [1]
@@ -85,5 +85,5 @@ def test_a_file_is_compared_once_by_spark_own_reader(cold: Lake, monkeypatch: py
 def test_a_role_that_may_not_read_the_checksums_reads_all_the_same(cold: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     right = rows(cold.catalog, "select id, status from public.events order by id")
     damage.forget_everything(cold)
-    monkeypatch.setattr(tier_sums, "_connected", lambda _: None)
+    monkeypatch.setattr(filesums, "_connected", lambda _: None)
     assert by_frames(cold) == right

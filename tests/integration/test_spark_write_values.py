@@ -23,7 +23,7 @@ from frostline.errors import UsageError
 from frostline.model.names import Name
 from frostline.model.tiers import days_of
 from frostline.relation import grants
-from frostline.spark import write_text
+from frostline.spark import write_task
 from frostline.spark.writes import Written
 
 pytestmark = pytest.mark.spark
@@ -114,9 +114,9 @@ def test_every_type_of_spark_keeps_its_value(lake: Lake) -> None:
 
 def test_times_outside_four_digits_of_a_year_are_written_as_postgres_writes_them() -> None:
     days = pa.array([-(2**31) + 1, 2**31 - 1, None, 2932897, days_of(-43, 3, 15)], pa.date32())
-    assert write_text.texts(days).to_pylist() == ["-infinity", "infinity", None, "10000-01-01", "0044-03-15 BC"]
+    assert write_task.texts(days).to_pylist() == ["-infinity", "infinity", None, "10000-01-01", "0044-03-15 BC"]
     micros = pa.array([2**63 - 1, -62135596800000001, 0], pa.timestamp("us", "Asia/Tokyo"))
-    assert write_text.texts(micros).to_pylist() == [
+    assert write_task.texts(micros).to_pylist() == [
         "infinity",
         "0001-12-31 23:59:59.999999+00 BC",
         "1970-01-01 00:00:00+00",

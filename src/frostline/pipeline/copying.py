@@ -16,7 +16,7 @@ from frostline.lake.datafiles import WrittenFile
 from frostline.model import laketypes
 from frostline.model.range import Range
 from frostline.model.tables import RecordedFile, Table
-from frostline.tiers import overlay
+from frostline.tiers import shards
 from frostline.tiers.proof.files import blame, blamed, checked, proved
 
 _ANY = "select 1 from {rows} where {condition} limit 1"
@@ -33,14 +33,14 @@ def rows(table: Table, files: Sequence[RecordedFile]) -> str:
 
 def column_name(table: Table, column: str) -> str:
     """The column's name inside data files, quoted."""
-    position = [one.name for one in table.columns].index(column)
+    position = [known.name for known in table.columns].index(column)
     return ducksql.identifier(schema.parquet_names(table)[position])
 
 
 def is_marked(table: Table) -> str:
     """That a row `f` of a file has a mark."""
-    names = dict(zip((one.name for one in table.columns), schema.parquet_names(table), strict=True))
-    return overlay.is_marked(names[key] for key in table.key)
+    names = dict(zip((column.name for column in table.columns), schema.parquet_names(table), strict=True))
+    return shards.is_marked(names[key] for key in table.key)
 
 
 def has_twin_floats(connection: duckdb.DuckDBPyConnection, table: Table, files: Sequence[RecordedFile]) -> bool:

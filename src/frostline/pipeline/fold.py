@@ -24,7 +24,7 @@ from frostline.model.tables import NO_ROWS, RecordedFile, Table
 from frostline.pipeline import copying, job, settle
 from frostline.pipeline.job import JobContext
 from frostline.relation import heap, marks
-from frostline.tiers import moment, overlay, survey, target
+from frostline.tiers import moment, shards, survey, target
 from frostline.tiers.moment import Moment
 from frostline.tiers.proof import fingerprint
 from frostline.tiers.proof.files import blame, blamed, different, sound
@@ -173,7 +173,7 @@ def rewrite_slice(piece: Slice) -> Rewritten:
     """
     surveyed = survey.of_marks(piece.table, piece.reader, piece.marks)
     with blamed(piece.table, piece.files):
-        with overlay.loaded(piece.table, piece.reader, piece.marks, piece.memory_limit) as connection:
+        with shards.marks_loaded(piece.table, piece.reader, piece.marks, piece.memory_limit) as connection:
             held = [file for file in piece.files if _holds_a_mark(connection, piece, file)]
             twins = surveyed.has_twin_floats or copying.has_twin_floats(connection, piece.table, held)
             targets = _targets(held, surveyed.live.rows)

@@ -22,7 +22,7 @@ from frostline.pipeline.export import Export
 from frostline.pipeline.snapshot_plan import Cold, Plan, Source, ranges
 from frostline.pipeline.tasks import Progress
 from frostline.settings import Settings
-from frostline.tiers import overlay, survey
+from frostline.tiers import shards, survey
 from frostline.tiers.moment import Holder
 from frostline.tiers.proof import fingerprint
 from frostline.tiers.proof.files import blamed, proved
@@ -233,7 +233,7 @@ def _copied(piece: LakePiece, meant: Fingerprint) -> WrittenFile:
     warehouse.prepare(location)
     reached(Failpoint.SNAPSHOT_BEFORE_FILE)
     marks = (piece.managed, piece.export.reader, piece.export.shard)
-    with overlay.loaded(*marks, piece.export.memory_limit) as connection:
+    with shards.marks_loaded(*marks, piece.export.memory_limit) as connection:
         twins = copying.has_twin_floats(connection, piece.managed, [piece.file])
         options = datafiles.copy_options(piece.export.table, dictionaries=not twins)
         connection.execute(_COPY.format(query=_kept(piece), location=ducksql.literal(location), options=options))

@@ -17,6 +17,8 @@ from frostline.relation.writes import Writes, seam_is_current
 
 DEFAULT_PARTITION_COMMENT = "made by Frostline: rows for which there is no other partition"
 """For people. Removal tells our DEFAULT partition from the user's own by `frostline.made_table`."""
+OVERLAY_COLUMNS = ("frostline_live", "frostline_version", "frostline_marked_at")
+"""What the overlay has beside the heap's columns, in `objects.sql`."""
 _POLICY_VERBS = ("select", "insert", "update", "become", "delete")
 
 

@@ -51,17 +51,17 @@ def of_where(spark: SparkSession, schema: StructType, where: str, tier_key: str 
         message = (error.getMessage() or str(error)).partition("\n")[0]
         hint = "give a condition of Spark SQL on the table's columns"
         raise UsageError(f"where {where!r}: {message}", hint=hint) from None
-    written = list(_every(_condition(filtered, "analyzed")))
-    columns = frozenset(_name(one) for one in written if _class(one) == "AttributeReference")
+    written = list(_nodes(_condition(filtered, "analyzed")))
+    columns = frozenset(_name(expression) for expression in written if _class(expression) == "AttributeReference")
     if tier_key is None or any(map(_may_change, written)):
         return Where(columns, EVERYTHING)
-    found = [_of_expression(conjunct, tier_key) for conjunct in _conjuncts(_condition(filtered, "optimizedPlan"))]
-    return Where(columns, together(found))
+    ranges = [_of_expression(conjunct, tier_key) for conjunct in _conjuncts(_condition(filtered, "optimizedPlan"))]
+    return Where(columns, together(ranges))
 
 
 def of_filters(filters: Iterable[Filter], tier_key: str) -> Range:
     """What Spark's filters leave over."""
-    return together(_of_filter(one, tier_key) for one in filters)
+    return together(_of_filter(pushed, tier_key) for pushed in filters)
 
 
 def together(ranges: Iterable[Range]) -> Range:
@@ -96,11 +96,11 @@ def _children(expression: Expression) -> list[Expression]:
     return [children.apply(index) for index in range(children.size())]
 
 
-def _every(expression: Expression) -> Iterator[Expression]:
+def _nodes(expression: Expression) -> Iterator[Expression]:
     if expression is not None:
         yield expression
         for child in _children(expression):
-            yield from _every(child)
+            yield from _nodes(child)
 
 
 def _may_change(expression: Expression) -> bool:
@@ -144,16 +144,16 @@ def _literal(expression: Expression) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _of_filter(one: Filter, tier_key: str) -> Range:
-    operator = _OPERATORS.get(type(one).__name__)
-    if isinstance(one, In) and one.attribute == (tier_key,):
-        values = [_axis(value) for value in one.value]
+def _of_filter(pushed: Filter, tier_key: str) -> Range:
+    operator = _OPERATORS.get(type(pushed).__name__)
+    if isinstance(pushed, In) and pushed.attribute == (tier_key,):
+        values = [_axis(value) for value in pushed.value]
         numbers = [value for value in values if value is not None]
         return _range("=", numbers) if numbers and len(numbers) == len(values) else EVERYTHING
-    comparison = isinstance(one, (EqualTo, LessThan, LessThanOrEqual, GreaterThan, GreaterThanOrEqual))
-    if operator is None or not comparison or one.attribute != (tier_key,):
+    comparison = isinstance(pushed, (EqualTo, LessThan, LessThanOrEqual, GreaterThan, GreaterThanOrEqual))
+    if operator is None or not comparison or pushed.attribute != (tier_key,):
         return EVERYTHING
-    number = _axis(one.value)
+    number = _axis(pushed.value)
     return EVERYTHING if number is None else _range(operator, [number])
 
 

@@ -2,12 +2,12 @@
 
 import json
 import logging
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JJavaError
@@ -22,7 +22,7 @@ from frostline.lake import paths
 from frostline.model.range import EVERYTHING, Range
 from frostline.model.tables import Column
 from frostline.model.tiers import MICROS_PER_DAY, TierKind
-from frostline.spark import conditions, filesums, lakefiles, points, shape, source
+from frostline.spark import conditions, lakefiles, shape, source
 from frostline.spark.conditions import Where
 from frostline.spark.keeper import KEEPER, Kept
 from frostline.tiers import files as lake
@@ -37,6 +37,9 @@ _STRICT = {"datetimeRebaseMode": "CORRECTED", "ignoreMissingFiles": "false", "ig
 """What the session says otherwise would change values or leave rows out."""
 _views: WeakKeyDictionary[SparkSession, dict[str, str]] = WeakKeyDictionary()
 """The points of the views that were made here, by their names."""
+
+Plan: TypeAlias = Any
+"""A logical plan of Spark's, in Java."""
 
 _log = logging.getLogger(__name__)
 
@@ -91,7 +94,7 @@ def view(spark: SparkSession, name: str, table: str, **options: Any) -> DataFram
     made = _views.setdefault(spark, {})
     if name in made:
         KEEPER.release(made[name])
-    made[name] = next(iter(points.of_frame(frame)))
+    made[name] = next(iter(_points_of(frame)))
     return frame
 
 
@@ -107,11 +110,36 @@ def reading(spark: SparkSession, table: str, **options: Any) -> Generator[DataFr
 
 def release(frame: DataFrame | None = None) -> None:
     """Give up all points that a DataFrame was made of; without one, all of this process."""
-    ids = KEEPER.ids() if frame is None else points.of_frame(frame)
+    ids = KEEPER.ids() if frame is None else _points_of(frame)
     if frame is not None and not ids:
         raise UsageError("this DataFrame shows no point in time", hint="release the one that read, or load, gave")
     for point_id in ids:
         KEEPER.release(point_id)
+
+
+def _points_of(frame: DataFrame) -> list[str]:
+    """The numbers of the points that a frame is made of, however it was derived; each once.
+
+    Its plan knows. The frame's own columns do not tell: a union shows those of one side.
+    """
+    java: Any = frame
+    return list(dict.fromkeys(_points_in(java._jdf.queryExecution().analyzed())))  # noqa: SLF001
+
+
+def _points_in(plan: Plan) -> Iterator[str]:
+    yield from _points_shown(plan)
+    for below in (plan.children(), plan.subqueries()):
+        for index in range(below.size()):
+            yield from _points_in(below.apply(index))
+
+
+def _points_shown(plan: Plan) -> Iterator[str]:
+    """Of the columns that come out of this step."""
+    output = plan.output()
+    for index in range(output.size()):
+        metadata = output.apply(index).metadata()
+        if metadata.contains(shape.POINT):
+            yield metadata.getString(shape.POINT)
 
 
 @dataclass(frozen=True)
@@ -149,8 +177,8 @@ class _Frame:
         """All parts together, with the condition, and nothing but the wanted columns."""
         source.register_parts(self.spark)
         parts = [part for part in (self._cold(), self._part(Part.LIVE), self._part(Part.HOT)) if part is not None]
-        whole = reduce(DataFrame.unionAll, parts or [self._nothing()])
-        filtered = whole if self.where is None else whole.where(self.where)
+        union = reduce(DataFrame.unionAll, parts or [self._nothing()])
+        filtered = union if self.where is None else union.where(self.where)
         metadata = {shape.POINT: self.kept.id}
         return filtered.select(*(_column(name).alias(name, metadata=metadata) for name in self.wanted))
 
@@ -173,17 +201,17 @@ class _Frame:
             return None
         lakefiles.require_finite(table, list(self.needed.values()), files)
         shown = lake.shown_names(table)
-        keys = {name: one for name, one in shown.items() if one.name in table.key}
+        keys = {name: column for name, column in shown.items() if column.name in table.key}
         rows = self._files(files, {**self.needed, **keys}).where(self._below_the_line(files))
         return self._unmarked(rows, keys).select(*map(_column, self.needed))
 
     def _files(self, files: list[ColdFile], columns: dict[str, Column]) -> DataFrame:
         if not _opens(self.spark, files[0].path):
             _log.warning("%s", logs.fields(stage="read", table=self.name, warning="Spark has no reader of this store"))
-            found = self._part(Part.COLD, columns)
-            assert found is not None
-            return found
-        filesums.compare(self.spark, files, self.kept.checks)
+            rows = self._part(Part.COLD, columns)
+            assert rows is not None
+            return rows
+        lakefiles.compare(self.spark, files, self.kept.checks)
         parts = [self._group(dict(names), group, columns) for names, group in lakefiles.by_names(files).items()]
         return reduce(DataFrame.unionAll, parts)
 
@@ -193,7 +221,7 @@ class _Frame:
         stored = StructType([StructField(names[column.field_id], shape.spark_type(column)) for column in present])
         reader = self.spark.read.schema(stored).options(**_STRICT)
         rows = reader.parquet(*(file.path for file in files))
-        return rows.select(*(_stored(names, name, one) for name, one in columns.items()))
+        return rows.select(*(_stored(names, name, column) for name, column in columns.items()))
 
     def _below_the_line(self, files: Iterable[ColdFile]) -> SparkColumn:
         """Only where a file may reach beyond the line; else Spark has one condition less."""
@@ -202,15 +230,15 @@ class _Frame:
         if line is None or all(below.covers(lake.tier_range(table, file)) for file in files):
             return F.lit(True)  # noqa: FBT003
         assert table.tier is not None
-        key = next(name for name, one in lake.shown_names(table).items() if one.name == table.tier.name)
+        key = next(name for name, column in lake.shown_names(table).items() if column.name == table.tier.name)
         return _column(key) < _tier_literal(table.tier.kind, line)
 
     def _unmarked(self, rows: DataFrame, keys: dict[str, Column]) -> DataFrame:
         """Without the rows whose keys are in the overlay."""
-        found = self._part(Part.KEYS, keys)
-        if found is None:
+        marks = self._part(Part.KEYS, keys)
+        if marks is None:
             return rows
-        marks = found.toDF(*(_KEY.format(number) for number in range(len(keys))))
+        marks = marks.toDF(*(_KEY.format(number) for number in range(len(keys))))
         if self.at.marks <= _BROADCAST_MARKS:
             marks = F.broadcast(marks)
         same = [_column(name) == F.col(_KEY.format(number)) for number, name in enumerate(keys)]

@@ -192,8 +192,8 @@ def _asked(address: Address, request: Request) -> Outcome[Kept]:
 
 def _limit(descriptor: int, seconds: float) -> None:
     """From now on, sending or receiving that stands still for so long is a BlockingIOError."""
-    whole, micros = divmod(int(seconds * 1_000_000), 1_000_000)
-    limit = struct.pack("ll", whole, micros)
+    whole_seconds, micros = divmod(int(seconds * 1_000_000), 1_000_000)
+    limit = struct.pack("ll", whole_seconds, micros)
     with socket.socket(fileno=os.dup(descriptor)) as same:
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             same.setsockopt(socket.SOL_SOCKET, option, limit)

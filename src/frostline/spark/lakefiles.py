@@ -1,15 +1,43 @@
-"""Lake files as Spark's own reader needs them: by their columns' names, and without values that it cannot hold."""
+"""Lake files as Spark's own reader needs them: compared (docs/design/damaged-files.md), and by their columns' names.
+
+What Spark cannot hold is refused.
+"""
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
+from pyspark.sql import SparkSession
+
 from frostline.errors import UsageError
-from frostline.lake import damage, parquet, store
+from frostline.lake import damage, filecheck, parquet, store
+from frostline.lake.filecheck import Checks
 from frostline.model.tables import Column, LakeTable
-from frostline.tiers.files import ColdFile, infinity
+from frostline.pipeline import tasks
+from frostline.tiers import filesums
+from frostline.tiers.files import ColdFile, grouped, infinity
+from frostline.tiers.filesums import SummedFile
 
 _THREADS = 16
+_TASK_BYTES = 256 << 20
+"""One task compares files of this many bytes together."""
+
+
+def compare(spark: SparkSession, files: Sequence[SummedFile], checks: Checks | None) -> None:
+    """In the driver: compare the files that Spark's own reader is about to get, by tasks of Spark."""
+    here = filesums.of_process(checks or filecheck.fitting(files[0].path))
+    sums = here.unread(files, lambda wanted: filesums.recorded(files, wanted))
+    unread = [file for file in files if file.path in sums]
+    if unread:
+        tasks.run(spark, _read_all, list(grouped(unread, _TASK_BYTES)), lambda _: None)
+    for file in unread:
+        here.remember(file)
+
+
+def _read_all(files: Sequence[SummedFile]) -> None:
+    for file in files:
+        assert file.sha256 is not None
+        filecheck.read_whole(file, file.sha256)
 
 
 def require_finite(table: LakeTable, columns: Sequence[Column], files: Iterable[ColdFile]) -> None:

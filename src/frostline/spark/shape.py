@@ -1,6 +1,6 @@
 """The columns of a table in Spark's types."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql.types import DataType, StructField, StructType
 
@@ -30,12 +30,8 @@ def chosen(table: Name, shown: Mapping[str, Column], wanted: Sequence[str] | Non
     if wanted is None:
         return dict(shown)
     own = {column.name: name for name, column in shown.items()}
-    found = {one: one if one in shown else own.get(one) for one in wanted}
-    missing = [one for one, name in found.items() if name is None]
+    names = {column: column if column in shown else own.get(column) for column in wanted}
+    missing = [column for column, name in names.items() if name is None]
     if missing:
-        raise UsageError(f"{table} has no column {missing[0]!r}", hint=f"it has {_listed(shown)}")
-    return {name: shown[name] for name in found.values() if name is not None}
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)
+        raise UsageError(f"{table} has no column {missing[0]!r}", hint=f"it has {', '.join(shown)}")
+    return {name: shown[name] for name in names.values() if name is not None}

@@ -105,7 +105,9 @@ class FrostlineSource(DataSource):
 
     def reader(self, schema: StructType) -> "FrostlineReader":
         """The reader of one plan."""
-        if [(one.name, one.dataType) for one in schema] != [(one.name, one.dataType) for one in self.schema()]:
+        if [(field.name, field.dataType) for field in schema] != [
+            (field.name, field.dataType) for field in self.schema()
+        ]:
             hint = "choose columns by option 'columns', and cast them afterwards"
             with self._released_on_failure():
                 raise UsageError("a schema of your own cannot be given", hint=hint)
@@ -137,11 +139,11 @@ class FrostlineReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One for each task."""
         with objectstore.used(self._reading.access):
-            found = pieces.cut(self._reading.at, self._reading.part, self._range)
-        cold = [file for piece in found if isinstance(piece, LakePiece) for file in piece.files]
+            planned = pieces.cut(self._reading.at, self._reading.part, self._range)
+        cold = [file for piece in planned if isinstance(piece, LakePiece) for file in piece.files]
         lakefiles.require_finite(self._reading.at.table, list(self._reading.columns.values()), cold)
         tasks.ease_the_next_task()
-        return [Task(piece) for piece in found]
+        return [Task(piece) for piece in planned]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The rows of one; Spark asks for None when there is nothing to read."""
@@ -177,7 +179,7 @@ def _listed(text: str | None) -> list[str] | None:
     if text is None:
         return None
     try:
-        found: Any = json.loads(text) if text.startswith("[") else text.split(",")
+        names: Any = json.loads(text) if text.startswith("[") else text.split(",")
     except ValueError:
         raise UsageError(f"option 'columns' is no list: {text!r}", hint='say id,ts or ["id", "ts"]') from None
-    return [str(one).strip() for one in found]
+    return [str(name).strip() for name in names]

@@ -96,14 +96,14 @@ def apply(connection: Connection, stage: Stage, batch: Batch, copied: Sequence[C
 
 
 def _once(connection: Connection, stage: Stage, batch: Batch, copied: Sequence[Copied]) -> Written | LostInCommit:
-    rows = sum(one.rows for one in copied)
+    rows = sum(part.rows for part in copied)
     written: Written | None = None
     try:
         with connection.transaction():
             claim = batches.begin(connection, batch.table, batch.label, batch.mode, rows)
             if not claim.is_new:
                 return repeated(batch, claim)
-            done = _changes(Applying(connection, stage, [one.attempt for one in copied]), batch.mode, rows)
+            done = _changes(Applying(connection, stage, [part.attempt for part in copied]), batch.mode, rows)
             failpoints.reached(Failpoint.WRITE_BEFORE_COMMIT)
             written = Written(rows, done.inserted, done.updated, done.deleted)
     except psycopg.OperationalError:

@@ -62,12 +62,12 @@ class Staged:
     @property
     def attempts(self) -> list[int]:
         """Those that have won."""
-        return [one.attempt for one in self.copied]
+        return [part.attempt for part in self.copied]
 
     @property
     def rows(self) -> int:
         """In the whole batch."""
-        return sum(one.rows for one in self.copied)
+        return sum(part.rows for part in self.copied)
 
 
 def apply(
@@ -115,9 +115,9 @@ def _ours(connection: Connection, batch: Batch) -> Table | Declined:
 
 def _settings(connection: Connection, table: Table, home: str | Path | None) -> Settings | Declined:
     """Those of a job on this table. Its files go where the lake's metadata is, whatever else is configured."""
-    location, found, _ = (seams.get(connection, table).metadata_location or "").rpartition("/metadata/")
+    location, separator, _ = (seams.get(connection, table).metadata_location or "").rpartition("/metadata/")
     warehouse = location.rpartition("/")[0].rpartition("/")[0]
-    if not found or paths.table_location(warehouse, table) != location:
+    if not separator or paths.table_location(warehouse, table) != location:
         return Declined("its lake has no files at its place yet")
     return database.settings_for(home, dsn_of(connection), warehouse)
 
@@ -163,7 +163,7 @@ def _in_tries(run: Run, table: Table) -> Written | Declined:
 
 
 def _once(run: Run, chosen: Table) -> _Outcome:
-    _wait_for_turn(run.connection, chosen)
+    _wait_for_lease(run.connection, chosen)
     taken = on_table(run.connection, run.settings, chosen, "jobs", "loading")
     with taken as table, filemode.applied(run.settings.file_mask):
         outcome = _tried(run, table)
@@ -172,7 +172,7 @@ def _once(run: Run, chosen: Table) -> _Outcome:
     return outcome
 
 
-def _wait_for_turn(connection: Connection, table: Table) -> None:
+def _wait_for_lease(connection: Connection, table: Table) -> None:
     until = time.monotonic() + _WAIT_S
     while leases.current_holder(connection, table) and time.monotonic() < until:
         time.sleep(_PAUSE_S)
@@ -217,7 +217,7 @@ def _check(run: Run, table: Table, load: Loading) -> Declined | None:
         )
     for partition in archived_partitions.uncleaned(connection, table):
         if load.has_row(partition.lower, partition.upper):
-            return Declined(f"{partition.name} is in its grace period, and has to stay the whole truth of its range")
+            return Declined(f"{partition.name} is in its grace period, and has to keep all rows of its range")
     return None
 
 

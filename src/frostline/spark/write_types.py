@@ -53,19 +53,19 @@ def _refuse_twice(names: Sequence[str]) -> None:
 
 
 def _target(relation: Relation, field: spark.StructField) -> Target:
-    found = relation.column(field.name)
-    if found is None:
+    target = relation.column(field.name)
+    if target is None:
         names = [column.name for column in relation.columns]
         close = difflib.get_close_matches(field.name, names, n=1, cutoff=0.8)
         close = close or [name for name in names if name.lower() == field.name.lower()]
         hint = f"did you mean {quoted(close[0])}?" if close else f"leave it out: df.drop({field.name!r})"
         raise UsageError(f"{relation.name} has no column {quoted(field.name)}", hint=hint)
-    if found.generated:
+    if target.generated:
         hint = f"leave it out: df.drop({field.name!r})"
         raise UsageError(f"column {quoted(field.name)} of {relation.name} is computed by Postgres", hint=hint)
-    if not _fits(field.dataType, found):
-        raise _misfit(relation, field, found)
-    return found
+    if not _fits(field.dataType, target):
+        raise _misfit(relation, field, target)
+    return target
 
 
 def _fits(given: spark.DataType, target: Target, *, inside: bool = False) -> bool:
@@ -87,7 +87,7 @@ def _misfit(relation: Relation, field: spark.StructField, target: Target) -> Usa
 
 
 def _require_key(relation: Relation, names: Sequence[str], mode: str) -> None:
-    missing = [one for one in relation.key if one not in names]
+    missing = [name for name in relation.key if name not in names]
     if mode != "append" and missing:
         raise UsageError(
             f"{mode} finds rows by key, and the DataFrame has no column {quoted(missing[0])}",

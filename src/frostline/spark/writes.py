@@ -1,14 +1,17 @@
 """Writes a DataFrame into a managed table, all of it or nothing: docs/design/spark-writes.md."""
 
 import logging
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import pyarrow as pa
 from pyspark.errors import PythonException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.pandas import functions
+from pyspark.util import PythonEvalType
 
 from frostline import failpoints, logs
 from frostline.catalog import batches
@@ -21,12 +24,13 @@ from frostline.pipeline import tasks
 from frostline.pipeline.tasks import Outcome
 from frostline.relation import staging
 from frostline.relation.staging import Stage
-from frostline.spark import database, write_apply, write_load, write_map, write_task, write_types
+from frostline.spark import database, write_apply, write_load, write_task, write_types
 from frostline.spark.write_apply import Batch, Written
 from frostline.spark.write_load import Staged
 from frostline.spark.write_task import Copied
 
 Mode = Literal["append", "upsert", "delete"]
+Function = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _LABEL_MAX = 1000
 
@@ -100,7 +104,7 @@ def _write(connection: Connection, df: DataFrame, batch: Batch, files: _Files) -
 
 
 def _applied(connection: Connection, spark: SparkSession, staged: Staged, files: _Files) -> Written:
-    """Take the batch into the table, its cold rows as files if they are so many."""
+    """Take the batch into the table, its cold rows as files if there are enough of them."""
     why: str | None = None
     if files.lake_rows is not None:
         outcome = write_load.apply(connection, spark, staged, files.lake_rows, files.home)
@@ -118,7 +122,7 @@ def _needed(df: DataFrame, relation: Relation, mode: str) -> DataFrame:
     names = [name for name in df.schema.names if name in relation.key]
     if mode != "delete" or not names or len(names) == len(df.schema.names):
         return df
-    return df.select(*(write_map.column(df, name) for name in names))
+    return df.select(*(_column(df, name) for name in names))
 
 
 @contextmanager
@@ -137,19 +141,33 @@ def _staged(connection: Connection, relation: Relation, columns: tuple[Target, .
 def _copied(df: DataFrame, dsn: str, stage: Stage) -> list[Copied]:
     """Run the DataFrame, and say which attempts have won: Spark gives back the result of one for each task."""
     try:
-        rows = _collected(write_map.mapped(df, write_task.task(Dsn(dsn), stage.table), write_task.REPORT))
+        rows = _collected(mapped(df, write_task.task(Dsn(dsn), stage.table), write_task.REPORT))
     except PythonException as error:
         if write_task.LOST in str(error):
             raise UnavailableError(write_task.LOST, hint="write again; nothing was written") from error
         if "No module named 'frostline" in str(error):
             raise tasks.gave_up(error) from error
         raise  # the DataFrame's own
-    return [tasks.unwrap(_outcome(row)) for row in rows]
+    outcomes = (Outcome(Copied(row.attempt, row.rows), row.error, row.hint, row.kind) for row in rows)
+    return [tasks.unwrap(outcome) for outcome in outcomes]
+
+
+def _column(df: DataFrame, name: str) -> Column:
+    """The DataFrame's column of that name, whatever is in it."""
+    return df["`" + name.replace("`", "``") + "`"]
+
+
+def mapped(df: DataFrame, function: Function, schema: str) -> DataFrame:
+    """What the function yields for the Arrow batches of each part, as of `DataFrame.mapInArrow`.
+
+    That one refuses to work without pandas, which it does not use, and takes a column name with a dot in it for a path.
+    """
+    internals: Any = functions
+    udf = internals.vectorized_udf(function, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    call = udf(*(_column(df, name) for name in df.columns))
+    java: Any = getattr(df, "_jdf")  # noqa: B009  (PySpark has no public way to it)
+    return DataFrame(java.mapInArrow(getattr(call, "_jc"), False, None), df.sparkSession)  # noqa: B009, FBT003
 
 
 def _collected(reports: DataFrame) -> list[Any]:
     return reports.collect()
-
-
-def _outcome(row: Any) -> Outcome[Copied]:
-    return Outcome(Copied(row.attempt, row.rows), row.error, row.hint, row.kind)

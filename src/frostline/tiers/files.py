@@ -1,8 +1,9 @@
 """The files of a lake state: their ranges, and what the lake alone knows of their tables."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Protocol, TypeVar
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.types import DecimalType, NestedField
@@ -15,7 +16,17 @@ from frostline.model.tables import Column, LakeTable, TableCopy
 from frostline.model.types import Collation, LakeEncoding, PgType
 from frostline.tiers import filesums
 
-_THREADS = 16
+
+class SizedFile(Protocol):
+    """A file, as far as its size goes."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How large it is."""
+        ...
+
+
+Sized = TypeVar("Sized", bound=SizedFile)
 
 
 @dataclass(frozen=True)
@@ -51,10 +62,10 @@ def _files(
     with filesums.asked(dsn) as sums:
         sums.expect_metadata(table)
         snapshot, io = snapshots.find(metadata_location, snapshot_id), paths.file_io(metadata_location)
-        found = [_cold_file(one, wanted) for one in snapshots.data_files(snapshot, io)]
-        known = sums.of([file.path for file in found])
-    found = [replace(file, sha256=known.get(file.path)) for file in found]
-    return tuple(sorted(found, key=lambda file: file.path))
+        files = [_cold_file(file, wanted) for file in snapshots.data_files(snapshot, io)]
+        known = sums.of([file.path for file in files])
+    files = [replace(file, sha256=known.get(file.path)) for file in files]
+    return tuple(sorted(files, key=lambda file: file.path))
 
 
 def _cold_file(data_file: DataFile, wanted: Iterable[int]) -> ColdFile:
@@ -69,8 +80,22 @@ def _cold_file(data_file: DataFile, wanted: Iterable[int]) -> ColdFile:
 
 def tier_range(table: LakeTable, file: ColdFile) -> Range:
     """The tier values of a file; everything if it does not say, or the table has no tier key."""
-    found = file.ranges.get(table.column(table.tier.name).field_id) if table.tier else None
-    return Range.closed(*found) if found else EVERYTHING
+    ends = file.ranges.get(table.column(table.tier.name).field_id) if table.tier else None
+    return Range.closed(*ends) if ends else EVERYTHING
+
+
+def grouped(files: Iterable[Sized], most_bytes: int) -> Iterator[list[Sized]]:
+    """The files in their order, in groups of at most that many bytes together. A larger file is a group of its own."""
+    group: list[Sized] = []
+    size_bytes = 0
+    for file in files:
+        if group and size_bytes + file.size_bytes > most_bytes:
+            yield group
+            group, size_bytes = [], 0
+        group.append(file)
+        size_bytes += file.size_bytes
+    if group:
+        yield group
 
 
 def infinity(column: Column) -> int | None:
@@ -81,15 +106,15 @@ def infinity(column: Column) -> int | None:
 def described(name: Name, metadata_location: str) -> TableCopy:
     """A table of which only the lake knows."""
     fields = snapshots.read_metadata(metadata_location).schema().fields
-    return TableCopy(name, tuple(_column(number, one) for number, one in enumerate(fields, 1)))
+    return TableCopy(name, tuple(_column(number, column) for number, column in enumerate(fields, 1)))
 
 
-def _column(number: int, one: NestedField) -> Column:
-    kind = one.field_type
+def _column(number: int, column: NestedField) -> Column:
+    kind = column.field_type
     lake_type = f"decimal({kind.precision}, {kind.scale})" if isinstance(kind, DecimalType) else str(kind)
     pg_type = PgType(lake_type, lake_type, builtin=False)
     encoding = LakeEncoding(lake_type, as_text=False, pushable=False)
-    return Column(one.name, number, one.field_id, pg_type, encoding, Collation.NONE, not_null=False)
+    return Column(column.name, number, column.field_id, pg_type, encoding, Collation.NONE, not_null=False)
 
 
 def shown_names(table: LakeTable) -> dict[str, Column]:

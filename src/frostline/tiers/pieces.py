@@ -1,6 +1,6 @@
 """How a table is cut into tasks: block ranges of heap partitions and of the overlay, and groups of lake files."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -15,7 +15,7 @@ from frostline.tiers.target import Target
 _BLOCKS = 8192
 """64 MB of heap are one task."""
 _FILE_BYTES = 128 << 20
-"""Lake files of together so many bytes are one task."""
+"""One task reads lake files of this many bytes together."""
 
 
 class Part(StrEnum):
@@ -45,22 +45,19 @@ class LakePiece:
 def cut(at: TablePoint, part: Part, wanted: Range) -> list[Shard | LakePiece]:
     """The tasks that together read the part's rows of the range."""
     wanted = _possible(at, wanted)
-    return [*_hot(at, part, wanted), *_overlay(at, part, wanted), *_cold(at, part, wanted)]
-
-
-def _hot(at: TablePoint, part: Part, wanted: Range) -> Iterator[Shard]:
-    if part not in (Part.ALL, Part.HOT):
-        return
-    above = wanted.clip(Range(at.line, None))
-    for target in at.heap:
-        if above.overlaps(Range(target.lower, target.upper)):
-            yield from _blocks(target, above)
-
-
-def _overlay(at: TablePoint, part: Part, wanted: Range) -> Iterator[Shard]:
-    below = _below_the_line(at, wanted)
-    if at.overlay is not None and not below.is_empty and part in (Part.ALL, Part.LIVE, Part.KEYS):
-        yield from _blocks(at.overlay, below, only_live=part is not Part.KEYS)
+    above, below = wanted.clip(Range(at.line, None)), wanted.clip(Range(None, at.line))
+    pieces: list[Shard | LakePiece] = []
+    if part in (Part.ALL, Part.HOT):
+        for target in at.heap:
+            if above.overlaps(Range(target.lower, target.upper)):
+                pieces += _blocks(target, above)
+    if part in (Part.ALL, Part.LIVE, Part.KEYS) and at.overlay is not None and not below.is_empty:
+        pieces += _blocks(at.overlay, below, only_live=part is not Part.KEYS)
+    if part in (Part.ALL, Part.COLD):
+        marked = part is Part.ALL and at.overlay is not None
+        groups = files.grouped(cold_files(at, wanted), _FILE_BYTES)
+        pieces += [LakePiece(tuple(group), below, marked) for group in groups]
+    return pieces
 
 
 def _blocks(target: Target, wanted: Range, *, only_live: bool = False) -> Iterator[Shard]:
@@ -69,37 +66,14 @@ def _blocks(target: Target, wanted: Range, *, only_live: bool = False) -> Iterat
         yield Shard(target, wanted, first or None, last, only_live)
 
 
-def _cold(at: TablePoint, part: Part, wanted: Range) -> Iterator[LakePiece]:
-    if part not in (Part.ALL, Part.COLD):
-        return
-    below = _below_the_line(at, wanted)
-    for group in _grouped(cold_files(at, wanted)):
-        yield LakePiece(tuple(group), below, part is Part.ALL and at.overlay is not None)
-
-
 def cold_files(at: TablePoint, wanted: Range) -> list[ColdFile]:
     """The lake files that can hold a row of the range, below the frost line."""
-    below = _below_the_line(at, _possible(at, wanted))
-    every = files.of_state(at.table, at.metadata_location, at.snapshot_id, at.dsn)
-    return [file for file in every if below.overlaps(files.tier_range(at.table, file))]
+    below = _possible(at, wanted).clip(Range(None, at.line))
+    all_files = files.of_state(at.table, at.metadata_location, at.snapshot_id, at.dsn)
+    return [file for file in all_files if below.overlaps(files.tier_range(at.table, file))]
 
 
 def _possible(at: TablePoint, wanted: Range) -> Range:
     """Within what the tier key's type can hold: to Spark a smallint is an integer, and Postgres refuses the rest."""
     tier = at.table.tier
     return wanted.clip(Range.closed(tier.kind.lowest, tier.kind.highest)) if tier else wanted
-
-
-def _below_the_line(at: TablePoint, wanted: Range) -> Range:
-    return wanted.clip(Range(None, at.line))
-
-
-def _grouped(every: Sequence[ColdFile]) -> Iterator[list[ColdFile]]:
-    group: list[ColdFile] = []
-    for file in every:
-        if group and sum(one.size_bytes for one in group) + file.size_bytes > _FILE_BYTES:
-            yield group
-            group = []
-        group.append(file)
-    if group:
-        yield group

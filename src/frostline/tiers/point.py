@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from psycopg import sql
 
@@ -82,12 +82,12 @@ def _taken(held: ExitStack, dsn: str, wanted: Sequence[str], as_of: AsOf, tries:
 def _attempted(held: ExitStack, dsn: str, wanted: Sequence[str], as_of: AsOf) -> Point:
     moment = held.enter_context(moments.exported(dsn))
     with moments.joined(moment, purpose="point") as connection:
-        found = {text: replace(_table_point(connection, text, as_of), dsn=moment.dsn) for text in wanted}
-    lakes = [(one.table, one.metadata_location) for one in found.values()]
+        points = {text: replace(_table_point(connection, text, as_of), dsn=moment.dsn) for text in wanted}
+    lakes = [(at.table, at.metadata_location) for at in points.values()]
     pinned = [(table, state) for table, state in lakes if isinstance(table, Table) and state is not None]
     if pinned:
         held.enter_context(pins.held_together(dsn, pinned))
-    return Point(moment, found)
+    return Point(moment, points)
 
 
 def _table_point(connection: Connection, text: str, as_of: AsOf) -> TablePoint:
@@ -103,7 +103,7 @@ def _table_point(connection: Connection, text: str, as_of: AsOf) -> TablePoint:
 
 
 def _of_name(connection: Connection, name: Name, as_of: str) -> TablePoint:
-    """The table as a snapshot of many tables has it. It is no managed table, so only its columns are known."""
+    """The table as a named snapshot has it. It is no managed table, so only its columns are known."""
     name = tables.own_name(connection, name)
     state = lake_states.of_name(connection, as_of, name)
     _require_rights(connection, name, name)
@@ -115,26 +115,28 @@ def _of_name(connection: Connection, name: Name, as_of: str) -> TablePoint:
 
 def _earlier(connection: Connection, table: Table, as_of: int | datetime) -> TablePoint:
     """The lake alone: every row of that state lay below the frost line of its time."""
-    find = (
+    state = (
         lake_states.of_snapshot(connection, table, as_of)
         if isinstance(as_of, int)
         else lake_states.at(connection, table, as_of)
     )
-    return TablePoint(table, find.metadata_location, find.snapshot_id)
+    return TablePoint(table, state.metadata_location, state.snapshot_id)
 
 
 def _now(connection: Connection, table: Table) -> TablePoint:
     seam = seams.get(connection, table)
     partitions = heap.partitions(connection, table, sizes=False)
-    hot = {one.name: one for one in partitions if one.upper is None or one.upper > seam.frost_line}
-    condition = names.within(table, None, seam.frost_line)
-    marks = _one(connection, _statement("marks").format(overlay=names.overlay(table), condition=condition))
-    found = target.find(connection, hot)
-    targets = tuple(replace(found[name], lower=one.lower, upper=one.upper) for name, one in hot.items())
+    hot = [partition for partition in partitions if partition.upper is None or partition.upper > seam.frost_line]
+    statement = _statement("marks").format(
+        overlay=names.overlay(table), condition=names.within(table, None, seam.frost_line)
+    )
+    marks = only_value(connection.execute(statement))
+    by_name = target.find(connection, [partition.name for partition in hot])
+    targets = tuple(replace(by_name[partition.name], lower=partition.lower, upper=partition.upper) for partition in hot)
     overlay = target.overlay_of(connection, table) if marks else None
-    for one in (*targets, *([overlay] if overlay else [])):
-        if one.has_policies:
-            raise policies_apply(str(one.name))
+    for read in (*targets, *([overlay] if overlay else [])):
+        if read.has_policies:
+            raise policies_apply(str(read.name))
     return TablePoint(table, seam.metadata_location, seam.snapshot_id, seam.frost_line, targets, overlay, marks)
 
 
@@ -147,7 +149,3 @@ def _require_rights(connection: Connection, relation: Name, asked: Name) -> None
         raise UsageError(f"this role may not read {asked}", hint=f"grant select on {relation} to it")
     if has_policies:
         raise policies_apply(str(asked))
-
-
-def _one(connection: Connection, statement: sql.Composed) -> Any:
-    return only_value(connection.execute(statement))

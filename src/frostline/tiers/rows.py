@@ -1,7 +1,6 @@
 """The rows of a piece, as Arrow batches: of the heap, of the overlay, of lake files. Python never touches a value."""
 
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import duckdb
@@ -12,7 +11,7 @@ from frostline.lake import duck, ducksql, ducktext, objectstore
 from frostline.lake.filecheck import Checks
 from frostline.lake.objectstore import Access
 from frostline.model.tables import Column, LakeTable
-from frostline.tiers import files, filesums, overlay, shards
+from frostline.tiers import files, filesums, shards
 from frostline.tiers.pieces import LakePiece, Part
 from frostline.tiers.point import TablePoint
 from frostline.tiers.shards import Sent, Shard
@@ -41,7 +40,12 @@ class Reading:
 def batches(reading: Reading, piece: Shard | LakePiece) -> Iterator[pa.RecordBatch]:
     """The rows of a piece. Those of a shard count only when the last batch was taken: then it is checked once more."""
     compared = piece.files if isinstance(piece, LakePiece) else ()
-    with filesums.blamed(compared), _opened(reading) as connection:
+    with (
+        filesums.blamed(compared),
+        objectstore.used(reading.access),
+        filemode.applied(filemode.OWNER_ONLY),
+        duck.borrowed(_MEMORY) as connection,
+    ):
         # Batches then come while rows are read.
         connection.execute("set preserve_insertion_order = false")
         if isinstance(piece, Shard):
@@ -55,25 +59,18 @@ def batches(reading: Reading, piece: Shard | LakePiece) -> Iterator[pa.RecordBat
             shards.check_again(connection, reading.reader, piece.target)
 
 
-@contextmanager
-def _opened(reading: Reading) -> Generator[duckdb.DuckDBPyConnection]:
-    """A DuckDB that reaches the lake as the driver does."""
-    with objectstore.used(reading.access), filemode.applied(filemode.OWNER_ONLY), duck.borrowed(_MEMORY) as connection:
-        yield connection
-
-
 def _lake_query(connection: duckdb.DuckDBPyConnection, reading: Reading, piece: LakePiece) -> str:
     table = reading.at.table
     shown = files.shown_names(table)
     keys = {name: column for name, column in shown.items() if column.name in table.key}
     tier = {name: column for name, column in shown.items() if table.tier and column.name == table.tier.name}
     paths = [ducksql.literal(file.path) for file in piece.files]
-    conditions = [one for name in tier for one in _within(table, name, piece)]
+    conditions = [condition for name in tier for condition in _within(table, name, piece)]
     if piece.marked:
         assert reading.at.overlay is not None
         marks = Shard(reading.at.overlay, piece.range)
-        overlay.load(connection, table.tier, reading.reader, marks, keys.items())
-        conditions.append(f"not {overlay.is_marked(keys)}")
+        shards.load_marks(connection, table.tier, reading.reader, marks, keys.items())
+        conditions.append(f"not {shards.is_marked(keys)}")
     else:
         connection.execute("begin")
     return _LAKE.format(

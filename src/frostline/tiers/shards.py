@@ -1,6 +1,7 @@
 """Shards: parts of heap partitions and overlays, read at a moment.
 
-By psycopg what Postgres can say itself, through DuckDB the rows, which Python never touches.
+By psycopg what Postgres can say itself, through DuckDB the rows, which Python never touches: to be written or sent on,
+or, of an overlay, as the table `marks`, without which lake files are read.
 """
 
 import re
@@ -16,10 +17,10 @@ from psycopg.conninfo import make_conninfo
 
 from frostline.catalog.connect import Connection, first_line, only_row
 from frostline.errors import FrostlineError, UnavailableError, UsageError
-from frostline.lake import duck, ducksql, store
+from frostline.lake import duck, ducksql, schema, store
 from frostline.model import laketypes
 from frostline.model.range import EVERYTHING, Range
-from frostline.model.tables import Column, TierKey
+from frostline.model.tables import Column, LakeTable, TierKey
 from frostline.model.tiers import TierKind, to_text
 from frostline.relation import names
 from frostline.tiers import target
@@ -28,6 +29,8 @@ from frostline.tiers.target import Reader, Target
 _ASK = "from postgres_query('pg', {query})"
 _TYPED = "select {columns} from postgres_query('pg', {query})"
 _COLUMN = "frostline_{number}::{type} as {name}"
+_MARKS = "create temp table marks as {query}"
+_MARKED = "exists (select 1 from marks as m where {same_key})"
 _POLICIES = re.compile(r"query would be affected by row-level security policy for table (\".*\")")
 _LOST = re.compile(r"snapshot \".*\" does not exist|invalid snapshot identifier")
 _NO_TABLE = re.compile(r'(relation|schema) ".*" does not exist')
@@ -78,13 +81,13 @@ def _conditions(tier: TierKey | None, shard: Shard) -> Iterator[sql.Composable]:
         yield sql.SQL("frostline_live")
 
 
-def ends(kind: TierKind, found: Range) -> tuple[int, int]:
+def ends(kind: TierKind, within: Range) -> tuple[int, int]:
     """The smallest and the largest value of a range, as literals of the type can be: one further may be none.
 
     Nothing lies between minus infinity and the first day of the calendar.
     """
-    low = kind.lowest if found.lower is None else found.lower
-    last = kind.highest if found.upper is None else found.upper - 1
+    low = kind.lowest if within.lower is None else within.lower
+    last = kind.highest if within.upper is None else within.upper - 1
     return low, kind.lowest if last < kind.earliest else last
 
 
@@ -170,6 +173,37 @@ def _asked_in_duck(connection: duckdb.DuckDBPyConnection) -> target.Ask:
         return row
 
     return ask
+
+
+@contextmanager
+def marks_loaded(
+    table: LakeTable, reader: Reader, shard: Shard, memory_limit: str
+) -> Generator[duckdb.DuckDBPyConnection]:
+    """A DuckDB connection with a shard of the overlay, all columns of it, in the table `marks`."""
+    with duck.borrowed(memory_limit) as connection:
+        try:
+            named = zip(schema.parquet_names(table), table.columns, strict=True)
+            load_marks(connection, table.tier, reader, shard, named)
+        except duckdb.Error as error:
+            raise failure(error, reader, shard.target, f"export of {shard.target.name}") from None
+        # Row groups can then be limited by size. The rows' own order is not lost: one thread writes them.
+        connection.execute("set preserve_insertion_order = false")
+        yield connection
+
+
+def load_marks(
+    connection: duckdb.DuckDBPyConnection, tier: TierKey | None, reader: Reader, shard: Shard, named: Named
+) -> None:
+    """Make the table `marks`, in a transaction that sees the moment: these columns, and whether each mark is live."""
+    attach(connection, reader, shard.target)
+    connection.execute(_MARKS.format(query=in_duck(tier, shard, named, marks=True)))
+    check_again(connection, reader, shard.target)
+
+
+def is_marked(key: Iterable[str]) -> str:
+    """That `marks` has the key of a row `f` of a lake file; the columns of the key as they are called in both."""
+    pairs = (f"m.{name} = f.{name}" for name in map(ducksql.identifier, key))
+    return _MARKED.format(same_key=" and ".join(pairs))
 
 
 def failure(error: duckdb.Error, reader: Reader, read: Target | None, doing: str) -> FrostlineError:

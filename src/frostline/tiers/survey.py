@@ -34,7 +34,7 @@ class Survey:
 
 @dataclass(frozen=True)
 class Marks:
-    """What the marks of a slice of the overlay are."""
+    """What the marks of a shard of the overlay are."""
 
     live: Fingerprint
     """The images that the lake must have afterwards."""
@@ -51,14 +51,19 @@ def of_rows(table: LakeTable, reader: Reader, shard: Shard) -> Survey:
         rows, hash_sum, refused, twins = only_row(connection.execute(query))
     for column, count in zip(unholdable, refused, strict=True):
         if count:
-            raise _refusal(reader, shard, column, count)
+            raise UsageError(
+                f"{shard.target.name}: column {column.name!r} has {count} values that the lake type "
+                f"{column.encoding.lake_type} cannot hold",
+                hint="NaN needs a numeric column without precision, and lake timestamps end in January 294247: "
+                f"change these values, then: {reader.again}",
+            )
     return Survey(Fingerprint(rows, int(hash_sum)), twins)
 
 
 def of_marks(table: LakeTable, reader: Reader, shard: Shard) -> Marks:
-    """Fingerprint the live images and hash the keys of an overlay's slice."""
-    found = of_rows(table, reader, replace(shard, only_live=True))
-    return Marks(found.fingerprint, key_hashes(table, reader, shard), found.has_twin_floats)
+    """Fingerprint the live images and hash the keys of a shard of the overlay."""
+    live = of_rows(table, reader, replace(shard, only_live=True))
+    return Marks(live.fingerprint, key_hashes(table, reader, shard), live.has_twin_floats)
 
 
 def key_hashes(table: LakeTable, reader: Reader, shard: Shard) -> frozenset[int]:
@@ -93,12 +98,3 @@ def _tests(table: LakeTable, of: Callable[[LakeType], LiteralString | None]) -> 
         for column in table.columns
         if (test := of(laketypes.of(column.encoding.lake_type)))
     }
-
-
-def _refusal(reader: Reader, shard: Shard, column: Column, count: int) -> UsageError:
-    return UsageError(
-        f"{shard.target.name}: column {column.name!r} has {count} values that the lake type "
-        f"{column.encoding.lake_type} cannot hold",
-        hint="NaN needs a numeric column without precision, and lake timestamps end in January 294247: "
-        f"change these values, then: {reader.again}",
-    )

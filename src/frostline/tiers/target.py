@@ -22,12 +22,10 @@ from frostline.model.names import Name
 from frostline.model.partitions import Partition
 from frostline.model.tables import Table
 from frostline.relation import heap, names
+from frostline.relation.definition import OVERLAY_COLUMNS
 from frostline.tiers.moment import Moment
 
 _statement = sqlfiles.statements(__name__, "target")
-
-_OWN_COLUMNS = ("frostline_live", "frostline_version", "frostline_marked_at")
-"""What an overlay has besides the table's columns."""
 
 Ask: TypeAlias = Callable[[sql.Composed], tuple[Any, ...]]
 """Gives the one row of a query, in the session that reads."""
@@ -89,7 +87,7 @@ def find(connection: Connection, wanted: Iterable[Name]) -> dict[Name, Target]:
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
         raise _changed(first_line(error)) from None
     texts = sql.SQL(", ").join(sql.Literal(names.identifier(name).as_string()) for name in chosen)
-    found: dict[Name, Target] = {}
+    targets: dict[Name, Target] = {}
     for schema, table, then, filenode, oid, blocks, has_policies, *columns in connection.execute(
         _statement("targets").format(names=texts)
     ):
@@ -97,11 +95,11 @@ def find(connection: Connection, wanted: Iterable[Name]) -> dict[Name, Target]:
             target = Target(
                 Name(schema, table), oid, filenode, blocks, tuple(map(TargetColumn, *columns)), has_policies
             )
-            found[target.name] = target
+            targets[target.name] = target
     for name in chosen:
-        if name not in found:
+        if name not in targets:
             raise _changed(str(name))
-    return found
+    return targets
 
 
 def _changed(what: str) -> ConflictError:
@@ -126,9 +124,9 @@ def overlay_of(connection: Connection, table: Table) -> Target:
 
 def require_same_names(table: Table, overlay: Target) -> None:
     """UsageError when the columns of the overlay have other names than the heap's: they are found by name."""
-    known = [column.name for column in table.columns]
-    found = [column.name for column in overlay.columns if column.name not in _OWN_COLUMNS]
-    changed = [(new, old) for new, old in zip_longest(known, found) if new != old]
+    in_heap = [column.name for column in table.columns]
+    in_overlay = [column.name for column in overlay.columns if column.name not in OVERLAY_COLUMNS]
+    changed = [(new, old) for new, old in zip_longest(in_heap, in_overlay) if new != old]
     if changed:
         raise UsageError(
             f"column {changed[0][0]!r} of {table.name} is {changed[0][1]!r} in its overlay",
@@ -138,8 +136,8 @@ def require_same_names(table: Table, overlay: Target) -> None:
 
 def require_columns(connection: Connection, table: Table) -> None:
     """ConflictError unless the columns and the key of the table are, at the moment, those that the plan has."""
-    found = tables.by_id(connection, table.id)
-    if (found.name, found.columns, found.key) != (table.name, table.columns, table.key):
+    current = tables.by_id(connection, table.id)
+    if (current.name, current.columns, current.key) != (table.name, table.columns, table.key):
         raise ConflictError(f"the columns of {table.name} have changed since the run began", hint="try again")
 
 

@@ -7,7 +7,7 @@ from frostline.tiers.proof.lookup3 import U64, Bytes, Positions
 
 _GROUP = np.uint64(10**8)
 _NARROW_PRECISION = 18
-"""Up to so many digits a number fits into 64 bits."""
+"""A number of up to this many digits fits into 64 bits."""
 _WORD = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _FOUR = np.frombuffer("".join(f"{number:04}" for number in range(10_000)).encode(), np.uint32)
@@ -15,37 +15,37 @@ _FOUR = np.frombuffer("".join(f"{number:04}" for number in range(10_000)).encode
 
 
 def decimal_text(low: U64, high: U64, precision: int, scale: int) -> tuple[Bytes, Positions, Positions]:
-    """Print two's complement 128-bit numbers with so many decimals.
+    """Print two's complement 128-bit numbers with that many decimals.
 
     Returns one buffer, where each number's text starts in it, and how long it is.
     """
     negative = high >> np.uint64(63) == 1
     digits = _digits(_groups(*_absolute(low, high, negative), precision))
-    whole = digits.shape[1] - scale
-    text = _with_signs(digits, whole)
-    first = _first_digit(digits, whole)
+    integral_digits = digits.shape[1] - scale
+    text = _with_signs(digits, integral_digits)
+    first = _first_digit(digits, integral_digits)
     text[np.flatnonzero(negative), first[negative]] = ord("-")
     starts = first + ~negative
     width = text.shape[1]
     return text.reshape(-1), np.arange(len(text)) * width + starts, width - starts
 
 
-def _with_signs(digits: Bytes, whole: int) -> Bytes:
-    """One character more in front, for the sign, and one for the point behind so many digits, unless all are whole."""
+def _with_signs(digits: Bytes, integral_digits: int) -> Bytes:
+    """One character more in front, for the sign, and one for the point, unless all numbers are whole."""
     rows, width = digits.shape
-    text = np.empty((rows, width + (1 if whole == width else 2)), np.uint8)
+    text = np.empty((rows, width + (1 if integral_digits == width else 2)), np.uint8)
     text[:, 0] = ord("+")
-    text[:, 1 : 1 + whole] = digits[:, :whole]
-    if whole < width:
-        text[:, 1 + whole] = ord(".")
-        text[:, 2 + whole :] = digits[:, whole:]
+    text[:, 1 : 1 + integral_digits] = digits[:, :integral_digits]
+    if integral_digits < width:
+        text[:, 1 + integral_digits] = ord(".")
+        text[:, 2 + integral_digits :] = digits[:, integral_digits:]
     return text
 
 
-def _first_digit(digits: Bytes, whole: int) -> Positions:
+def _first_digit(digits: Bytes, integral_digits: int) -> Positions:
     """Where the number begins: at its first digit that is not zero, or at the one before the point."""
-    significant = digits[:, : whole - 1] != ord("0")
-    return np.where(significant.any(axis=1), significant.argmax(axis=1), whole - 1)
+    significant = digits[:, : integral_digits - 1] != ord("0")
+    return np.where(significant.any(axis=1), significant.argmax(axis=1), integral_digits - 1)
 
 
 def _absolute(low: U64, high: U64, negative: npt.NDArray[np.bool_]) -> tuple[U64, U64]:

@@ -18,10 +18,10 @@ def checked(file: RecordedFile, table: LakeTable, within: Range) -> Fingerprint:
     is_proved = checksums.check(file, table.name)
     with damage.parsing(f"file {file.path}", table.name):
         part, _ = fingerprint.split(file.path, table, frozenset(), within=within)
-        whole = part if within.covers(file.range) else None
-        if whole is None and not is_proved:
-            whole = fingerprint.of_parquet([file.path], table)
-    if whole not in (None, file.fingerprint):
+        of_file = part if within.covers(file.range) else None
+        if of_file is None and not is_proved:
+            of_file = fingerprint.of_parquet([file.path], table)
+    if of_file not in (None, file.fingerprint):
         raise damage.damaged(f"file {file.path}", "it is not what was written", table.name)
     return part
 
@@ -58,9 +58,9 @@ def proved(table: LakeTable, location: str, meant: Fingerprint, doing: str, *, i
     return datafiles.describe(location, table, seal, in_order=in_order)
 
 
-def different(table: LakeTable, found: Fingerprint, meant: Fingerprint, doing: str) -> CorruptionError:
+def different(table: LakeTable, written: Fingerprint, meant: Fingerprint, doing: str) -> CorruptionError:
     """The error for new files that do not hold what they must, while no old one is to blame."""
     return CorruptionError(
-        f"{doing} of {table.name}: {found.rows} rows with hash sum {found.hash_sum} were written, "
+        f"{doing} of {table.name}: {written.rows} rows with hash sum {written.hash_sum} were written, "
         f"but {meant.rows} with {meant.hash_sum} were meant"
     )

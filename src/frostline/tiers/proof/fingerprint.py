@@ -41,13 +41,11 @@ def postgres_key_hash(table: LakeTable) -> sql.Composable:
 
 
 def _postgres_hash(columns: Iterable[Column]) -> sql.Composable:
-    values = sql.SQL(", ").join(_postgres_value(column) for column in columns)
-    return sql.SQL("hash_record_extended(row({}), 0)").format(values)
-
-
-def _postgres_value(column: Column) -> sql.Composable:
-    form = laketypes.of(column.encoding.lake_type).hashed
-    return sql.SQL(form).format(sql.Identifier(column.name))
+    values = [
+        sql.SQL(laketypes.of(column.encoding.lake_type).hashed).format(sql.Identifier(column.name))
+        for column in columns
+    ]
+    return sql.SQL("hash_record_extended(row({}), 0)").format(sql.SQL(", ").join(values))
 
 
 def of_parquet(locations: Iterable[str], table: LakeTable) -> Fingerprint:
@@ -126,9 +124,9 @@ def first_of_keys(location: str, table: LakeTable, wanted: npt.NDArray[np.int64]
     of_key = {table.column(name).field_id for name in table.key}
     for batch in parquet.batches(location, only=of_key):
         hashes = _key_hashes(batch, table)
-        found = hashes[np.isin(hashes, wanted)]
-        if len(found):
-            return int(found[0])
+        matches = hashes[np.isin(hashes, wanted)]
+        if len(matches):
+            return int(matches[0])
     return None
 
 
@@ -141,13 +139,13 @@ def key_hashes(location: str, table: LakeTable) -> Iterator[Hashes]:
 
 def keys_of(location: str, table: LakeTable, wanted: Hashes) -> list[tuple[int, Key]]:
     """The keys of a file that have one of these hashes, each with its hash. Reads the columns of the key only."""
-    found: list[tuple[int, Key]] = []
+    keys: list[tuple[int, Key]] = []
     of_key = [table.column(name).field_id for name in table.key]
     for batch in parquet.batches(location, only=of_key):
         hashes = _key_hashes(batch, table)
         places = np.flatnonzero(np.isin(hashes, wanted))
-        found += [(int(hashes[at]), tuple(_shown(batch[key][int(at)]) for key in of_key)) for at in places]
-    return found
+        keys += [(int(hashes[at]), tuple(_shown(batch[key][int(at)]) for key in of_key)) for at in places]
+    return keys
 
 
 def _shown(value: Any) -> str:
@@ -164,12 +162,12 @@ def _key_hashes(batch: dict[int, Values], table: LakeTable) -> npt.NDArray[np.in
 
 def _in_range(arrays: dict[int, Values], table: LakeTable, within: Range) -> npt.NDArray[np.bool_]:
     values = columnhash.axis(arrays[table.column(_tier(table).name).field_id])
-    found = np.ones(len(values), np.bool_)
+    is_within = np.ones(len(values), np.bool_)
     if within.lower is not None:
-        found &= values >= within.lower
+        is_within &= values >= within.lower
     if within.upper is not None:
-        found &= values < within.upper
-    return found
+        is_within &= values < within.upper
+    return is_within
 
 
 def _tier(table: LakeTable) -> TierKey:
@@ -178,7 +176,9 @@ def _tier(table: LakeTable) -> TierKey:
 
 
 def _of(hashes: U64) -> Fingerprint:
-    return Fingerprint(len(hashes), _exact_sum(hashes.view(np.int64)))
+    values = hashes.view(np.int64)
+    exact_sum = (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
+    return Fingerprint(len(values), exact_sum)
 
 
 def _row_hashes(arrays: dict[int, Values], columns: Iterable[Column]) -> U64:
@@ -191,7 +191,3 @@ def _row_hashes(arrays: dict[int, Values], columns: Iterable[Column]) -> U64:
         if column.field_id in arrays:
             result += columnhash.hashes(arrays[column.field_id], column.encoding.lake_type)
     return result
-
-
-def _exact_sum(values: npt.NDArray[np.int64]) -> int:
-    return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())

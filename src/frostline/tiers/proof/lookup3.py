@@ -22,7 +22,7 @@ _BLOCK = np.dtype("V12")
 """The bytes of one round as one item: numpy fetches it at any address in one go."""
 _START = (0x9E3779B9 + 3923095) & 0xFFFFFFFF
 _FEW = 8
-"""Below so many values a plain loop over each of them beats numpy's cost per call."""
+"""Below this many values a plain loop over each of them beats numpy's cost per call."""
 _WORD = 0xFFFFFFFF
 
 
@@ -121,10 +121,10 @@ def _rotated(x: U32, bits: int) -> U32:
 def of_bytes(value: bytes) -> int:
     """Hash one byte string, in plain Python: for values so long that few others have as many rounds."""
     a = b = c = (_START + len(value)) & _WORD
-    whole = len(value) // _ROUND * _ROUND
-    for x, y, z in struct.iter_unpack("<3I", memoryview(value)[:whole]):
+    rounds_bytes = len(value) // _ROUND * _ROUND
+    for x, y, z in struct.iter_unpack("<3I", memoryview(value)[:rounds_bytes]):
         a, b, c = _mixed(a + x & _WORD, b + y & _WORD, c + z & _WORD)
-    x, y, z = struct.unpack("<3I", value[whole:].ljust(_ROUND, b"\0"))
+    x, y, z = struct.unpack("<3I", value[rounds_bytes:].ljust(_ROUND, b"\0"))
     words = (np.array([word & _WORD], np.uint32) for word in (a + x, b + y, c + (z << 8)))
     return int(_final(*words)[0])
 
