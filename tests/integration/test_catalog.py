@@ -22,7 +22,7 @@ from frostline.catalog.connect import Connection
 from frostline.catalog.connect import connect as open_connection
 from frostline.catalog.migrations import Migration
 from frostline.errors import UnavailableError, UsageError
-from frostline.model.names import Name
+from frostline.model.names import OWN_SCHEMAS, Name
 from frostline.model.policy import Policy
 from frostline.relation import registration
 from frostline.relation.registration import Request
@@ -56,6 +56,13 @@ def numbered(text: str) -> str:
     """The same statement with $1, $2, ... for its named parameters, one number a name."""
     names = list(dict.fromkeys(_PARAMETER.findall(text)))
     return _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text).replace("%%", "%")
+
+
+def test_the_schemas_that_are_ours_are_those_of_the_migrations(empty: Connection) -> None:
+    migrations.apply(empty)
+    assert rows(empty, "select nspname from pg_namespace where nspname ~ '^frostline' order by 1") == [
+        (schema,) for schema in OWN_SCHEMAS
+    ]
 
 
 @pytest.mark.parametrize("name", STATEMENTS)

@@ -22,12 +22,13 @@ from tests.fixtures.quick import first
 from tests.fixtures.roles import role
 from tests.fixtures.statements import rows, run, value
 
-from frostline.catalog import conversions
+from frostline.catalog import conversions, facts
 from frostline.catalog.connect import Connection
 from frostline.catalog.connect import connect as open_connection
 from frostline.errors import ConflictError, CorruptionError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.model.conversion import Conversion, State
+from frostline.model.names import Name
 from frostline.partitions.convert import conversion, shadow
 
 POINTS = [one for one in Failpoint if one.value.startswith("convert_")]
@@ -329,6 +330,21 @@ def test_the_old_table_can_be_kept(emptied: Connection) -> None:
     assert contents(emptied, str(result.old)) == before
     run(emptied, f"drop schema {result.old.schema} cascade")
     nothing_is_left(emptied)
+
+
+def test_neither_the_shadow_nor_the_old_table_is_in_a_snapshot_of_all_tables(emptied: Connection) -> None:
+    def taken() -> set[Name]:
+        return {relation.name for relation in facts.relations(emptied) if not relation.is_partition}
+
+    make(emptied, 100)
+    run(emptied, "create schema frostline_old_mine; create table frostline_old_mine.events (id int)")
+    before = taken()
+    assert before >= {EVENTS_REQUEST.name, Name("frostline_old_mine", "events")}
+    request = Conversion(EVENTS_REQUEST.name, "ts", "month", keep_old=True)
+    prepared(emptied, request, until=State.VERIFIED)
+    assert taken() == before
+    assert convert(emptied, request).old
+    assert taken() == before
 
 
 def test_the_command(

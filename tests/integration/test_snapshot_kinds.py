@@ -40,6 +40,8 @@ insert into "We.ird ""schema"" s"."T*b l'e~" values (1, 'x', 2);
 create view public.a_view as select 1 as a;
 create materialized view public.a_matview as select 1 as a;
 create temp table temporary as select 1 as a;
+create schema frostline_mine;
+create table frostline_mine.notes as select 1 as a;
 """
 FOREIGN = """
 create table public.odd (a int) partition by list (a);
@@ -66,7 +68,8 @@ def public(name: str) -> Name:
 
 def test_all_tables_are_there_and_nothing_else(there: dict[Name, Any]) -> None:
     names = ["child", "computed", "empty", "grandchild", "no_key", "parent", "parts", "unlogged"]
-    assert list(there) == [Name('We.ird "schema" s', "T*b l'e~"), *map(public, names)]
+    strange = [Name('We.ird "schema" s', "T*b l'e~"), Name("frostline_mine", "notes")]
+    assert list(there) == [*strange, *map(public, names)]
 
 
 def test_an_empty_table_has_no_rows_for_any_engine(there: dict[Name, Any], shared_lake: Lake) -> None:

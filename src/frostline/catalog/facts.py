@@ -12,7 +12,7 @@ from frostline.catalog import trust
 from frostline.catalog.connect import Connection, fetch, only_value
 from frostline.errors import UsageError
 from frostline.model import snapshot
-from frostline.model.names import Name, quoted
+from frostline.model.names import OWN_SCHEMAS, Name, quoted
 from frostline.model.registration import HeapColumn, HeapFacts, HeapPartition, KeyType
 from frostline.model.types import Collation, PgType
 
@@ -154,7 +154,7 @@ def _texts(connection: Connection, query: str, oid: int) -> tuple[str, ...]:
 
 def relations(connection: Connection) -> list[snapshot.Relation]:
     """All that has the name of a table."""
-    return fetch(connection, _relation, _statement("relations"))
+    return fetch(connection, _relation, _statement("relations"), {"own_schemas": list(OWN_SCHEMAS)})
 
 
 def _relation(*, schema: str, table: str, **others: Any) -> snapshot.Relation:

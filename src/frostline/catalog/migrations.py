@@ -12,7 +12,7 @@ from frostline import sqlfiles
 from frostline.catalog.connect import Connection, first_value, only_value
 from frostline.catalog.patience import patiently
 from frostline.errors import UnavailableError, UsageError
-from frostline.model.names import Name, quoted
+from frostline.model.names import OWN_SCHEMAS, Name, quoted
 
 _statement = sqlfiles.statements(__name__, "queries/migration")
 
@@ -91,7 +91,7 @@ def _refuse_newer(done: set[int]) -> None:
 
 
 def _refuse_strange_schemas(connection: Connection) -> None:
-    for schema, owner in connection.execute(_statement("strange_schemas")):
+    for schema, owner in connection.execute(_statement("strange_schemas"), {"own_schemas": list(OWN_SCHEMAS)}):
         raise UsageError(
             f"schema {schema} belongs to role {quoted(owner)}",
             hint=f"run it as {quoted(owner)} if that role installed Frostline; else drop the schema",

@@ -7,6 +7,15 @@ from frostline.model.range import Range
 
 MAX_BYTES = 63
 """Postgres cuts identifiers at this many bytes."""
+OWN_SCHEMAS = (
+    "frostline",
+    "frostline_lake",
+    "frostline_overlay",
+    "frostline_relation",
+    "frostline_stage",
+    "frostline_write",
+)
+"""What the migrations make. Another schema that begins like these is the user's, or a conversion's."""
 
 _PART = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^\s".]+))\s*')
 _PLAIN = re.compile(r"[a-z_][a-z0-9_$]*")

@@ -224,15 +224,19 @@ select w.number, o.catalog, o.oid, md5(o.definition)
  ) as o
 
 -- name: relations
--- What has the name of a table, but for temporary ones, system schemas and Frostline's own. A managed table with a lake
--- is there under its own name with its heap's oid; the heap, its partitions and the view are not. Reads the system
--- catalogs only; locks nothing.
+-- What has the name of a table, but for temporary ones, system schemas, Frostline's own and those of conversions. A managed
+-- table with a lake is there under its own name with its heap's oid; the heap, its partitions and the view are not. Locks
+-- nothing.
 with managed as (
     select t.schema_name, t.table_name, coalesce(t.relation_name, t.table_name) as relation, c.oid
       from frostline.managed_table t
       join pg_namespace n on n.nspname = t.schema_name
       join pg_class c on c.relnamespace = n.oid and c.relname = t.heap_name
      where t.mode = 'tiered'
+), own as (
+    select unnest(%(own_schemas)s::text[]) as schema
+    union all
+    select unnest(array['frostline_convert_' || conversion_id, 'frostline_old_' || conversion_id]) from frostline.conversion
 )
 select schema_name as schema, table_name as table, oid, 'p' as kind, false as is_partition, true as is_managed from managed
 union all
@@ -240,7 +244,7 @@ select n.nspname::text, c.relname::text, c.oid, c.relkind::text, c.relispartitio
   from pg_class c
   join pg_namespace n on n.oid = c.relnamespace
  where c.relkind in ('r', 'p', 'v', 'm', 'f') and c.relpersistence <> 't'
-   and n.nspname <> 'information_schema' and n.nspname !~ '^(pg_|frostline(_|$))'
+   and n.nspname <> 'information_schema' and n.nspname !~ '^pg_' and n.nspname::text not in (select o.schema from own o)
    and not exists (select from managed m
                     where m.oid in (c.oid, pg_partition_root(c.oid))
                        or m.schema_name = n.nspname and m.relation = c.relname)

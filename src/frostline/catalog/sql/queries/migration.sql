@@ -9,8 +9,7 @@ select pg_advisory_xact_lock(7205759403792793)
 -- Whoever owns a schema can drop and replace what is in it. A superuser can anyway.
 select n.nspname, r.rolname
   from pg_namespace n join pg_roles r on r.oid = n.nspowner
- where n.nspname in ('frostline', 'frostline_relation', 'frostline_overlay', 'frostline_lake', 'frostline_stage',
-                     'frostline_write')
+ where n.nspname = any (%(own_schemas)s::text[])
    and r.rolname <> current_user and not r.rolsuper
  order by 1
 
