@@ -16,7 +16,7 @@ from frostline.catalog.connect import connect
 from frostline.errors import ConflictError, OutcomeUnknown, UnavailableError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.model.names import Name
-from frostline.pipeline import snapshot_copy, snapshot_drop, snapshot_targets
+from frostline.pipeline import snapshot_copy, snapshot_destinations, snapshot_drop
 from frostline.pipeline.tasks import Progress
 
 pytestmark = pytest.mark.spark
@@ -118,7 +118,7 @@ def test_a_table_that_cannot_be_copied_leaves_nothing_visible_and_the_next_run_d
     with pytest.raises(UsageError, match=r"public\.orders: column 'amount' has 1 values"):
         copies.create(two, "public.*")
     nothing_is_visible(two)
-    (failed,) = snapshot_versions.versions(two.catalog, every=True)
+    (failed,) = snapshot_versions.versions(two.catalog, include_unpublished=True)
     assert (failed.state, "'amount'" in str(failed.error)) == ("failed", True)
     left = two.data_files()
     assert left
@@ -280,7 +280,7 @@ def test_a_connection_that_is_lost_in_the_publish_is_an_unknown_outcome(
         if place is Failpoint.SNAPSHOT_BEFORE_COMMIT:
             kill_publisher(two)
 
-    monkeypatch.setattr(snapshot_targets, "reached", reached)
+    monkeypatch.setattr(snapshot_destinations, "reached", reached)
     with pytest.raises(OutcomeUnknown, match="lost Postgres while publishing 'nightly'"):
         copies.create(two, "public.*")
     only_a_dead_run_is_there(two)

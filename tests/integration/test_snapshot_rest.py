@@ -23,7 +23,7 @@ from frostline.failpoints import Failpoint
 from frostline.lake import objectstore, paths, rest, snapshots, transaction, warehouse
 from frostline.lake.objectstore import Access
 from frostline.model.names import Name
-from frostline.pipeline import snapshot_drop, snapshot_targets
+from frostline.pipeline import snapshot_destinations, snapshot_drop
 from frostline.settings import Settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -125,7 +125,7 @@ def test_a_rival_commit_in_the_last_moment_is_told_with_a_way_out_that_works(out
         return commit_all(catalog, changes, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(snapshot_targets.transaction, "commit_all", late)
+        patch.setattr(snapshot_destinations.transaction, "commit_all", late)
         with pytest.raises(ConflictError, match=r"nightly\.public\.two in the catalog was committed to") as refused:
             copies.create(outside, "public.*")
     assert refused.value.hint
@@ -148,7 +148,7 @@ def test_after_a_rival_commit_that_is_no_version_the_same_command_works(outside:
         return commit_all(catalog, changes, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(snapshot_targets.transaction, "commit_all", late)
+        patch.setattr(snapshot_destinations.transaction, "commit_all", late)
         with suppress(ConflictError):  # a catalog may find that the two do not touch each other
             copies.create(outside, "public.*")
     copies.create(outside, "public.*")
@@ -166,7 +166,7 @@ def losing(error: BaseException, *, arrives: bool) -> Generator[None]:
         raise error
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(snapshot_targets.transaction, "commit_all", lost)
+        patch.setattr(snapshot_destinations.transaction, "commit_all", lost)
         with pytest.raises(type(error), match=str(error)):
             yield
 
@@ -201,9 +201,9 @@ def test_only_a_refusal_is_a_failure_and_an_unknown_outcome_is_looked_up_by_the_
 def in_another_warehouse_nothing_is_done(lake: Lake) -> None:
     """A warehouse of a catalog is a catalog of its own."""
     settings = lake.settings.model_copy(update={"catalog_warehouse": "s3://elsewhere"})
-    snapshot_targets.settle(lake.catalog, settings, "nightly")
+    snapshot_destinations.settle(lake.catalog, settings, "nightly")
     assert rows(lake.catalog, _STATES)[-1][1] == "unknown"
-    assert snapshot_versions.newest(lake.catalog, "nightly", snapshot_targets.place(settings)) == {}
+    assert snapshot_versions.newest(lake.catalog, "nightly", snapshot_destinations.place(settings)) == {}
     with pytest.raises(UsageError, match=f"warehouse {lake.settings.catalog_warehouse}"):
         snapshot_drop.drop(lake.catalog, settings, "nightly")
 
@@ -256,7 +256,7 @@ def test_a_commit_counts_as_done_where_only_its_successor_is_shown(outside: Lake
             assert found
             found.append(found.scan().to_arrow())
         proxy.fault, proxy.concerns = newest_only, "/tables/two"
-        snapshot_targets.settle(outside.catalog, outside.settings, "nightly")
+        snapshot_destinations.settle(outside.catalog, outside.settings, "nightly")
     assert rows(outside.catalog, _STATES)[0][1] == "published"
 
 

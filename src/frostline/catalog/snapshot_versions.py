@@ -29,8 +29,8 @@ class Run:
     version: int
     token: str
     """In the names of the folders it makes."""
-    server: str = ""
-    """The history of the database that makes it."""
+    server: str
+    """The lineage of the database that makes it."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Copied:
     columns: tuple[Field, ...]
     last_field_id: int
     reused: bool = False
-    location: str = ""
+    location: str | None = None
     """The folder, where a catalog outside chose it."""
 
     @property
@@ -80,7 +80,7 @@ class Known:
 
     copied: Copied
     is_ours: bool
-    """It was made in this history of the database."""
+    """It was made in this lineage of the database."""
     is_current: bool
     """It is in the newest version, so the catalog points to it."""
 
@@ -99,7 +99,7 @@ class Version:
     catalog_uri: str | None
     catalog_warehouse: str | None
     server: str
-    """The history of the database that made it."""
+    """The lineage of the database that made it."""
     error: str | None
     tables: int
     rows: int
@@ -186,7 +186,7 @@ def publish(connection: Connection, run: Run, taken: Taken, tables: Sequence[Cop
 
 def prepare(connection: Connection, run: Run, taken: Taken, tables: Sequence[Copied]) -> None:
     """Write down what is about to be committed to a catalog outside: until somebody knows, its outcome is unknown."""
-    locations = sorted({copied.location for copied in tables if copied.location})
+    locations = sorted({copied.location for copied in tables if copied.location is not None})
     values = {"snapshot_id": run.id, "lsn": taken.lsn, "taken_at": taken.at, "locations": locations}
     with connection.transaction(), connection.cursor() as cursor:
         cursor.execute(_statement("prepare"), values)
@@ -247,9 +247,9 @@ def _row(run: Run, copied: Copied) -> dict[str, Any]:
     }
 
 
-def versions(connection: Connection, name: str | None = None, *, every: bool = False) -> list[Version]:
-    """The published versions, of one name or of all; with `every` also those that are not to be seen."""
-    values = {"name": name, "every": every}
+def versions(connection: Connection, name: str | None = None, *, include_unpublished: bool = False) -> list[Version]:
+    """The published versions, of one name or of all; with `include_unpublished` also those that are not to be seen."""
+    values = {"name": name, "include_unpublished": include_unpublished}
     return fetch(connection, Version, _statement("versions"), values)
 
 
@@ -274,7 +274,7 @@ def dead(connection: Connection, name: str) -> dict[int, bool]:
 
 
 def owners(connection: Connection) -> frozenset[str]:
-    """The histories of databases whose copies are this one's own."""
+    """The lineages whose copies are this database's own."""
     rows = connection.execute(_statement("owners")).fetchall()
     return frozenset(row[0] for row in rows)
 

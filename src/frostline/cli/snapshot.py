@@ -117,13 +117,17 @@ def _made(result: "Result") -> dict[str, Any]:
 
 @snapshot.command("list")
 @click.argument("name", type=NAME, required=False)
-@click.option("--all", "every", is_flag=True, help="Also versions that failed, were dropped, or are being made.")
+@click.option(
+    "--all", "include_unpublished", is_flag=True, help="Also versions that failed, were dropped, or are being made."
+)
 @click.pass_obj
-def list_(invocation: Invocation, name: str | None, every: bool) -> None:  # noqa: FBT001
+def list_(invocation: Invocation, name: str | None, include_unpublished: bool) -> None:  # noqa: FBT001
     """List the versions of one snapshot, or of all."""
     with invocation.catalog() as connection:
-        versions = snapshot_versions.versions(connection, name, every=every)
-    invocation.output.records([_listed(version) | (_ended(version) if every else {}) for version in versions])
+        versions = snapshot_versions.versions(connection, name, include_unpublished=include_unpublished)
+    invocation.output.records(
+        [_listed(version) | (_ended(version) if include_unpublished else {}) for version in versions]
+    )
 
 
 def _ended(version: "Version") -> dict[str, Any]:

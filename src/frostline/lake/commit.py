@@ -1,8 +1,12 @@
 """An Iceberg commit as a value: every file of it is written, and nothing points to it yet.
 
-`stage` writes manifests, the manifest list and the new table metadata. The commit itself, moving the catalog's pointer
-from `previous_location` to `metadata_location`, is the caller's, inside its own Postgres transaction. If that never
-happens, the staged files are garbage for the orphan sweep.
+`stage` writes manifests, the manifest list and the new table metadata; `stage_expiry` only metadata, without some
+snapshots. The commit itself, moving the catalog's pointer from `previous_location` to `metadata_location`, is the
+caller's, inside its own Postgres transaction. If that never happens, the staged files are garbage for the orphan sweep.
+
+`stage_copy` does the same for a table's copy in a named snapshot: each version overwrites all its files, and its schema
+follows the table. What becomes of the requirements and updates of that commit is the staging's: the built-in
+one writes them as a metadata file, another may send them to a catalog.
 """
 
 import re
@@ -19,7 +23,7 @@ from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import CommitTableResponse, Table, TableProperties
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
-from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.table.update import RemoveSnapshotsUpdate, TableRequirement, TableUpdate, update_table_metadata
 
 from frostline.errors import CorruptionError
 from frostline.lake import checksums, datafiles, expected, paths, pyiceberg_compat, schema, snapshots, store, warehouse
@@ -27,11 +31,17 @@ from frostline.lake.datafiles import WrittenFile
 from frostline.lake.manifests import Packing
 from frostline.lake.pyiceberg_compat import CachingTransaction, ReplaceFiles, SnapshotProducer
 from frostline.model import tables
+from frostline.model.expiry import Expiry
 from frostline.model.range import Range
 from frostline.model.tables import Checksum
 
 JOB_ID = "frostline.job-id"
 """In a snapshot's summary: the job that made it."""
+SNAPSHOT = "frostline.snapshot"
+"""In the summary of an Iceberg snapshot: the named snapshot that it belongs to."""
+VERSION = "frostline.snapshot-version"
+DATABASE = "frostline.database"
+"""The lineage of the database that it is a copy of: others may use the same name in the same catalog."""
 _VERSION = re.compile(r".*/(\d+)-[0-9a-f-]{36}\.metadata\.json")
 
 _PROPERTIES = {
@@ -97,8 +107,10 @@ def stage(
     """
     warehouse.check()
     staging = Staging(paths.commit_uuid(int(summary.get(JOB_ID, "0"))))
-    current = opened(table, base, staging) if base else _created(table, location, staging)
-    removed = _replaced(table, current, replace)
+    current = _opened(table, base, staging) if base else _created(table, location, staging)
+    removed = (
+        _inside(table, current, replace) if isinstance(replace, tuple) else _named(current, replace or frozenset())
+    )
     with store.reachable(f"write the lake's metadata of {table.name}"):
         if rows is not Rows.OTHERS:
             _write_same_rows(table, current, add, removed, summary, packed=rows is Rows.SAME_PACKED)
@@ -106,10 +118,65 @@ def stage(
             _write_snapshot(table, current, add, removed, summary)
         elif not base:
             staging.write(current, current.metadata)
-    return staged(table, current, base)
+    return _staged(table, current, base)
 
 
-def staged(table: tables.Table, current: Table, base: str | None) -> StagedCommit:
+def stage_copy(
+    table: tables.LakeTable,
+    identifier: tuple[str, ...],
+    base: tuple[str, TableMetadata] | str,
+    add: Sequence[WrittenFile],
+    summary: Mapping[str, str],
+    staging: "Staging",
+) -> Table:
+    """Write a new version of the copy: these files and no others. Gives back the table as it is then.
+
+    `base` is the metadata it goes on from with its location, or for a new table the folder to be in. Touches no
+    catalog; can be repeated at will.
+    """
+    warehouse.check()
+    if isinstance(base, str):
+        paths.make_parent(f"{base}/metadata/")
+        current = Table(identifier, new_metadata(table, base, {}), "", paths.file_io(base), staging)
+    else:
+        location, metadata = base
+        current = Table(identifier, metadata, location, paths.file_io(location), staging)
+    with store.reachable(f"write the lake's metadata of {table.name}"):
+        removed = list(snapshots.data_files(current.current_snapshot(), current.io))
+        transaction = current.transaction()
+        schema.follow(transaction, schema.iceberg_schema(table))
+        update = transaction.update_snapshot(snapshot_properties=dict(summary))
+        with update.overwrite() if removed else update.fast_append() as producer:
+            _exchange(table, current, producer, add, removed)
+        transaction.commit_transaction()
+    return current
+
+
+def stage_expiry(table: tables.Table, base: str, what: Expiry, job_id: int) -> StagedCommit:
+    """Write the lake's metadata without these snapshots, and without the names of metadata files that go.
+
+    Touches no catalog and no other file; can be repeated at will.
+    """
+    warehouse.check()
+    staging = Staging(paths.commit_uuid(job_id))
+    current = _opened(table, base, staging)
+    kept = [entry for entry in current.metadata.metadata_log if entry.metadata_file not in what.locations]
+    pruned = current.metadata.model_copy(update={"metadata_log": kept})
+    removal = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(what.snapshots)})
+    metadata = _with_honest_log(update_table_metadata(pruned, (removal,), metadata_location=base), pruned, what)
+    with store.reachable(f"write the lake's metadata of {table.name}"):
+        staging.write(current, metadata)
+    return _staged(table, current, base)
+
+
+def _with_honest_log(metadata: TableMetadata, before: TableMetadata, what: Expiry) -> TableMetadata:
+    """The log of snapshots from after the last that went: through a gap in it, a moment would find the wrong one."""
+    gone = [entry.timestamp_ms for entry in before.snapshot_log if entry.snapshot_id in what.snapshots]
+    kept = [entry for entry in metadata.snapshot_log if entry.timestamp_ms > max(gone, default=-1)]
+    return metadata.model_copy(update={"snapshot_log": kept})
+
+
+def _staged(table: tables.Table, current: Table, base: str | None) -> StagedCommit:
     """The commit that would make what was written last the current state."""
     snapshot = current.current_snapshot()
     manifests = snapshots.manifests(snapshot, current.io) if snapshot else []
@@ -130,9 +197,9 @@ def _own_checksums(current: Table, locations: Sequence[str]) -> dict[str, Checks
     """Of those files that this very commit has written, as their names tell. They are compared from now on."""
     assert isinstance(current.catalog, Staging)
     name = str(current.catalog.commit)
-    found = checksums.of_metadata([one for one in locations if name in one.rpartition("/")[2]])
-    expected.add({location: one.sha256 for location, one in found.items()})
-    return found
+    own = checksums.of_metadata([location for location in locations if name in location.rpartition("/")[2]])
+    expected.add({location: checksum.sha256 for location, checksum in own.items()})
+    return own
 
 
 class Staging(NoopCatalog):
@@ -154,9 +221,9 @@ class Staging(NoopCatalog):
 
     def write(self, table: Table, metadata: TableMetadata) -> None:
         """Write a new metadata file, whose number follows the one of the table's last."""
-        found = _VERSION.fullmatch(table.metadata_location)
+        numbered = _VERSION.fullmatch(table.metadata_location)
         provider = load_location_provider(metadata.location, metadata.properties)
-        version = int(found[1]) + 1 if found else 0
+        version = int(numbered[1]) + 1 if numbered else 0
         location = provider.new_metadata_location(f"{version:05}-{self.commit}.metadata.json")
         ToOutputFile.table_metadata(metadata, table.io.new_output(location))
         table.metadata_location = location
@@ -166,7 +233,7 @@ def _identifier(table: tables.Table) -> tuple[str, str]:
     return table.name.schema, table.name.table
 
 
-def opened(table: tables.Table, base: str, staging: Staging) -> Table:
+def _opened(table: tables.Table, base: str, staging: Staging) -> Table:
     """The table as the base has it, with our own partition spec in its equal's place: it can name every day."""
     metadata = snapshots.read_metadata(base)
     ours = schema.partition_spec(table)
@@ -200,12 +267,6 @@ def new_metadata(table: tables.LakeTable, location: str, properties: Mapping[str
     )
 
 
-def _replaced(table: tables.Table, current: Table, replace: tuple[int, int] | frozenset[str] | None) -> list[DataFile]:
-    if isinstance(replace, tuple):
-        return _inside(table, current, replace)
-    return _named(current, replace or frozenset())
-
-
 def _inside(table: tables.Table, current: Table, replace: tuple[int, int]) -> list[DataFile]:
     """The current data files whose rows lie in the range; none may lie on its edge."""
     lower, upper = replace
@@ -228,11 +289,11 @@ def _inside(table: tables.Table, current: Table, replace: tuple[int, int]) -> li
 
 def _named(current: Table, replace: frozenset[str]) -> list[DataFile]:
     """The current data files of these paths; all of them must be there."""
-    found = [file for file in snapshots.data_files(current.current_snapshot(), current.io) if file.file_path in replace]
-    if len(found) != len(replace):
-        missing = sorted(replace - {file.file_path for file in found})
+    files = [file for file in snapshots.data_files(current.current_snapshot(), current.io) if file.file_path in replace]
+    if len(files) != len(replace):
+        missing = sorted(replace - {file.file_path for file in files})
         raise CorruptionError(f"{missing[0]} is not in the lake snapshot that it is to be replaced in")
-    return found
+    return files
 
 
 def _write_snapshot(
@@ -245,11 +306,11 @@ def _write_snapshot(
     transaction = CachingTransaction(current)
     update = transaction.update_snapshot(snapshot_properties=dict(summary))
     with update.overwrite() if removed else update.fast_append() as producer:
-        exchange(table, current, producer, add, removed)
+        _exchange(table, current, producer, add, removed)
     transaction.commit_transaction()
 
 
-def exchange(
+def _exchange(
     table: tables.LakeTable,
     current: Table,
     producer: SnapshotProducer,
@@ -281,7 +342,7 @@ def _write_same_rows(
     transaction = CachingTransaction(current)
     snapshot = Packing if packed else ReplaceFiles
     with snapshot(transaction, dict(summary), current.io) as producer:
-        exchange(table, current, producer, add, removed)
+        _exchange(table, current, producer, add, removed)
     transaction.commit_transaction()
     held = [file.file_path for file in snapshots.data_files(current.current_snapshot(), current.io)]
     if sum(file.record_count for file in removed) != sum(file.rows for file in add) or sorted(held) != sorted(meant):

@@ -14,7 +14,7 @@ from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint
-from frostline.lake import expiry, foreign, paths, publish, snapshots, store
+from frostline.lake import commit, foreign, paths, publish, reachable, snapshots, store
 from frostline.lake.reachable import Sizes
 from frostline.model import expiry as rules
 from frostline.model.expiry import Expiry, LakeState
@@ -36,7 +36,7 @@ class Result:
     """Those that were deleted: data, manifests and metadata."""
     size_bytes: int = 0
     left: int = 0
-    """Files that nobody here needs and another history of this database may."""
+    """Files that nobody here needs and another lineage of this database may."""
     waiting: tuple[str, ...] = ()
     """Why states that are old enough stay."""
     error: FrostlineError | None = None
@@ -62,7 +62,7 @@ def would_expire(connection: Connection, settings: Settings, table: Table) -> Re
         return Result(table)
     expiring = Expire(connection, settings, table, base)
     what, waiting = expiring.decide()
-    ours, left = expiring.own(expiry.doomed(base, what)) if what else ({}, 0)
+    ours, left = expiring.own(reachable.doomed(base, what)) if what else ({}, 0)
     return Result(table, len(what.snapshots), len(ours), sum(ours.values()), left, waiting)
 
 
@@ -95,7 +95,7 @@ class Expire:
     def _adopt(self) -> None:
         """Let states from before the catalog knew of any begin their time; they go in a later run."""
         known = lake_states.list_all(self.connection, self.table)
-        unknown = expiry.unknown(snapshots.read_metadata(self.base), known)
+        unknown = reachable.unknown_states(snapshots.read_metadata(self.base), known)
         lake_states.adopt(self.connection, self.table, list(unknown))
 
     def decide(self) -> tuple[Expiry, tuple[str, ...]]:
@@ -121,12 +121,12 @@ class Expire:
                 yield f"snapshot {state.snapshot_id}: pinned by {pinned[state.metadata_location]}"
 
     def _expire(self, what: Expiry, waiting: tuple[str, ...]) -> Result:
-        files = expiry.doomed(self.base, what)
+        files = reachable.doomed(self.base, what)
         hint = "frostline jobs shows whether it was done; then run frostline expire again"
         with publish.transaction(self.connection, f"expiring snapshots of {self.table.name}", hint=hint):
             final = self._locked(what)
             if final != what:
-                files = expiry.doomed(self.base, final) if final else {}
+                files = reachable.doomed(self.base, final) if final else {}
             if final:
                 self._swap(final)
             ours, left = self.own(files)
@@ -152,14 +152,14 @@ class Expire:
 
     def _swap(self, what: Expiry) -> None:
         """The commit of the lake and of the seam: T and S stay, the metadata is another."""
-        staged = expiry.stage(self.table, self.base, what, self.job_id)
+        staged = commit.stage_expiry(self.table, self.base, what, self.job_id)
         failpoints.reached(Failpoint.EXPIRE_STAGED)
         seam = seams.get(self.connection, self.table)
         publish.lake(self.connection, self.table, seam, staged)
         lake_states.delete(self.connection, self.table, what.locations)
 
     def own(self, files: Sizes) -> tuple[Sizes, int]:
-        """Those of the files that may be deleted, and how many may not: they belong to another history."""
+        """Those of the files that may be deleted, and how many may not: they belong to another lineage."""
         jobs_of_ours = lake_states.own_jobs(self.connection, self.table)
         ours = {
             location: size

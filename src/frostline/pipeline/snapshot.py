@@ -1,11 +1,11 @@
-"""Snapshot: copy many tables to Iceberg as of one moment, and make all of them visible at once.
+"""Named snapshots: copy many tables to Iceberg as of one moment, and make all of them visible at once.
 
 docs/design/snapshots.md has the interleavings.
 """
 
 import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import psycopg
@@ -22,10 +22,10 @@ from frostline.lake.datafiles import WrittenFile
 from frostline.model import fields, snapshot
 from frostline.model.names import Name
 from frostline.model.tables import NO_ROWS
-from frostline.pipeline import snapshot_targets, snapshot_tidy
+from frostline.pipeline import snapshot_destinations, snapshot_tidy
 from frostline.pipeline.snapshot_copy import Copying, Report
+from frostline.pipeline.snapshot_destinations import Destination, Staged
 from frostline.pipeline.snapshot_plan import Plan, Request, Source, chosen, make
-from frostline.pipeline.snapshot_targets import Staged, Target
 from frostline.settings import Settings
 from frostline.tiers import moment
 
@@ -56,41 +56,41 @@ def create(
     ):
         moment.let_idle(connection)
         chosen(connection, request)  # what cannot be meant is refused before a version is begun
-        snapshot_targets.settle(connection, settings, request.name)
+        snapshot_destinations.settle(connection, settings, request.name)
         snapshot_tidy.tidy(connection, request.name)
-        return Job(connection, settings, request).run(spark, report)
+        reached(Failpoint.SNAPSHOT_BEFORE_START)
+        place = snapshot_destinations.place(settings)
+        known = snapshot_versions.newest(connection, request.name, place)
+        run = snapshot_versions.start(connection, request.name, paths.warehouse_location(settings.warehouse), place)
+        reached(Failpoint.SNAPSHOT_STARTED)
+        return Job(connection, settings, request, known, run).run(spark, report)
 
 
 class Job:
-    """One run; the caller holds the lock of the snapshot's name."""
+    """One run that has been started; the caller holds the lock of the snapshot's name."""
 
-    def __init__(self, connection: Connection, settings: Settings, request: Request) -> None:
+    def __init__(
+        self, connection: Connection, settings: Settings, request: Request, known: Mapping[Name, Known], run: Run
+    ) -> None:
         self.connection = connection
         self.settings = settings
         self.request = request
-        self.known: dict[Name, Known] = {}
-        self.job = Run(0, 0, "")
+        self.known = known
+        self.job = run
 
     def run(self, spark: Callable[[], SparkSession], report: Report) -> Result:
         """All steps in order."""
-        reached(Failpoint.SNAPSHOT_BEFORE_START)
-        place = snapshot_targets.place(self.settings)
-        self.known = snapshot_versions.newest(self.connection, self.request.name, place)
-        warehouse = paths.warehouse_location(self.settings.warehouse)
-        self.job = snapshot_versions.start(self.connection, self.request.name, warehouse, place)
-        reached(Failpoint.SNAPSHOT_STARTED)
-        with self._failure_recorded(), self._target() as target:
-            plan, files, reused = self._copy(target, spark, report)
-            staged = self._stage(target, plan, files, reused)
+        opened = snapshot_destinations.opened(
+            self.connection, self.settings, self.request.name, self.job, require_atomic=self.request.require_atomic
+        )
+        with self._failure_recorded(), opened as destination:
+            plan, files, reused = self._copy(destination, spark, report)
+            staged = self._stage(destination, plan, files, reused)
             with self._said("publish"):
-                atomic = target.publish(plan.taken, staged, self.known)
+                atomic = destination.publish(plan.taken, staged, self.known)
             reached(Failpoint.SNAPSHOT_PUBLISHED)
-        return Result(self.request.name, self.job.version, plan.taken.lsn, tuple(one.copied for one in staged), atomic)
-
-    def _target(self) -> AbstractContextManager[Target]:
-        atomic = self.request.require_atomic
-        return snapshot_targets.opened(
-            self.connection, self.settings, self.request.name, self.job, require_atomic=atomic
+        return Result(
+            self.request.name, self.job.version, plan.taken.lsn, tuple(table.copied for table in staged), atomic
         )
 
     @contextmanager
@@ -112,12 +112,14 @@ class Job:
             yield line
 
     def _copy(
-        self, target: Target, spark: Callable[[], SparkSession], report: Report
+        self, destination: Destination, spark: Callable[[], SparkSession], report: Report
     ) -> tuple[Plan, Mapping[int, Sequence[WrittenFile]], frozenset[int]]:
         """Write the files of all tables that are not reused, under one snapshot that is watched meanwhile."""
         with self._said("snapshot") as line, moment.held(self.settings.dsn, self.connection) as holder:
-            plan = make(holder, self.connection, self.request, target, self.known)
-            self._note_locations(plan)
+            plan = make(holder, self.connection, self.request, destination, self.known)
+            if self.settings.catalog_uri is not None:  # folders that a catalog gave us have no token in their names
+                locations = [source.location for source in plan.sources]
+                snapshot_versions.set_locations(self.connection, self.job, locations)
             reached(Failpoint.SNAPSHOT_HELD)
             shared = Copying(self.settings, self.job, plan, holder, report)
             reused = shared.unchanged(spark) if self.request.incremental else frozenset[int]()
@@ -128,13 +130,8 @@ class Job:
         reached(Failpoint.SNAPSHOT_COPIED)
         return plan, files, reused
 
-    def _note_locations(self, plan: Plan) -> None:
-        """Folders that a catalog outside gave us have no token in their names."""
-        if self.settings.catalog_uri is not None:
-            snapshot_versions.set_locations(self.connection, self.job, [source.location for source in plan.sources])
-
     def _stage(
-        self, target: Target, plan: Plan, files: Mapping[int, Sequence[WrittenFile]], reused: frozenset[int]
+        self, destination: Destination, plan: Plan, files: Mapping[int, Sequence[WrittenFile]], reused: frozenset[int]
     ) -> list[Staged]:
         """Write the Iceberg metadata of every table; nothing points at it yet."""
         staged: list[Staged] = []
@@ -143,15 +140,15 @@ class Job:
                 assert source.base is not None
                 copied = replace(source.base, reused=True, location=source.location)
             else:
-                copied = self._stage_one(target, source, files.get(number, ()))
+                copied = self._stage_one(destination, source, files.get(number, ()))
                 reached(Failpoint.SNAPSHOT_STAGED_ONE)
             staged.append(Staged(copied, source.previous))
         reached(Failpoint.SNAPSHOT_STAGED)
         return staged
 
-    def _stage_one(self, target: Target, source: Source, files: Sequence[WrittenFile]) -> Copied:
+    def _stage_one(self, destination: Destination, source: Source, files: Sequence[WrittenFile]) -> Copied:
         name = source.table.name
-        staged = target.stage(source.table, source.base, source.location, files)
+        staged = destination.stage(source.table, source.base, source.location, files)
         made = staged.current_snapshot()
         assert made is not None
         return Copied(

@@ -1,4 +1,4 @@
-"""Drops versions of a snapshot of many tables: first nobody can see them, then their files go."""
+"""Drops versions of a named snapshot: first nobody can see them, then their files go."""
 
 import logging
 from collections.abc import Collection, Iterator, Sequence
@@ -13,8 +13,8 @@ from frostline.errors import ConflictError, UsageError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import publish, rest, warehouse
 from frostline.model.names import Name
-from frostline.pipeline import snapshot_targets, snapshot_tidy
-from frostline.pipeline.snapshot_targets import BUILT_IN
+from frostline.pipeline import snapshot_destinations, snapshot_tidy
+from frostline.pipeline.snapshot_destinations import BUILT_IN
 from frostline.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -34,43 +34,45 @@ def find(connection: Connection, name: str, version: int | None = None) -> Versi
     there = snapshot_versions.versions(connection, name)
     if not there:
         raise UsageError(f"there is no snapshot {name!r}", hint="frostline snapshot list")
-    for one in there if version is not None else there[-1:]:
-        if version in (None, one.version):
-            return one
+    for candidate in there if version is not None else there[-1:]:
+        if version in (None, candidate.version):
+            return candidate
     raise UsageError(f"snapshot {name!r} has no version {version}", hint=f"frostline snapshot list {name}")
 
 
 def drop(
     connection: Connection, settings: Settings, name: str, *, version: int | None = None, keep: int | None = None
 ) -> Result:
-    """Drop one version, or all but the newest so many, or all of them."""
+    """Drop one version, or all but a number of the newest, or all of them."""
     hint = f"frostline snapshot list {name}; then run the command again"
     with (
         operational_errors(f"dropping snapshot {name!r}", hint=hint),
         snapshot_versions.exclusive(connection, name),
         warehouse.guarded(connection, settings.warehouse),
     ):
-        snapshot_targets.settle(connection, settings, name)
+        snapshot_destinations.settle(connection, settings, name)
         there = _droppable(connection, name)
-        going = [one for one in there if version == one.version] if version else _older(there, keep or 0)
+        going = (
+            [candidate for candidate in there if version == candidate.version] if version else _older(there, keep or 0)
+        )
         if version and not going:
             find(connection, name, version)  # says that it is not there
         if going:
             _drop(connection, settings, there, going, hint)
-        return Result(tuple(one.version for one in going), snapshot_tidy.tidy(connection, name))
+        return Result(tuple(dropped.version for dropped in going), snapshot_tidy.tidy(connection, name))
 
 
 def _droppable(connection: Connection, name: str) -> list[Version]:
     """The versions that can be seen, and those of which nobody knows."""
-    found = snapshot_versions.versions(connection, name, every=True)
-    there = [version for version in found if version.state in ("published", "unknown")]
+    versions = snapshot_versions.versions(connection, name, include_unpublished=True)
+    there = [version for version in versions if version.state in ("published", "unknown")]
     if not there:
         raise UsageError(f"there is no snapshot {name!r}", hint="frostline snapshot list")
     return there
 
 
 def _older(there: Sequence[Version], keep: int) -> list[Version]:
-    """All versions that are older than the newest so many that can be seen."""
+    """All versions that are older than that many of the newest that can be seen."""
     seen = [version.version for version in there if version.state == "published"]
     if keep > len(seen):
         return []
@@ -82,9 +84,8 @@ def _drop(
 ) -> None:
     staying = [version for version in there if version not in going]
     for place in dict.fromkeys(version.place for version in going if version.place != BUILT_IN):
-        _drop_outside(
-            connection, settings, place, *([one for one in those if one.place == place] for those in (going, staying))
-        )
+        gone, kept = ([version for version in those if version.place == place] for those in (going, staying))
+        _drop_outside(connection, settings, place, gone, kept)
     with publish.transaction(connection, f"dropping snapshot {going[0].name!r}", hint=hint):
         _unpublish(connection, _built_in(there), _built_in(staying))
         snapshot_versions.drop(connection, [version.id for version in going])
@@ -105,16 +106,12 @@ def _drop_outside(
     ours = [version for version in going if version.server in owners]  # the tables of others are not ours to drop
     names = _names(connection, ours) - _names(connection, staying)
     if names:
-        _require(settings, place, going[0].name)
+        if snapshot_destinations.place(settings) != place:
+            where = f"{place.uri}" + (f", warehouse {place.warehouse}" if place.warehouse else "")
+            hint = "set catalog_uri and catalog_warehouse to it"
+            raise UsageError(f"snapshot {going[0].name!r} is on the catalog {where}", hint=hint)
         with rest.opened(settings) as catalog:
             rest.drop(catalog, list(_own_tables(catalog, going[0].name, sorted(names), owners)))
-
-
-def _require(settings: Settings, place: Place, snapshot: str) -> None:
-    if snapshot_targets.place(settings) != place:
-        where = f"{place.uri}" + (f", warehouse {place.warehouse}" if place.warehouse else "")
-        hint = "set catalog_uri and catalog_warehouse to it"
-        raise UsageError(f"snapshot {snapshot!r} is on the catalog {where}", hint=hint)
 
 
 def _names(connection: Connection, versions: Sequence[Version]) -> set[Name]:
@@ -129,9 +126,9 @@ def _own_tables(
     ConflictError for a table that somebody has committed to: it may need our files.
     """
     for identifier in ((snapshot, name.schema, name.table) for name in names):
-        found = rest.load(catalog, identifier)
-        made_by = snapshot_targets.maker(snapshot, found) if found else None
-        if found is None or found.current_snapshot() is None:
+        table = rest.load(catalog, identifier)
+        made_by = snapshot_destinations.maker(snapshot, table) if table else None
+        if table is None or table.current_snapshot() is None:
             continue
         if made_by in owners:
             yield identifier

@@ -1,4 +1,4 @@
-"""The plan of a snapshot of many tables: which tables, as they are under one Postgres snapshot that is held."""
+"""The plan of a named snapshot: which tables, as they are under one Postgres snapshot that is held."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,11 +17,12 @@ from frostline.model.snapshot import BadRequest, Pattern, Relation
 from frostline.model.tables import Column, RecordedFile, Table, TableCopy
 from frostline.model.types import encoding
 from frostline.relation import heap
-from frostline.tiers import target as targets
+from frostline.tiers import target
 from frostline.tiers.moment import Holder, Moment
+from frostline.tiers.target import Target
 
 if TYPE_CHECKING:  # tasks import this module, and have no use for what talks to REST catalogs
-    from frostline.pipeline.snapshot_targets import Target
+    from frostline.pipeline.snapshot_destinations import Destination
 
 _PATIENCE_S = 60.0
 _PAUSE_S = 0.1
@@ -45,7 +46,7 @@ class Cold:
     table: Table
     line: int
     """The frost line: colder rows are in the lake or in the overlay."""
-    overlay: targets.Target
+    overlay: Target
     files: tuple[RecordedFile, ...]
     marks: int
 
@@ -57,7 +58,7 @@ class Source:
     table: TableCopy
     """Under its own name, with the field ids of its copy."""
     oid: int
-    heaps: tuple[targets.Target, ...]
+    heaps: tuple[Target, ...]
     """The relations that hold its rows."""
     location: str
     base: Copied | None
@@ -71,7 +72,7 @@ class Source:
     def size_bytes(self) -> int:
         """About how much there is to read."""
         lake = sum(file.size_bytes for file in self.cold.files) if self.cold else 0
-        return lake + sum(one.blocks for one in self.heaps) * BLOCK_BYTES
+        return lake + sum(heap.blocks for heap in self.heaps) * BLOCK_BYTES
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def chosen(connection: Connection, request: Request) -> list[Relation]:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Selection:
     """The tables, and all relations that hold their rows. Equal when nothing has changed that matters to a plan."""
 
     relations: tuple[Relation, ...]
@@ -101,38 +102,38 @@ class _Found:
 
     @property
     def locked(self) -> list[Name]:
-        every = {one.name for those in self.members.values() for one in those}
-        return sorted(every | set(self.overlays))
+        member_names = {member.name for those in self.members.values() for member in those}
+        return sorted(member_names | set(self.overlays))
 
     @property
     def read(self) -> list[Name]:
         """Those of them that have rows of their own."""
-        leaves = {one.name for those in self.members.values() for one in those if one.kind == "r"}
+        leaves = {member.name for those in self.members.values() for member in those if member.kind == "r"}
         return sorted(leaves | set(self.overlays))
 
 
-def _find(connection: Connection, request: Request) -> _Found:
+def _find(connection: Connection, request: Request) -> _Selection:
     relations = tuple(chosen(connection, request))
     members = facts.members(connection, [relation.oid for relation in relations])
     for relation in relations:
         _refuse_foreign(relation, members[relation.oid])
     _refuse_untrusted(connection, members)
     managed = [tables.get(connection, relation.name) for relation in relations if relation.is_managed]
-    overlays = tuple(Name("frostline_overlay", one.internal) for one in managed)
-    return _Found(relations, members, overlays)
+    overlays = tuple(Name("frostline_overlay", table.internal) for table in managed)
+    return _Selection(relations, members, overlays)
 
 
-def take(holder: Holder, connection: Connection, request: Request) -> _Found:
+def take(holder: Holder, connection: Connection, request: Request) -> _Selection:
     """Lock the tables and take the snapshot: what is found under it is what is locked.
 
     Tried again when a table was dropped, altered or made in between; UnavailableError after a minute.
     """
     deadline = time.monotonic() + _PATIENCE_S
     while True:
-        found = _find(connection, request)
-        trouble = holder.begin(found.locked)
-        if trouble is None and _find(holder.connection, request) == found:
-            return found
+        selection = _find(connection, request)
+        trouble = holder.begin(selection.locked)
+        if trouble is None and _find(holder.connection, request) == selection:
+            return selection
         if time.monotonic() > deadline:
             raise UnavailableError(
                 f"the tables of snapshot {request.name!r} cannot be locked: {trouble or 'they change all the time'}",
@@ -142,14 +143,14 @@ def take(holder: Holder, connection: Connection, request: Request) -> _Found:
 
 
 def make(
-    holder: Holder, connection: Connection, request: Request, target: "Target", known: Mapping[Name, Known]
+    holder: Holder, connection: Connection, request: Request, destination: "Destination", known: Mapping[Name, Known]
 ) -> Plan:
     """Everything that the copy needs to know, read under the snapshot that the holder holds from now on."""
-    found = take(holder, connection, request)
-    planner = _Planner(holder.connection, target, known, targets.find(holder.connection, found.read))
+    selection = take(holder, connection, request)
+    planner = _Planner(holder.connection, destination, known, target.find(holder.connection, selection.read))
     sources: list[Source] = []
-    for relation in found.relations:
-        sources.append(planner.source(relation, found.members[relation.oid]))
+    for relation in selection.relations:
+        sources.append(planner.source(relation, selection.members[relation.oid]))
         holder.watch()  # a catalog outside takes its time
     return Plan(holder.export(), Taken(*holder.position()), tuple(sources))
 
@@ -159,16 +160,16 @@ class _Planner:
     """Reads what is to be known of each table, under the snapshot."""
 
     connection: Connection
-    target: "Target"
+    destination: "Destination"
     known: Mapping[Name, Known]
-    found: Mapping[Name, targets.Target]
+    targets: Mapping[Name, Target]
 
     def source(self, relation: Relation, members: Sequence[Member]) -> Source:
         """Where the rows of a table are, and what its copy goes on from."""
         managed = tables.get(self.connection, relation.name) if relation.is_managed else None
         plain = managed.columns if managed else _columns(self.connection, relation)
         known = self.known.get(relation.name)
-        base = self.target.base(relation, known)
+        base = self.destination.base(relation, known)
         columns, last = fields.evolve(plain, base.columns if base else (), base.last_field_id if base else 0)
         table = TableCopy(relation.name, columns, managed.tier if managed else None)
         cold = self._cold(managed) if managed else None
@@ -176,14 +177,14 @@ class _Planner:
             table=table,
             oid=relation.oid,
             heaps=tuple(self._heaps(members, cold)),
-            location=self.target.location(table, base),
+            location=self.destination.location(table, base),
             base=base,
             previous=known.copied.metadata_location if known and known.is_current else None,
             last_field_id=last,
             cold=cold,
         )
 
-    def _heaps(self, members: Sequence[Member], cold: Cold | None) -> Iterator[targets.Target]:
+    def _heaps(self, members: Sequence[Member], cold: Cold | None) -> Iterator[Target]:
         """The relations with rows of their own; of a managed table not those that lie below the frost line."""
         below: set[Name] = set()
         if cold:
@@ -192,15 +193,15 @@ class _Planner:
                 partition.name for partition in parts if partition.upper is not None and partition.upper <= cold.line
             }
         for member in members:
-            if member.kind == "r" and member.name not in below and self.found[member.name].blocks:
-                yield self.found[member.name]
+            if member.kind == "r" and member.name not in below and self.targets[member.name].blocks:
+                yield self.targets[member.name]
 
     def _cold(self, managed: Table) -> Cold:
         seam = seams.get(self.connection, managed)
-        overlay = self.found[Name("frostline_overlay", managed.internal)]
+        overlay = self.targets[Name("frostline_overlay", managed.internal)]
         marks = heap.marks(self.connection, managed, None, seam.frost_line)
         if marks:
-            targets.require_same_names(managed, overlay)
+            target.require_same_names(managed, overlay)
         files = tuple(lake_files.recorded(self.connection, managed))
         return Cold(managed, seam.frost_line, overlay, files, marks)
 
@@ -216,21 +217,21 @@ def _refuse_foreign(relation: Relation, members: Sequence[Member]) -> None:
 
 def _refuse_untrusted(connection: Connection, members: Mapping[int, Sequence[Member]]) -> None:
     """Nothing of a role with fewer rights runs with those of the one that copies: docs/design/deputies.md."""
-    every = {one.oid: one.name for those in members.values() for one in those}
-    for oid, refusal in trust.untrusted_readers(connection, every).items():
-        raise UsageError(f"cannot read {every[oid]}: {refusal.reason}", hint=refusal.hint)
+    names_by_oid = {member.oid: member.name for those in members.values() for member in those}
+    for oid, refusal in trust.untrusted_readers(connection, names_by_oid).items():
+        raise UsageError(f"cannot read {names_by_oid[oid]}: {refusal.reason}", hint=refusal.hint)
 
 
 def _columns(connection: Connection, relation: Relation) -> tuple[Column, ...]:
-    found = facts.read_columns(connection, relation.oid)
-    if not found:
+    columns = facts.read_columns(connection, relation.oid)
+    if not columns:
         hint = f"leave it out: --exclude '{relation.name}'"
         raise UsageError(f"{relation.name} has no columns, and Parquet cannot hold its rows", hint=hint)
-    return tuple(tables.column(column, 0, encoding(column.pg_type, column.collation)) for column in found)
+    return tuple(tables.column(column, 0, encoding(column.pg_type, column.collation)) for column in columns)
 
 
-def ranges(source: Source, shard_bytes: int) -> Iterator[tuple[targets.Target, int, int | None, int]]:
+def ranges(source: Source, shard_bytes: int) -> Iterator[tuple[Target, int, int | None, int]]:
     """The block ranges of the table's heaps, with how many bytes each has."""
-    for one in source.heaps:
-        for first, last in block_ranges(one.blocks, shard_bytes // BLOCK_BYTES):
-            yield one, first, last, ((one.blocks if last is None else last + 1) - first) * BLOCK_BYTES
+    for read in source.heaps:
+        for first, last in block_ranges(read.blocks, shard_bytes // BLOCK_BYTES):
+            yield read, first, last, ((read.blocks if last is None else last + 1) - first) * BLOCK_BYTES

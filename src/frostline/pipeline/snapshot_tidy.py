@@ -26,9 +26,9 @@ def tidy(connection: Connection, name: str) -> int:
         return 0
     deleted = 0
     with store.reachable(f"delete what dead runs of snapshot {name!r} left"):
-        found = list(_written_by(connection, name, dead.keys()))
-        needed = _needed(connection, name, found) if found else frozenset[str]()
-        for _ in paths.delete_each(one for one in found if one not in needed):
+        written = list(_written_by(connection, name, dead.keys()))
+        needed = _needed(connection, name, written) if written else frozenset[str]()
+        for _ in paths.delete_each(location for location in written if location not in needed):
             deleted += 1
             reached(Failpoint.SNAPSHOT_DELETED_ONE)
     snapshot_versions.set_tidied(connection, list(dead))
@@ -86,19 +86,19 @@ def _is_in_use(place: str) -> bool:
     return marker is None or marker.place == place
 
 
-def _needed(connection: Connection, name: str, found: Collection[str]) -> frozenset[str]:
+def _needed(connection: Connection, name: str, written: Collection[str]) -> frozenset[str]:
     """Everything that the versions which are there consist of, as far as it may be among these files.
 
-    Copies in other folders are not looked at: another history of the database may have made them, and deleted them.
+    Copies in other folders are not looked at: another lineage of the database may have made them, and deleted them.
     """
     needed: set[str] = set()
-    folders = {location.rsplit("/", 2)[0] for location in found}
+    folders = {file.rsplit("/", 2)[0] for file in written}
     for location in snapshot_versions.needed(connection, name, folders):
-        needed |= {location} | _of_version(location, found)
+        needed |= {location} | _of_version(location, written)
     return frozenset(needed)
 
 
-def _of_version(location: str, found: Collection[str]) -> set[str]:
+def _of_version(location: str, written: Collection[str]) -> set[str]:
     """What a copy consists of. If somebody dropped it in a catalog outside, nobody knows: its whole folder stays."""
     try:
         return set(reachable.current(snapshots.metadata_now(location)))
@@ -109,4 +109,4 @@ def _of_version(location: str, found: Collection[str]) -> set[str]:
         _log.warning(
             "%s", logs.fields(stage="leftovers", folder=folder, warning=f"{error.message}; nothing is deleted there")
         )
-        return {one for one in found if one.startswith(f"{folder}/")}
+        return {file for file in written if file.startswith(f"{folder}/")}

@@ -9,11 +9,10 @@ CHANGES = re.compile(r"\b(?:paths\.(?:delete|delete_each|make_parent|store_clock
 PLACES = {
     "lake/paths.py": "the functions themselves",
     "lake/warehouse.py": "the marker itself, and `prepare`, which looks",
-    "lake/commit.py": "`Staging.write`: `stage` looks, and so do `copies.stage` and `expiry.stage`",
-    "lake/copies.py": "`stage` looks",
+    "lake/commit.py": "`Staging.write` and `stage_copy`: `stage`, `stage_copy` and `stage_expiry` look",
     "pipeline/job.py": "`remove_leftovers`, after `guarded` or, in undo, `require`",
     "pipeline/fold.py": "deletes the empty file that it has just written, after `prepare`",
-    "pipeline/expire.py": "inside `job.on_table`; `expiry.stage` and `publish.transaction` look again",
+    "pipeline/expire.py": "inside `job.on_table`; `commit.stage_expiry` and `publish.transaction` look again",
     "pipeline/sweep.py": "inside `job.on_table`; a dry run calls `require`",
     "pipeline/snapshot_tidy.py": "inside `guarded`",
     "observe/doctor/store.py": "after `require`",

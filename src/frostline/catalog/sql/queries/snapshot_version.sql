@@ -65,7 +65,7 @@ values (%(snapshot_id)s, %(schema)s, %(table)s, %(namespace)s, %(lake_table)s, %
         %(columns)s::jsonb, %(last_field_id)s)
 
 -- name: newest
--- The newest published copy of each table, whether it is of this history, and whether it is in the newest version.
+-- The newest published copy of each table, whether it is of this lineage, and whether it is in the newest version.
 select distinct on (t.schema_name, t.table_name)
        t.schema_name as schema, t.table_name as table, t.namespace, t.lake_table, t.metadata_location,
        t.lake_snapshot_id, t.rows, t.size_bytes, t.hash_sum, t.source_oid, t.columns, t.last_field_id,
@@ -76,12 +76,12 @@ select distinct on (t.schema_name, t.table_name)
  order by t.schema_name, t.table_name, s.version desc
 
 -- name: versions
--- All that can be seen, and with %(every)s those that failed too.
+-- All that can be seen, and with %(include_unpublished)s those that failed too.
 select s.snapshot_id as id, s.name, s.version, s.state, s.taken_at, s.lsn::text, s.atomic, s.catalog_uri, s.catalog_warehouse,
        s.server, s.error, count(t.table_name) as tables, coalesce(sum(t.rows), 0)::bigint as rows,
        coalesce(sum(t.size_bytes), 0)::bigint as size_bytes
   from frostline.snapshot s left join frostline.snapshot_table t using (snapshot_id)
- where (s.name = %(name)s or %(name)s::text is null) and (s.state = 'published' or %(every)s)
+ where (s.name = %(name)s or %(name)s::text is null) and (s.state = 'published' or %(include_unpublished)s)
  group by s.snapshot_id
  order by s.name, s.version
 

@@ -15,7 +15,7 @@ from frostline.catalog.pointers import Move
 from frostline.catalog.snapshot_versions import Copied, Known, Place, Run, Taken
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import copies, paths, publish, rest, schema, snapshots, transaction
+from frostline.lake import commit, paths, publish, rest, schema, snapshots, transaction
 from frostline.lake.commit import Staging
 from frostline.lake.datafiles import WrittenFile
 from frostline.lake.recording import Recording, TableChange, shows
@@ -38,7 +38,7 @@ class Staged:
     """Where the built-in catalog must point now."""
 
 
-class Target(Protocol):
+class Destination(Protocol):
     """What a run needs of a catalog."""
 
     def base(self, relation: Relation, known: Known | None) -> Copied | None:
@@ -73,7 +73,7 @@ class _Common:
     def summary(self) -> dict[str, str]:
         """What the Iceberg snapshots of the run say of it."""
         version = str(self.run.version)
-        return {copies.SNAPSHOT: self.name, copies.VERSION: version, copies.DATABASE: self.run.server}
+        return {commit.SNAPSHOT: self.name, commit.VERSION: version, commit.DATABASE: self.run.server}
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class BuiltIn(_Common):
     """The Iceberg catalog in Postgres: one transaction over all pointers and our own rows."""
 
     def base(self, relation: Relation, known: Known | None) -> Copied | None:
-        """A copy of the same table, made by this very history, in this warehouse."""
+        """A copy of the same table, made by this very lineage, in this warehouse."""
         if known is None or not known.is_ours or known.copied.source_oid != relation.oid:
             return None
         root = paths.snapshot_root(self.settings.warehouse, self.name)
@@ -98,28 +98,20 @@ class BuiltIn(_Common):
         old = base.metadata_location if base else None
         before = (old, snapshots.read_metadata(old)) if old else location
         staging = Staging(paths.commit_uuid(self.run.id))
-        return copies.stage(table, self.identifier(table.name), before, files, self.summary, staging)
+        return commit.stage_copy(table, self.identifier(table.name), before, files, self.summary, staging)
 
     def publish(self, taken: Taken, staged: Sequence[Staged], known: Mapping[Name, Known]) -> bool:
         """One transaction, and no lock that anybody waits for."""
         self.connection.execute("select 1")  # the lock of the name goes with this session: without it, nothing is sent
         hint = f"frostline snapshot list {self.name} shows whether version {self.run.version} is there"
         with publish.transaction(self.connection, f"publishing {self.name!r}", hint=hint):
-            gone = [copied.pointer for copied in _gone(staged, known)]
-            publish.copies(self.connection, self.name, [_move(one) for one in staged], gone)
-            snapshot_versions.publish(self.connection, self.run, taken, [one.copied for one in staged])
+            moves = [Move(table.copied.pointer, table.previous, table.copied.metadata_location) for table in staged]
+            now = {table.copied.name for table in staged}
+            gone = [table.copied.pointer for name, table in known.items() if table.is_current and name not in now]
+            publish.copies(self.connection, self.name, moves, gone)
+            snapshot_versions.publish(self.connection, self.run, taken, [table.copied for table in staged])
             reached(Failpoint.SNAPSHOT_BEFORE_COMMIT)
         return True
-
-
-def _move(staged: Staged) -> Move:
-    return Move(staged.copied.pointer, staged.previous, staged.copied.metadata_location)
-
-
-def _gone(staged: Sequence[Staged], known: Mapping[Name, Known]) -> list[Copied]:
-    """Tables of the newest version that are not in this one."""
-    now = {one.copied.name for one in staged}
-    return [one.copied for name, one in known.items() if one.is_current and name not in now]
 
 
 @dataclass(frozen=True)
@@ -128,7 +120,7 @@ class OnRest(_Common):
 
     catalog: rest.Catalog
     owners: frozenset[str]
-    """The histories whose tables this database goes on with."""
+    """The lineages whose tables this database goes on with."""
     require_atomic: bool = False
     tables: dict[Name, IcebergTable] = field(default_factory=dict[Name, IcebergTable])
     changes: list[TableChange] = field(default_factory=list[TableChange])
@@ -136,46 +128,46 @@ class OnRest(_Common):
     def base(self, relation: Relation, known: Known | None) -> Copied | None:
         """What the catalog has. ConflictError when somebody else has put something there."""
         rest.ensure_namespaces(self.catalog, [self.identifier(relation.name)])
-        found = rest.load(self.catalog, self.identifier(relation.name))
-        if found is None:
+        present = rest.load(self.catalog, self.identifier(relation.name))
+        if present is None:
             return None
-        self.tables[relation.name] = found
-        _refuse_others(self.identifier(relation.name), found, self.owners)
-        current = found.current_snapshot()
+        self.tables[relation.name] = present
+        _refuse_others(self.identifier(relation.name), present, self.owners)
+        current = present.current_snapshot()
         if current is None or not known or known.copied.lake_snapshot_id != current.snapshot_id:
-            return self._unlike(relation, found)
+            return self._unlike(relation, present)
         is_same = known.is_ours and known.copied.source_oid == relation.oid
-        return known.copied if is_same else self._unlike(relation, found)
+        return known.copied if is_same else self._unlike(relation, present)
 
-    def _unlike(self, relation: Relation, found: IcebergTable) -> Copied:
+    def _unlike(self, relation: Relation, present: IcebergTable) -> Copied:
         """Go on from the table, but with new ids for all columns: it was the copy of another table."""
         return Copied(
             name=relation.name,
             namespace=snapshot.namespace(self.name, relation.name),
             lake_table=relation.name.table,
-            metadata_location=found.metadata_location,
+            metadata_location=present.metadata_location,
             lake_snapshot_id=None,
             size_bytes=0,
             fingerprint=NO_ROWS,
             source_oid=relation.oid,
             columns=(),
-            last_field_id=found.metadata.last_column_id,
+            last_field_id=present.metadata.last_column_id,
         )
 
     def location(self, table: TableCopy, base: Copied | None) -> str:  # noqa: ARG002
         """Where the catalog wants it: many take files nowhere else."""
-        found = self.tables.get(table.name)
-        if found:
-            return found.location()
+        present = self.tables.get(table.name)
+        if present:
+            return present.location()
         return rest.location_for(self.catalog, self.identifier(table.name), schema.iceberg_schema(table))
 
     def stage(self, table: TableCopy, base: Copied | None, location: str, files: Sequence[WrittenFile]) -> IcebergTable:
         """Write manifests, and remember what the catalog is to be asked for."""
-        found = self.tables.get(table.name) if base else None
+        present = self.tables.get(table.name) if base else None
         staging = Recording(paths.commit_uuid(self.run.id))
-        before: tuple[str, TableMetadata] | str = (found.metadata_location, found.metadata) if found else location
-        staged = copies.stage(table, self.identifier(table.name), before, files, self.summary, staging)
-        change = staging.change(staged, found.metadata if found else None)
+        before: tuple[str, TableMetadata] | str = (present.metadata_location, present.metadata) if present else location
+        staged = commit.stage_copy(table, self.identifier(table.name), before, files, self.summary, staging)
+        change = staging.change(staged, present.metadata if present else None)
         assert change is not None
         self.changes.append(change)
         return staged
@@ -186,14 +178,14 @@ class OnRest(_Common):
         A table that is not in this version stays in the catalog for as long as an older version has it: there are
         catalogs that delete the files of what is dropped.
         """
-        copied = [replace(one.copied, location=_folder(self.tables, one.copied)) for one in staged]
+        copied = [replace(table.copied, location=_folder(self.tables, table.copied)) for table in staged]
         snapshot_versions.prepare(self.connection, self.run, taken, copied)
         reached(Failpoint.SNAPSHOT_BEFORE_COMMIT)
         outcome = self._commit()
         reached(Failpoint.REST_COMMITTED)
         atomic = outcome.atomic and not outcome.created_first
-        found = {Name(*identifier[1:]): location for identifier, location in outcome.locations.items()}
-        snapshot_versions.settle(self.connection, self.run.id, found, atomic=atomic)
+        locations = {Name(*identifier[1:]): location for identifier, location in outcome.locations.items()}
+        snapshot_versions.settle(self.connection, self.run.id, locations, atomic=atomic)
         return atomic
 
     def _commit(self) -> Outcome:
@@ -211,20 +203,20 @@ class OnRest(_Common):
         """After a conflict: if the next run would be refused because of it, say at once what helps."""
         for change in self.changes:
             with suppress(UnavailableError, UsageError):
-                found = rest.load(self.catalog, change.identifier)
-                if found is not None:
-                    _refuse_others(change.identifier, found, self.owners)
+                present = rest.load(self.catalog, change.identifier)
+                if present is not None:
+                    _refuse_others(change.identifier, present, self.owners)
 
 
-def _folder(tables: Mapping[Name, IcebergTable], copied: Copied) -> str:
-    found = tables.get(copied.name)
-    return found.location() if found else copied.location
+def _folder(tables: Mapping[Name, IcebergTable], copied: Copied) -> str | None:
+    present = tables.get(copied.name)
+    return present.location() if present else copied.location
 
 
-def _refuse_others(identifier: tuple[str, ...], found: IcebergTable, owners: frozenset[str]) -> None:
+def _refuse_others(identifier: tuple[str, ...], present: IcebergTable, owners: frozenset[str]) -> None:
     """A table without rows, or one whose last version is of this snapshot and this database, is one to go on from."""
-    made_by = maker(identifier[0], found)
-    if found.current_snapshot() is None or made_by in owners:
+    made_by = maker(identifier[0], present)
+    if present.current_snapshot() is None or made_by in owners:
         return
     if made_by is None:
         raise ConflictError(
@@ -238,11 +230,11 @@ def _refuse_others(identifier: tuple[str, ...], found: IcebergTable, owners: fro
     )
 
 
-def maker(name: str, found: IcebergTable) -> str | None:
-    """The history of the database whose snapshot of this name the table's last version is of, if it is of one."""
-    current = found.current_snapshot()
+def maker(name: str, table: IcebergTable) -> str | None:
+    """The lineage of the database whose snapshot of this name the table's last version is of, if it is of one."""
+    current = table.current_snapshot()
     summary = current.summary if current else None
-    return summary.get(copies.DATABASE) if summary and summary.get(copies.SNAPSHOT) == name else None
+    return summary.get(commit.DATABASE) if summary and summary.get(commit.SNAPSHOT) == name else None
 
 
 def place(settings: Settings) -> Place:
@@ -253,7 +245,7 @@ def place(settings: Settings) -> Place:
 @contextmanager
 def opened(
     connection: Connection, settings: Settings, name: str, run: Run, *, require_atomic: bool = False
-) -> Generator[Target]:
+) -> Generator[Destination]:
     """The catalog that the settings name."""
     if place(settings) == BUILT_IN:
         yield BuiltIn(connection, settings, name, run)
@@ -271,14 +263,14 @@ def settle(connection: Connection, settings: Settings, name: str) -> None:
     All their tables there: published. None: failed, if it was an hour ago. Some: it stays unknown, and the next version
     goes on from it.
     """
-    found = snapshot_versions.versions(connection, name, every=True)
-    unknown = [one for one in found if one.state == "unknown" and one.place == place(settings)]
+    versions = snapshot_versions.versions(connection, name, include_unpublished=True)
+    unknown = [version for version in versions if version.state == "unknown" and version.place == place(settings)]
     if not unknown:
         return
     with rest.opened(settings) as catalog:
         for version in unknown:
             tables = [table for table in snapshot_versions.tables(connection, version) if not table.reused]
-            there = {table.name: found for table in tables for found in _committed(catalog, name, table)}
+            there = {table.name: location for table in tables for location in _committed(catalog, name, table)}
             if len(there) == len(tables):
                 snapshot_versions.settle(connection, version.id, there, atomic=False)
             elif not there:
@@ -287,6 +279,6 @@ def settle(connection: Connection, settings: Settings, name: str) -> None:
 
 def _committed(catalog: rest.Catalog, name: str, shown: snapshot_versions.Shown) -> Iterator[str]:
     """Where the catalog has the metadata, if the table has the snapshot."""
-    found = rest.load(catalog, (name, shown.name.schema, shown.name.table))
-    if found and shows(found.metadata, shown.lake_snapshot_id):
-        yield found.metadata_location
+    present = rest.load(catalog, (name, shown.name.schema, shown.name.table))
+    if present and shows(present.metadata, shown.lake_snapshot_id):
+        yield present.metadata_location
