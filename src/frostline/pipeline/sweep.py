@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from frostline import failpoints
-from frostline.catalog import jobs, lake_files, lake_states, tables
+from frostline.catalog import jobs, lake_files, lake_states, periods
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import FrostlineError, UsageError
@@ -83,8 +83,8 @@ def sweep_table(connection: Connection, settings: Settings, table: Table) -> Res
 
 def _age(connection: Connection, request: Request) -> timedelta:
     """The safety age. A short one is for looking only: it guards against mistakes, the lease against running jobs."""
-    tables.check_interval(connection, "older-than", request.older_than)
-    age = timedelta(seconds=tables.seconds(connection, request.older_than))
+    periods.check_interval(connection, "older-than", request.older_than)
+    age = timedelta(seconds=periods.seconds(connection, request.older_than))
     if age < _LEAST_AGE and not request.dry_run:
         raise UsageError(f"--older-than {request.older_than!r} is less than an hour", hint="say --dry-run to only look")
     return age

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from frostline.catalog import tables
+from frostline.catalog import periods, tables
 from frostline.catalog.connect import Connection
 from frostline.errors import UsageError
 from frostline.model.policy import MIN_FILE_SIZE, Mode, Policy
@@ -33,9 +33,9 @@ def put(connection: Connection, table: Table, policy: Policy, *, release: bool =
 def check(connection: Connection, kind: TierKind, mode: Mode, policy: Policy) -> None:
     """Raise UsageError for the first thing in it that cannot be."""
     _check_periods(connection, kind, mode, policy)
-    tables.check_interval(connection, "grace", policy.grace_period)
-    tables.check_interval(connection, "fold-age", policy.fold_age, positive=True)
-    tables.check_interval(connection, "snapshot-retention", policy.snapshot_retention)
+    periods.check_interval(connection, "grace", policy.grace_period)
+    periods.check_interval(connection, "fold-age", policy.fold_age, positive=True)
+    periods.check_interval(connection, "snapshot-retention", policy.snapshot_retention)
     if not 0 <= policy.premake <= MAX_PREMAKE:
         raise UsageError(f"--premake {policy.premake} is not between 0 and {MAX_PREMAKE}", hint="for example 4")
     if policy.fold_rows < 1:
@@ -52,9 +52,9 @@ def _check_periods(connection: Connection, kind: TierKind, mode: Mode, policy: P
         raise UsageError("a table in partition mode has no hot period", hint="leave --hot out, or --mode partition")
     for option, period in (("hot", hot), ("retention", retention), ("every", policy.partition_interval)):
         if period is not None:
-            tables.check_period(connection, kind, option, period)
+            periods.check(connection, kind, option, period)
     _check_width(connection, kind, policy.partition_interval)
-    if hot is not None and retention is not None and not tables.is_longer(connection, kind, retention, hot):
+    if hot is not None and retention is not None and not periods.is_longer(connection, kind, retention, hot):
         raise UsageError(
             f"--retention {retention!r} is not longer than the hot period {hot!r}",
             hint="rows are removed from the lake only, so they must have time to get there",
@@ -62,6 +62,6 @@ def _check_periods(connection: Connection, kind: TierKind, mode: Mode, policy: P
 
 
 def _check_width(connection: Connection, kind: TierKind, interval: str | None) -> None:
-    if interval is not None and tables.step(connection, kind, interval) is None:
+    if interval is not None and periods.step(connection, kind, interval) is None:
         hint = "whole days, months or years" if kind is TierKind.DATE else "for example '1 month' or '6 hours'"
         raise UsageError(f"--every {interval!r} is no width for a {kind.value}", hint=hint)

@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 
 from frostline import failpoints, logs, sqlfiles
-from frostline.catalog import conversions, horizon, patience, tables
+from frostline.catalog import conversions, horizon, patience, periods, tables
 from frostline.catalog.connect import Connection, first_value, only_row
 from frostline.catalog.conversions import Running
 from frostline.errors import CorruptionError, UnavailableError, UsageError
@@ -146,7 +146,7 @@ def _is_as_wide(connection: Connection, one: str, other: str) -> bool:
     """Whether they say the same: `month` is `1 month`."""
     if one == other or one.isdecimal() or other.isdecimal():
         return one == other
-    return tables.printed_width(connection, one) == tables.printed_width(connection, other)
+    return periods.printed_width(connection, one) == periods.printed_width(connection, other)
 
 
 def _check(connection: Connection, request: Conversion) -> tuple[ConversionFacts, TierKind, list[Cell]]:
@@ -165,7 +165,7 @@ def _check(connection: Connection, request: Conversion) -> tuple[ConversionFacts
 
 
 def _step(connection: Connection, request: Conversion, kind: TierKind) -> Step:
-    step = rules.step(kind, request.every, tables.step(connection, kind, request.every))
+    step = rules.step(kind, request.every, periods.step(connection, kind, request.every))
     if isinstance(step, Refusal):
         raise UsageError(step.reason, hint=step.hint)
     return step

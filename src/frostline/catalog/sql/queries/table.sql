@@ -130,16 +130,3 @@ select h.relrowsecurity from pg_class h where h.oid = frostline.heap_of(%(table_
 -- name: heap_oid
 select c.oid from pg_class c join pg_namespace n on n.oid = c.relnamespace
  where n.nspname = %(schema)s and c.relname = %(table)s
-
--- name: printed
-select %(text)s::interval::text
-
--- name: longer
-select %(one)s::interval > %(other)s::interval
-
--- name: valid_interval
--- A period that goes back beyond Postgres' calendar is an error too.
-select %(text)s::interval > interval '0', %(text)s::interval >= interval '0', (now() - %(text)s::interval)::text
-
--- name: seconds
-select extract(epoch from %(text)s::interval)::float8
