@@ -112,3 +112,23 @@ def test_a_hostile_name_goes_there_and_back(managed: Lake, command: Command, tmp
     document = exported(command)
     assert '"a: b"."Ünion # {x}"' in document["tables"]
     assert command("table", "import", written(tmp_path, document)).exit_code == 0
+
+
+def test_a_table_in_partition_mode_is_added_from_what_was_exported(
+    managed: Lake, command: Command, tmp_path: Path
+) -> None:
+    """It has no lake partition, and the document says nothing of one."""
+    words = ("--mode", "partition", "--retention", "5 years", "--expire-by", "detach")
+    assert command("table", "add", "plain", *words).exit_code == 0
+    document = exported(command)
+    assert "lake_partition" not in document["tables"]["public.plain"]
+    assert command("table", "remove", "plain").exit_code == 0
+    for result in ("added", "unchanged"):
+        said = command("table", "import", written(tmp_path, document), "--output", "json")
+        assert said.exit_code == 0, said.stderr
+        assert {"table": "public.plain", "result": result} in yaml.safe_load(said.stdout)
+        assert exported(command) == document
+    document["tables"]["public.plain"]["lake_partition"] = "day"
+    said = command("table", "import", written(tmp_path, document))
+    assert said.exit_code == 2
+    assert "public.plain: in partition mode it has no lake" in said.stderr

@@ -141,6 +141,5 @@ def _unsettled(connection: Connection, table: Table, changed: _Changed) -> Seque
         return recorded(connection, table)
     if changed.lower is None or changed.upper is None:
         return ()
-    transform, kind = table.lake_partition, table.tier_kind
-    lower = max(kind.lowest, lake_grid.cell_start(transform, kind, changed.lower))
-    return within(connection, table, Range(lower, lake_grid.cell_end(transform, kind, changed.upper)))
+    lower = max(table.tier_kind.lowest, lake_grid.cell_start(*table.lake_grid, changed.lower))
+    return within(connection, table, Range(lower, lake_grid.cell_end(*table.lake_grid, changed.upper)))

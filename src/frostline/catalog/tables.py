@@ -138,7 +138,7 @@ def _table(connection: Connection, row: _Row) -> Table:
         key=(),
         tier_key=row.tier_key,
         tier_kind=TierKind(row.tier_kind),
-        lake_partition=row.lake_partition,
+        lake_partition=row.lake_partition or None,
         policy=_policy(row),
         mode=Mode(row.mode),
         held_from=row.held_from,
@@ -221,7 +221,7 @@ def insert(connection: Connection, table: Table) -> None:
         "relation": table.relation_name,
         "tier_key": table.tier_key,
         "tier_kind": table.tier_kind.value,
-        "lake_partition": table.lake_partition,
+        "lake_partition": table.lake_partition or "",  # the column has no NULL
         "mode": table.mode.value,
         **_policy_values(table.tier_kind, table.policy),
     }

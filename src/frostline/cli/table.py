@@ -163,7 +163,7 @@ def _described(managed: Table) -> dict[str, Any]:
         "heap": str(managed.heap),
         "mode": managed.mode.value,
         **policy.described(managed.policy),
-        "lake_partition": managed.lake_partition or None,
+        "lake_partition": managed.lake_partition,
         "held_from": None if managed.held_from is None else to_text(managed.tier_kind, managed.held_from),
         "id": managed.id,
     }

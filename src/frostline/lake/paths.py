@@ -76,7 +76,7 @@ def _in_a_bucket(warehouse: str, place: str) -> str:
 
 def table_location(warehouse: str, table: Table) -> str:
     """The folder of one managed table, which no other table has, not even one of the same name in another database."""
-    folder = f"{_part(table.name.table)}_{table.id}" + (f"-{table.token}" if table.token else "")
+    folder = f"{_part(table.name.table)}_{table.id}-{table.token}"
     return "/".join((warehouse_location(warehouse), _part(table.name.schema), folder))
 
 

@@ -34,7 +34,7 @@ def _small_files(table: Table, files: Sequence[RecordedFile]) -> Iterator[list[R
     cells: defaultdict[int, list[RecordedFile]] = defaultdict(list)
     for file in files:
         if 4 * file.size_bytes < 3 * table.policy.target_file_size:
-            cells[lake_grid.cell_end(table.lake_partition, table.tier_kind, file.lower)].append(file)
+            cells[lake_grid.cell_end(*table.lake_grid, file.lower)].append(file)
     for _, small in sorted(cells.items()):
         yield sorted(small, key=lambda file: (file.lower, file.upper, file.path))
 

@@ -44,7 +44,7 @@ def _described(table: Table) -> dict[str, Any]:
     policy["expire_by"] = table.policy.expire_by.value
     return {
         "mode": table.mode.value,
-        "lake_partition": table.lake_partition,
+        **({} if table.lake_partition is None else {"lake_partition": table.lake_partition}),
         **({} if table.relation_name is None else {"relation": table.relation_name}),
         **{key: value for key, value in policy.items() if value is not None},
     }

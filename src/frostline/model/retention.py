@@ -45,7 +45,7 @@ def line(table: Table, cutoff: int | None, frost_line: int, whole: Sequence[Whol
 
 
 def _aligned(table: Table, cutoff: int) -> int:
-    return cutoff - cutoff % lake_grid.finest(table.lake_partition, table.tier_kind)
+    return cutoff - cutoff % lake_grid.finest(*table.lake_grid)
 
 
 def _lower(whole: Whole, lowest: int) -> int:

@@ -95,16 +95,17 @@ class Table:
     """Primary key column names, in key order; the tier key is one of them."""
     tier_key: str
     tier_kind: TierKind
-    lake_partition: str
-    """The Iceberg transform of the tier key, as Iceberg writes it: `month`, `day`, `truncate[1000]`, ..."""
+    lake_partition: str | None
+    """The Iceberg transform of the tier key, as Iceberg writes it: `month`, `day`, `truncate[1000]`, ...; None without
+    a lake."""
     policy: Policy
+    token: str
+    """Random, so that no other table of any database has the same folder in the lake."""
     mode: Mode = Mode.TIERED
     held_from: int | None = None
     """Archive does not go past this tier value, on the axis: an undo or a thaw brought the rows above it back."""
     relation_name: str | None = None
     """Where the relation stands beside the table: what it is called. The table keeps its name then, and is the heap."""
-    token: str = ""
-    """Random, so that no other table of any database has the same folder in the lake."""
 
     @property
     def has_lake(self) -> bool:
@@ -130,6 +131,12 @@ class Table:
     def tier(self) -> TierKey:
         """The column that decides a row's tier."""
         return TierKey(self.tier_key, self.tier_kind)
+
+    @property
+    def lake_grid(self) -> tuple[str, TierKind]:
+        """By what its lake is cut, for the functions of `model/lake_grid.py`. Only of a table that has a lake."""
+        assert self.lake_partition is not None
+        return self.lake_partition, self.tier_kind
 
     @property
     def internal(self) -> str:

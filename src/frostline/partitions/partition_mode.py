@@ -61,7 +61,7 @@ def _table(connection: Connection, found: HeapFacts, request: Request, kind: Tie
         key=(),
         tier_key=tier.name,
         tier_kind=kind,
-        lake_partition="",
+        lake_partition=None,
         policy=request.policy,
         mode=Mode.PARTITION,
     )

@@ -80,14 +80,14 @@ def refuse_unlogged(connection: Connection, table: Table) -> None:
 
 def refuse_smallest(connection: Connection, table: Table, relations: Iterable[Name], *, marks: bool = False) -> None:
     """UsageError when one of these, or of these overlays, has a tier value that is too small for the lake."""
-    first = lake_grid.smallest(table.lake_partition, table.tier_kind)
+    first = lake_grid.smallest(*table.lake_grid)
     live = sql.SQL("frostline_live" if marks else "true")
     condition = sql.SQL("{} and {}").format(names.within(table, None, first), live)
     for name in relations if first > table.tier_kind.lowest else ():
         parts = (sql.Identifier(table.tier_key), names.identifier(name), condition)
         found = _one(connection, sql.SQL("select min({})::text from only {} where {}").format(*parts))
         if found is not None:
-            power = 1 << (lake_grid.finest(table.lake_partition, table.tier_kind) - 1).bit_length()
+            power = 1 << (lake_grid.finest(*table.lake_grid) - 1).bit_length()
             raise UsageError(
                 f"{name} has {table.tier_key} {found}; no lake partition {table.lake_partition} begins below {first}",
                 hint=f"change such rows, or register {table.name} with --lake-partition 'truncate[{power}]'",
@@ -96,7 +96,7 @@ def refuse_smallest(connection: Connection, table: Table, relations: Iterable[Na
 
 def may_be_smallest(table: Table, partitions: Iterable[Partition]) -> list[Name]:
     """The partitions that can have such a value; DEFAULT is one of them."""
-    first = lake_grid.smallest(table.lake_partition, table.tier_kind)
+    first = lake_grid.smallest(*table.lake_grid)
     return [partition.name for partition in partitions if partition.lower is None or partition.lower < first]
 
 
@@ -263,7 +263,7 @@ def slices(connection: Connection, table: Table, partition: Partition) -> Iterat
     """Cut the partition's range where the lake's partitions end; only pieces that may hold rows."""
     assert partition.upper is not None
     if partition.lower is not None:
-        every = lake_grid.slices(table.lake_partition, table.tier_kind, partition.lower, partition.upper)
+        every = lake_grid.slices(*table.lake_grid, partition.lower, partition.upper)
         some = list(islice(every, _MOST_SLICES + 1))
         if len(some) <= _MOST_SLICES:
             yield from some
@@ -283,7 +283,7 @@ def occupied(connection: Connection, table: Table, target: Name, upper: int) -> 
 def _piece(table: Table, start: int, upper: int) -> tuple[int, int]:
     if table.tier_kind.is_time and start == table.tier_kind.lowest:
         return start, table.tier_kind.earliest  # minus infinity, which has no calendar to cut by
-    return next(lake_grid.slices(table.lake_partition, table.tier_kind, start, upper))
+    return next(lake_grid.slices(*table.lake_grid, start, upper))
 
 
 def _lowest_value(connection: Connection, table: Table, partition: Name, start: int) -> int | None:

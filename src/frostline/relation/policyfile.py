@@ -60,6 +60,8 @@ def _bring(connection: Connection, entry: Entry, present: Table | None) -> str:
     if entry.relation_name not in (None, present.relation_name):
         hint = f"frostline table set {entry.name} --relation {quoted(entry.relation_name or '')}"
         raise UsageError(f"its relation is {present.relation}, not {entry.relation_name}", hint=hint)
+    if entry.lake_partition is not None and not present.has_lake:
+        raise UsageError("in partition mode it has no lake", hint="take lake_partition out")
     if entry.lake_partition not in (None, present.lake_partition):
         hint = "the files of its lake are cut that way: take lake_partition out"
         raise UsageError(f"its lake partition is {present.lake_partition}, not {entry.lake_partition}", hint=hint)

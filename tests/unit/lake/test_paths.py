@@ -17,7 +17,7 @@ from frostline.model.tiers import TierKind
 
 def named(name: Name) -> Table:
     """A table of which only the name and the number matter."""
-    return Table(7, name, (), (), "day", TierKind.DATE, "month", Policy("1 month"))
+    return Table(7, name, (), (), "day", TierKind.DATE, "month", Policy("1 month"), "0a1b2c3d")
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,9 @@ def test_an_object_store_has_one_form(given: str):
 
 
 def test_a_whole_bucket_may_be_the_warehouse():
-    assert paths.table_location("s3://bucket/", named(Name("public", "events"))) == "s3://bucket/public/events_7"
+    assert (
+        paths.table_location("s3://bucket/", named(Name("public", "events"))) == "s3://bucket/public/events_7-0a1b2c3d"
+    )
 
 
 @pytest.mark.parametrize("given", ["s3://", "s3:///lake", "s3a://", "s3://me@bucket/lake", "s3://host:9000/lake"])
@@ -71,7 +73,7 @@ def test_a_warehouse_with_a_pattern_character_is_refused(character: str):
     ],
 )
 def test_names_become_safe_folders(name: Name, folder: str):
-    assert paths.table_location("/lake", named(name)) == f"file:///lake/{folder}"
+    assert paths.table_location("/lake", named(name)) == f"file:///lake/{folder}-0a1b2c3d"
 
 
 def test_no_two_databases_have_the_same_folder():

@@ -49,7 +49,7 @@ def test_an_unknown_snapshot_is_unavailable_with_a_hint(tmp_path: Path):
 
 def test_a_missing_manifest_is_unavailable(tmp_path: Path):
     state = staged_months(tmp_path, 1)[0]
-    for file in (tmp_path / "public" / "events_7" / "metadata").glob("*-m0.avro"):
+    for file in (tmp_path / "public" / "events_7-0a1b2c3d" / "metadata").glob("*-m0.avro"):
         file.unlink()
     with pytest.raises(UnavailableError, match="manifest"):
         snapshots.files(state.metadata_location, state.snapshot_id or 0, 2)
