@@ -42,8 +42,8 @@ def get(place: str) -> str | None:
     """The secret in that file; None when it is not there, or is not a private one of our own user."""
     if place not in _read:
         with suppress(OSError), os.fdopen(os.open(place, os.O_RDONLY | os.O_NOFOLLOW), encoding="utf-8") as file:
-            found = os.fstat(file.fileno())
-            if found.st_uid == os.geteuid() and not found.st_mode & 0o077:
+            status = os.fstat(file.fileno())
+            if status.st_uid == os.geteuid() and not status.st_mode & 0o077:
                 _read[place] = file.read()
     return _read.get(place)
 

@@ -96,8 +96,8 @@ class _AwsEnvironment(PydanticBaseSettingsSource):
         """All of them; no keys when one is set elsewhere."""
         has_keys = any(key in self.current_state for key in _S3_KEYS)
         wanted = [key for key in _AWS if not (has_keys and key in _S3_KEYS)]
-        found = {key: self.get_field_value(self.settings_cls.model_fields[key], key)[0] for key in wanted}
-        return {key: value for key, value in found.items() if value is not None}
+        values = {key: self.get_field_value(self.settings_cls.model_fields[key], key)[0] for key in wanted}
+        return {key: value for key, value in values.items() if value is not None}
 
 
 class Settings(BaseSettings):
@@ -270,16 +270,13 @@ def _usage_error(error: ValidationError, file: Path | None) -> UsageError:
     first = min(problems, key=lambda problem: problem["type"] == "missing")  # a misspelt key is missing too
     key = str(first["loc"][0])
     if first["type"] == "missing":
-        return UsageError(f"{key} is not set", hint=_supply(key, file))
+        hint = f"set {key} in {file}" if file else f"say --home DIR, or set {_variable(key)}"
+        return UsageError(f"{key} is not set", hint=hint)
     if first["type"] == "extra_forbidden":
         return UsageError(f"unknown setting {key!r} in {str(file)!r}", hint=_meant(key, f"take it out of {file}"))
     shown = "" if key in _SECRET else f" {first['input']!r}"
-    problem = _lower(first["msg"].removeprefix("Value error, "))
-    return UsageError(f"wrong {key}{shown}: {problem}", hint=_correct(key, file))
-
-
-def _supply(key: str, file: Path | None) -> str:
-    return f"set {key} in {file}" if file else f"say --home DIR, or set {_variable(key)}"
+    problem = first["msg"].removeprefix("Value error, ")
+    return UsageError(f"wrong {key}{shown}: {problem[:1].lower()}{problem[1:]}", hint=_correct(key, file))
 
 
 def _correct(key: str, file: Path | None) -> str:
@@ -298,7 +295,3 @@ def _variable(key: str) -> str:
 def _meant(key: str, otherwise: str) -> str:
     close = difflib.get_close_matches(key, Settings.model_fields, n=1)
     return f"did you mean {close[0]}?" if close else otherwise
-
-
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]

@@ -25,8 +25,8 @@ def statements(module: str, noun: str) -> Callable[[str], sql.SQL]:
 
     The file is read when the module is imported, so a wrong noun fails then; a test looks up each name that is used.
     """
-    found = load(module.rpartition(".")[0], noun)
-    return {name: sql.SQL(text) for name, text in found.items()}.__getitem__
+    texts = load(module.rpartition(".")[0], noun)
+    return {name: sql.SQL(text) for name, text in texts.items()}.__getitem__
 
 
 def load_all(package: str, folder: str) -> dict[str, LiteralString]:

@@ -7,7 +7,7 @@ from tests.fixtures.statements import run, value
 
 from frostline.catalog.connect import Connection
 from frostline.model.tables import Table
-from frostline.relation import plans, renewal
+from frostline.relation import renewal
 
 ONE = "id = 1 and ts = '2024-03-05 00:00+00'"
 KEPT = (
@@ -18,7 +18,7 @@ KEPT = (
 @pytest.fixture
 def table(catalog: Connection, events: str, add: Callable[..., Table]) -> Table:
     """Six partitions and one row. By its costs, Postgres would plan for each row of them."""
-    if catalog.info.server_version < plans.PRUNED_SINCE:
+    if catalog.info.server_version < renewal.PRUNED_SINCE:
         pytest.skip("this Postgres prepares every partition of a kept plan")
     added = add(events)
     run(catalog, "set timezone = 'UTC'")
@@ -36,8 +36,8 @@ def test_the_first_row_leaves_a_plan_for_all_others(catalog: Connection, table: 
 
 
 def test_a_table_of_an_older_version_gets_it_when_frostline_starts(catalog: Connection, table: Table) -> None:
-    for verb in plans.WRITING:
+    for verb in renewal.WRITING:
         run(catalog, f"alter function frostline_relation.{verb}_{table.id}() reset plan_cache_mode")
     assert renewal.renew(catalog) == [table.name]
-    assert list(plans.statements(catalog, table)) == []
+    assert list(renewal.kept_plans(catalog, table)) == []
     assert renewal.renew(catalog) == []

@@ -73,15 +73,15 @@ def test_who_alters_the_whole_table_is_no_deadlock_with_premake(
     """He has the heap alone and wants DEFAULT next; premake, which waits for the heap, holds nothing of it."""
     table = numbers(catalog)
     run(catalog, "insert into public.events values (450, 'belongs into the next partition')")
-    begun, real = threading.Event(), patience.be_brief
+    begun, real = threading.Event(), patience.set_lock_timeout
 
-    def be_brief(connection: Connection) -> None:
+    def set_lock_timeout(connection: Connection) -> None:
         real(connection)
         if not begun.is_set():  # premake has read what it must know, and is about to lock
             other.execute("begin; lock table only public.events in access exclusive mode")
             begun.set()
 
-    monkeypatch.setattr(patience, "be_brief", be_brief)
+    monkeypatch.setattr(patience, "set_lock_timeout", set_lock_timeout)
     monkeypatch.setattr(patience, "LOCK_TIMEOUT_MS", 3_000)
     with ThreadPoolExecutor(1) as pool, connect(settings.dsn, purpose="tests") as watcher:
         made_it = pool.submit(premake.run, catalog, settings, table)

@@ -16,7 +16,7 @@ from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.relation import bound, heap, names, objects, removal, renewal, rowsecurity
 from frostline.relation.definition import Definition, marking
-from frostline.relation.objects import Address, DatabaseObject, Found, Kind
+from frostline.relation.objects import Address, DatabaseObject, Kind, Present
 
 Add = Callable[..., Table]
 Objects = dict[tuple[int, int], str]
@@ -170,7 +170,7 @@ def test_what_somebody_dropped_or_changed_is_made_again_and_nothing_else(
         assert renewal.renew(catalog) == []
 
 
-def _replaceable(connection: Connection, table: Table) -> dict[Address, Found]:
+def _replaceable(connection: Connection, table: Table) -> dict[Address, Present]:
     return objects.present(connection, [one for one in listed(connection, table) if one.is_replaceable])
 
 

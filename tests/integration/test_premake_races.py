@@ -270,11 +270,11 @@ def test_an_interrupted_premake_leaves_no_guard(
 def test_a_guard_that_was_left_goes_whatever_the_policy(catalog: Connection, settings: Settings) -> None:
     table = make_table(catalog, strays=0)
     table = policy.put(catalog, table, replace(table.policy, premake=0))
-    assert survey.missing_partitions(catalog, table) == 0
+    assert survey.of_table(catalog, table).missing_partitions == 0
     run(catalog, "alter table public.rest add constraint frostline_premake check (k < 400 or k >= 500) not valid")
-    assert survey.missing_partitions(catalog, table) == 1
+    assert survey.of_table(catalog, table).missing_partitions == 1
     assert job.run(catalog, settings, table).created == ()
-    assert (survey.missing_partitions(catalog, table), value(catalog, GUARDS)) == (0, 0)
+    assert (survey.of_table(catalog, table).missing_partitions, value(catalog, GUARDS)) == (0, 0)
     assert value(catalog, "select count(*) from frostline.job") == 0
 
 

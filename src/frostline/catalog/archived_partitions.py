@@ -24,6 +24,7 @@ class ArchivedPartition:
     published_xid: str
     grace_is_over: bool
     grace_ends_at: datetime
+    is_cleaned: bool
 
     @property
     def range(self) -> Range:
@@ -45,17 +46,16 @@ def rename(connection: Connection, table: Table, upper: int, name: Name) -> None
 
 def uncleaned(connection: Connection, table: Table) -> list[ArchivedPartition]:
     """Archived partitions that still hold their rows, oldest first."""
-    return fetch(connection, _archived, _statement("uncleaned"), {"table_id": table.id})
+    return fetch(connection, _archived, _statement("list"), {"table_id": table.id, "only_uncleaned": True})
+
+
+def list_all(connection: Connection, table: Table) -> list[ArchivedPartition]:
+    """Every archived partition, cleaned or not, oldest first."""
+    return fetch(connection, _archived, _statement("list"), {"table_id": table.id, "only_uncleaned": False})
 
 
 def _archived(*, name: str, **others: Any) -> ArchivedPartition:
     return ArchivedPartition(name=Name.parse(name), **others)
-
-
-def list_all(connection: Connection, table: Table) -> list[tuple[Name, int | None, int, bool]]:
-    """Every archived partition, oldest first: name, bounds, and whether it was cleaned."""
-    rows = connection.execute(_statement("every"), {"table_id": table.id}).fetchall()
-    return [(Name.parse(name), lower, upper, is_cleaned) for name, lower, upper, is_cleaned in rows]
 
 
 def forget_above(connection: Connection, table: Table, line: int) -> None:

@@ -64,10 +64,10 @@ class Claim:
 
 def relation(connection: Connection, name: Name) -> Relation:
     """The columns and the key of a managed table, or of the one with that relation; UsageError when there is none."""
-    found = connection.execute(_statement("relation"), {"schema": name.schema, "table": name.table}).fetchone()
-    if found is None:
+    row = connection.execute(_statement("relation"), {"schema": name.schema, "table": name.table}).fetchone()
+    if row is None:
         raise not_managed(name)
-    relation_name, view, heap = found
+    relation_name, view, heap = row
     columns = fetch(connection, Target, _statement("columns"), {"relation": view, "heap": heap})
     ((key,),) = facts.rows(connection, "primary_key", oid=heap)
     return Relation(Name(name.schema, relation_name), tuple(columns), tuple(key or ()))

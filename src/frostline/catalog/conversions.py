@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-from psycopg import sql
 
 from frostline import sqlfiles
 from frostline.catalog import facts as catalog_facts
 from frostline.catalog.connect import Connection, fetch
+from frostline.catalog.patience import set_lock_timeout
 from frostline.errors import ConflictError
 from frostline.model.conversion import Conversion, ConversionFacts, State
 from frostline.model.names import Name
@@ -30,7 +30,7 @@ class Running:
     original: int
     """The oid of the table that is converted; after the swap, of the old one."""
     tier_key: str
-    every: str
+    partition_interval: str
     keep_old: bool
     shape: str
     state: State
@@ -45,7 +45,7 @@ def exclusive(connection: Connection, name: Name) -> Generator[None]:
     """Nobody else converts this table meanwhile; ConflictError when somebody does."""
     try:
         with connection.transaction():
-            connection.execute(sql.SQL("set local lock_timeout = {}").format(_TAKE_TIMEOUT_MS))
+            set_lock_timeout(connection, _TAKE_TIMEOUT_MS)
             _rows(connection, "exclusive", name=str(name))
     except psycopg.errors.LockNotAvailable:
         raise ConflictError(f"another session is converting {name}", hint="wait for it, or end it") from None
@@ -61,7 +61,8 @@ def find(connection: Connection, name: Name) -> Running | None:
 
     def running(*, state: str, position: list[str] | None, **others: Any) -> Running:
         key = None if position is None else tuple(position)
-        return Running(name=name, state=State(state), position=key, **others)
+        interval = others.pop("every")  # the column's name
+        return Running(name=name, state=State(state), position=key, partition_interval=interval, **others)
 
     values = {"schema": name.schema, "table": name.table}
     return next(iter(fetch(connection, running, _statement("running"), values)), None)
@@ -76,7 +77,7 @@ def start(connection: Connection, request: Conversion, original: int) -> Running
         "tier_key": request.tier_key,
     }
     looks = shape(connection, original)
-    _rows(connection, "start", **values, every=request.every, keep_old=request.keep_old, shape=looks)
+    _rows(connection, "start", **values, every=request.partition_interval, keep_old=request.keep_old, shape=looks)
     running = find(connection, request.name)
     assert running is not None
     return running

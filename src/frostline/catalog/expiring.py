@@ -46,7 +46,7 @@ def forget(connection: Connection, table: Table, oid: int) -> None:
 
 def list_all(connection: Connection, table: Table) -> list[Expiring]:
     """All that were begun with and not ended, oldest first."""
-    return fetch(connection, _expiring, _statement("every"), {"table_id": table.id})
+    return fetch(connection, _expiring, _statement("list_all"), {"table_id": table.id})
 
 
 def _expiring(*, known_as: str, schema: str | None, table: str | None, **others: Any) -> Expiring:

@@ -12,7 +12,7 @@ from frostline.catalog import trust
 from frostline.catalog.connect import Connection, fetch, only_value
 from frostline.errors import UsageError
 from frostline.model import snapshot
-from frostline.model.names import OWN_SCHEMAS, Name, quoted
+from frostline.model.names import OWN_SCHEMAS, Name
 from frostline.model.registration import HeapColumn, HeapFacts, HeapPartition, KeyType
 from frostline.model.types import Collation, PgType
 
@@ -42,6 +42,28 @@ class Member:
     name: Name
     kind: str
     """`pg_class.relkind`."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A view or materialized view, with the definition that Postgres prints while what it reads has its name."""
+
+    oid: int
+    name: Name
+    kind: str
+    """`pg_class.relkind`."""
+    definition: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Grant:
+    """A privilege on a relation, or on one of its columns. A grantee of None is PUBLIC."""
+
+    column: str | None
+    grantee: str | None
+    privilege: str
+    is_grantable: bool
 
 
 def rows(connection: Connection, query: str, **values: Any) -> list[tuple[Any, ...]]:
@@ -88,9 +110,9 @@ def read(connection: Connection, name: Name, *, catalogs_only: bool = False) -> 
         inbound_foreign_keys=_texts(connection, "inbound_foreign_keys", oid),
         materialized_views=materialized_views(connection, oid),
         row_type_users=_texts(connection, "row_type_users", oid),
-        heap_name_taken=rows(connection, "name_exists", schema=name.schema, name=name.heap.table)[0][0],
+        heap_name_taken=exists(connection, name.heap),
         comment=rows(connection, "comment", oid=oid)[0][0],
-        default_name_taken=_is_taken(connection, name.default_partition()),
+        default_name_taken=is_taken(connection, name.default_partition()),
         dangers=dangers,
         loud=tuple(trust.loud(connection, oid)) if owner_is_ours else (),
         key_types=tuple(fetch(connection, KeyType, _statement("key_types"), {"oid": oid})),
@@ -138,14 +160,45 @@ def _default_has_rows(connection: Connection, partitions: tuple[HeapPartition, .
     return False
 
 
+def dependent_views(connection: Connection, oid: int) -> list[View]:
+    """The views and materialized views whose own query names the relation."""
+    return fetch(connection, _view, _statement("dependent_views"), {"oid": oid, "own_schemas": list(OWN_SCHEMAS)})
+
+
+def _view(*, schema: str, view: str, options: list[str] | None, **others: Any) -> View:
+    return View(name=Name(schema, view), options=tuple(options or ()), **others)
+
+
 def materialized_views(connection: Connection, oid: int) -> tuple[str, ...]:
     """The materialized views that read the relation directly; they cannot be replaced in place."""
-    views = rows(connection, "dependent_views", oid=oid)
-    return tuple(f"{quoted(schema)}.{quoted(view)}" for _, kind, schema, view, *_ in views if kind == "m")
+    return tuple(str(view.name) for view in dependent_views(connection, oid) if view.kind == "m")
 
 
-def _is_taken(connection: Connection, name: Name) -> bool:
-    return bool(rows(connection, "type_name_exists", schema=name.schema, name=name.table)[0][0])
+def dependent_functions(connection: Connection, oid: int) -> tuple[str, ...]:
+    """The definitions of the functions whose body holds the relation by its oid."""
+    listed = rows(connection, "dependent_functions", oid=oid, own_schemas=list(OWN_SCHEMAS))
+    return tuple(definition for _, definition in listed)
+
+
+def grants(connection: Connection, oid: int) -> list[Grant]:
+    """What was granted on the relation, then what was granted on its columns."""
+    on_table = fetch(connection, Grant, _statement("table_grants"), {"oid": oid})
+    return on_table + fetch(connection, Grant, _statement("column_grants"), {"oid": oid})
+
+
+def exists(connection: Connection, name: Name) -> bool:
+    """Whether a table, a view, an index or the like has that name."""
+    return only_value(connection.execute(_statement("name_exists"), {"schema": name.schema, "name": name.table}))
+
+
+def is_taken(connection: Connection, name: Name) -> bool:
+    """Whether no new table can have that name: it needs it among types too."""
+    return only_value(connection.execute(_statement("type_name_exists"), {"schema": name.schema, "name": name.table}))
+
+
+def default_partition(connection: Connection, oid: int) -> Name | None:
+    """The DEFAULT partition of a partitioned table, if it has one."""
+    return next((Name(schema, table) for schema, table in rows(connection, "default_partition", oid=oid)), None)
 
 
 def _texts(connection: Connection, query: str, oid: int) -> tuple[str, ...]:

@@ -141,7 +141,7 @@ def _totals(*, schema: str, table: str, **others: Any) -> JobTotals:
 
 
 def prune(connection: Connection, table: Table, days: int, kept: Collection[int] = ()) -> int:
-    """Forget jobs that ended so many days ago and that nothing refers to; says how many. Their totals stay.
+    """Forget jobs that ended that many days ago and that nothing refers to; says how many. Their totals stay.
 
     Those of tables that are not managed any more go too.
     `kept` are those of which files lie in the warehouse: `sweep` tells by them whose files they are.

@@ -55,7 +55,7 @@ def _insert(connection: Connection, table: Table, job_id: int, files: Sequence[R
 
 def recorded(connection: Connection, table: Table) -> list[RecordedFile]:
     """Every file of the current lake snapshot with the fingerprint it must have."""
-    return _files(connection, "every", {"table_id": table.id})
+    return _files(connection, "list_all", {"table_id": table.id})
 
 
 def within(connection: Connection, table: Table, wanted: Range) -> list[RecordedFile]:

@@ -23,7 +23,7 @@ def list_all(connection: Connection, table: Table) -> list[LakeState]:
 
     Whoever expires one reads the pins after this, never before.
     """
-    return fetch(connection, LakeState, _statement("every"), {"table_id": table.id})
+    return fetch(connection, LakeState, _statement("list_all"), {"table_id": table.id})
 
 
 def manifests(connection: Connection, table: Table) -> int:
@@ -95,9 +95,9 @@ def _gone(table: Table, what: str) -> UsageError:
     )
 
 
-def own_jobs(connection: Connection, table: Table, *, every: bool = False) -> frozenset[int]:
-    """The jobs of the table that have ended and whose files are ours; with `every`, whoever ran them."""
-    values = {"table_id": table.id, "every": every}
+def own_jobs(connection: Connection, table: Table, *, any_lineage: bool = False) -> frozenset[int]:
+    """The jobs of the table that have ended and whose files are ours; with `any_lineage`, whoever ran them."""
+    values = {"table_id": table.id, "any_lineage": any_lineage}
     rows = connection.execute(_statement("own_jobs"), values).fetchall()
     return frozenset(job_id for (job_id,) in rows)
 

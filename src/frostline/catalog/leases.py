@@ -10,11 +10,11 @@ from datetime import datetime
 from typing import Any
 
 import psycopg
-from psycopg import sql
 
 from frostline import sqlfiles
 from frostline.catalog.connect import Connection, dsn_of, first_value, only_value, this_process
 from frostline.catalog.heartbeat import beating
+from frostline.catalog.patience import set_lock_timeout
 from frostline.errors import ConflictError
 from frostline.model.tables import Table
 
@@ -87,7 +87,7 @@ def _take(connection: Connection, query: str, values: dict[str, Any]) -> int | N
     }
     try:
         with connection.transaction():
-            connection.execute(sql.SQL("set local lock_timeout = {}").format(_TAKE_TIMEOUT_MS))
+            set_lock_timeout(connection, _TAKE_TIMEOUT_MS)
             return first_value(connection.execute(_statement(query), values))
     except psycopg.errors.LockNotAvailable:
         return None

@@ -72,13 +72,11 @@ def _apply(connection: Connection) -> list[str]:
     connection.execute(_statement("make_room"))
     done = {number for (number,) in connection.execute(_statement("applied"))}
     _refuse_newer(done)
-    return [_run(connection, step) for step in known() if step.number not in done]
-
-
-def _run(connection: Connection, step: Migration) -> str:
-    connection.execute(step.text)
-    connection.execute(_statement("record"), {"number": step.number, "name": step.name})
-    return f"{step.number:03}_{step.name}"
+    missing = [step for step in known() if step.number not in done]
+    for step in missing:
+        connection.execute(step.text)
+        connection.execute(_statement("record"), {"number": step.number, "name": step.name})
+    return [f"{step.number:03}_{step.name}" for step in missing]
 
 
 def _refuse_newer(done: set[int]) -> None:

@@ -43,7 +43,7 @@ def patiently(
     while True:
         try:
             with connection.transaction(force_rollback=dry_run) as transaction:
-                be_brief(connection)
+                set_lock_timeout(connection)
                 done = act()
                 transaction.force_rollback = dry_run or isinstance(done, RolledBack)
             if not isinstance(done, RolledBack):
@@ -59,9 +59,10 @@ def patiently(
         time.sleep(LOCK_TIMEOUT_MS / 1000)
 
 
-def be_brief(connection: Connection) -> None:
-    """For the rest of the transaction: no lock is waited for longer than a moment."""
-    connection.execute(sql.SQL("set local lock_timeout = {}").format(LOCK_TIMEOUT_MS))
+def set_lock_timeout(connection: Connection, timeout_ms: int | None = None) -> None:
+    """For the rest of the transaction: no lock is waited for longer than that, or than a moment. 0 is for ever."""
+    wanted_ms = LOCK_TIMEOUT_MS if timeout_ms is None else timeout_ms
+    connection.execute(sql.SQL("set local lock_timeout = {}").format(wanted_ms))
 
 
 def in_use(name: Name) -> UnavailableError:

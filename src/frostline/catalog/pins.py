@@ -11,11 +11,11 @@ from datetime import datetime
 from typing import Any
 
 import psycopg
-from psycopg import sql
 
 from frostline import sqlfiles
 from frostline.catalog.connect import Connection, connect, fetch, first_value, only_value, this_process
 from frostline.catalog.heartbeat import beating
+from frostline.catalog.patience import set_lock_timeout
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.model.names import Name
 from frostline.model.tables import Table
@@ -76,7 +76,8 @@ def held_together(
 def _released(dsn: str, made: Mapping[int, Table]) -> list[Table]:
     """Take the pins away; gives the tables whose pins did not hold until now. Without Postgres nobody can tell."""
     with suppress(psycopg.Error, UnavailableError), connect(dsn, purpose="pin") as connection:
-        return [table for pin_id, table in made.items() if not _release(connection, pin_id)]
+        held = {pin_id: first_value(connection.execute(_statement("release"), {"pin_id": pin_id})) for pin_id in made}
+        return [table for pin_id, table in made.items() if not held[pin_id]]
     return []
 
 
@@ -90,7 +91,7 @@ def make(connection: Connection, table: Table, state: str, seconds: float) -> in
     }
     try:
         with connection.transaction():
-            connection.execute(sql.SQL("set local lock_timeout = {}").format(_MAKE_TIMEOUT_MS))
+            set_lock_timeout(connection, _MAKE_TIMEOUT_MS)
             return only_value(connection.execute(_statement("insert"), values))
     except psycopg.errors.LockNotAvailable:
         raise ConflictError(
@@ -106,11 +107,6 @@ def release(connection: Connection, pin_id: int) -> None:
         raise UsageError(f"there is no pin {pin_id}", hint="frostline pin list")
 
 
-def _release(connection: Connection, pin_id: int) -> bool:
-    """Take a pin away; says whether it held until now."""
-    return bool(first_value(connection.execute(_statement("release"), {"pin_id": pin_id})))
-
-
 def remove_dead(connection: Connection, table: Table) -> None:
     """Delete the pins of the table that have run out."""
     connection.execute(_statement("remove_dead"), {"table_id": table.id})
@@ -123,7 +119,7 @@ def on(connection: Connection, table: Table, *, dead: bool = False) -> dict[str,
 
 def list_all(connection: Connection) -> list[Pin]:
     """All pins, the oldest first."""
-    return fetch(connection, _pin, _statement("every"))
+    return fetch(connection, _pin, _statement("list_all"))
 
 
 def _pin(*, schema: str, table: str, **others: Any) -> Pin:

@@ -86,7 +86,11 @@ def _swapped(connection: Connection, moves: Sequence[Move]) -> Pointer | None:
     swung = [move for move in moves if move.previous is not None]
     with connection.cursor() as cursor:
         for statement, chosen in (("insert", made), ("swap", swung)):
-            cursor.executemany(_statement(statement), [_values(move) for move in chosen])
+            values = [
+                {**_named(move.pointer), "metadata_location": move.location, "previous_location": move.previous}
+                for move in chosen
+            ]
+            cursor.executemany(_statement(statement), values)
             if chosen and cursor.rowcount != len(chosen):
                 return _lost(connection, chosen)
     return None
@@ -148,7 +152,3 @@ def _add_namespaces(connection: Connection, namespaces: Iterable[str]) -> None:
 
 def _named(pointer: Pointer) -> dict[str, Any]:
     return {"namespace": pointer.namespace, "table": pointer.table}
-
-
-def _values(move: Move) -> dict[str, Any]:
-    return {**_named(move.pointer), "metadata_location": move.location, "previous_location": move.previous}

@@ -79,8 +79,8 @@ def names(connection: Connection) -> list[Name]:
 
 def heaps(connection: Connection) -> dict[Name, Name]:
     """By the names of all managed tables, what their heaps are called."""
-    found = connection.execute(_statement("heaps")).fetchall()
-    return {Name(schema, table): Name(schema, heap) for schema, table, heap in found}
+    rows = connection.execute(_statement("heaps")).fetchall()
+    return {Name(schema, table): Name(schema, heap) for schema, table, heap in rows}
 
 
 def own_name(connection: Connection, name: Name) -> Name:

@@ -65,7 +65,7 @@ def require(connection: Connection, table: Table) -> None:
         _refuse(table.name, refusals(connection, oid))
 
 
-def require_silence(connection: Connection, table: Table) -> None:
+def require_no_user_triggers(connection: Connection, table: Table) -> None:
     """UsageError when deleting a row of a partition would fire a trigger of the user."""
     for oid in _heap(connection, table):
         _refuse(table.name, loud(connection, oid))

@@ -46,5 +46,5 @@ def needed(connection: Connection) -> list[str]:
 
 
 def snapshots(connection: Connection) -> list[str]:
-    """The names of the snapshots of many tables that are in the warehouse."""
+    """The named snapshots that are in the warehouse."""
     return [name for (name,) in connection.execute(_statement("snapshots")).fetchall()]

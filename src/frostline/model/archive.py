@@ -35,26 +35,22 @@ def plan(partitions: Sequence[Partition], frost_line: int, cutoff: int) -> Plan:
         if not partition.is_default
         and partition.upper is not None
         and frost_line < partition.upper <= cutoff
-        and _starts_at_or_above(partition, frost_line)
+        and (partition.lower is None or partition.lower >= frost_line)
     ]
     ripe.sort(key=lambda partition: partition.upper or 0)
     line = ripe[-1].upper if ripe else None
     return Plan(tuple(ripe), frost_line, frost_line if line is None else line)
 
 
-def _starts_at_or_above(partition: Partition, frost_line: int) -> bool:
-    return partition.lower is None or partition.lower >= frost_line
-
-
-def batches(whole: Plan, max_bytes: int) -> Iterator[Plan]:
-    """Cut a long plan into jobs of about so many heap bytes, so that a backlog is published piece by piece."""
+def batches(planned: Plan, max_bytes: int) -> Iterator[Plan]:
+    """Cut a long plan into jobs of about that many heap bytes, so that a backlog is published piece by piece."""
     start, size = 0, 0
-    line = whole.from_line
-    for index, partition in enumerate(whole.partitions):
+    line = planned.from_line
+    for index, partition in enumerate(planned.partitions):
         size += partition.size_bytes
-        is_last = index + 1 == len(whole.partitions)
+        is_last = index + 1 == len(planned.partitions)
         if partition.upper is not None and (size >= max_bytes or is_last):
-            yield Plan(whole.partitions[start : index + 1], line, partition.upper)
+            yield Plan(planned.partitions[start : index + 1], line, partition.upper)
             start, size, line = index + 1, 0, partition.upper
 
 

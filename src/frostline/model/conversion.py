@@ -12,7 +12,7 @@ from frostline.model.registration import HeapColumn, HeapFacts, Refusal
 from frostline.model.tiers import BY_TYPNAME, TierKind, to_text
 
 AHEAD = 3
-"""So many partitions are made beyond the current one, at least: the copy takes its time, and rows arrive meanwhile."""
+"""At least this many partitions are made beyond the current one: the copy takes its time, and rows arrive meanwhile."""
 _AHEAD_DAYS = 7
 _AHEAD_SHARE = 10
 """Of an integer tier key, which does not tell the time: a tenth of those that it has."""
@@ -46,13 +46,13 @@ class Conversion:
 
     name: Name
     tier_key: str
-    every: str
+    partition_interval: str
     """`month`, an interval, or for integer tier keys a number."""
     keep_old: bool = False
 
 
 @dataclass(frozen=True)
-class Cell:
+class NewPartition:
     """A partition to make. An upper bound of None is MAXVALUE."""
 
     name: Name
@@ -195,15 +195,17 @@ def _surroundings(facts: ConversionFacts) -> Iterator[Refusal]:
         yield Refusal(f"it is replicated by {publication}", hint)
 
 
-def step(kind: TierKind, every: str, read: Step | None) -> Step | Refusal:
+def step(kind: TierKind, partition_interval: str, read: Step | None) -> Step | Refusal:
     """What `--every` was read as, if a table can be cut by it: months alone, or days and hours, or a number."""
     if not kind.is_time:
         if read is not None and read.units <= kind.highest:
             return read
-        return Refusal(f"--every {every!r} is not a positive {kind.value}", "say how many units a partition is wide")
+        return Refusal(
+            f"--every {partition_interval!r} is not a positive {kind.value}", "say how many units a partition is wide"
+        )
     if read is None or not _is_width(read):
         hint = "say month, day, or '3 months'"
-        return Refusal(f"--every {every!r} is not a width that fits a {kind.value}", hint)
+        return Refusal(f"--every {partition_interval!r} is not a width that fits a {kind.value}", hint)
     return read
 
 
@@ -223,18 +225,21 @@ def extent_refusals(kind: TierKind, tier_key: str, extent: Extent) -> list[Refus
     return refusals
 
 
-def cells(name: Name, kind: TierKind, step: Step, extent: Extent) -> list[Cell] | Refusal:
+def new_partitions(name: Name, kind: TierKind, step: Step, extent: Extent) -> list[NewPartition] | Refusal:
     """The partitions for what is there, and for what comes next."""
     grid = heap_grid.calendar(kind, step, extent.now)
     numbers = _numbers(grid, extent)
     if len(numbers) > MAX_PARTITIONS:
-        return _too_many(kind, extent)
+        reason = f"there would be more than {MAX_PARTITIONS} partitions"
+        if extent.lowest is not None and extent.highest is not None:
+            reason += f": its values go from {to_text(kind, extent.lowest)} to {to_text(kind, extent.highest)}"
+        return Refusal(reason, "say a wider --every, or correct the values at the ends")
     cut = ((number, grid.bounds(number)) for number in sorted(numbers))
-    return [_cell(name, grid, number, *bounds) for number, bounds in cut if bounds is not None]
+    return [_new_partition(name, grid, number, *bounds) for number, bounds in cut if bounds is not None]
 
 
 def _numbers(grid: HeapGrid, extent: Extent) -> set[int]:
-    """The cells of the rows, the current one, and so many beyond it."""
+    """The cells of the rows, the current one, and those ahead of it."""
     kind = grid.kind
     current = extent.now if kind.is_time else extent.highest or 0
     numbers = {*_between(grid, current, current + _AHEAD_DAYS * heap_grid.day_width(kind) if kind.is_time else current)}
@@ -251,14 +256,7 @@ def _between(grid: HeapGrid, lowest: int, highest: int) -> range:
     return range(first, min(grid.number(highest), first + MAX_PARTITIONS) + 1)
 
 
-def _too_many(kind: TierKind, extent: Extent) -> Refusal:
-    reason = f"there would be more than {MAX_PARTITIONS} partitions"
-    if extent.lowest is not None and extent.highest is not None:
-        reason += f": its values go from {to_text(kind, extent.lowest)} to {to_text(kind, extent.highest)}"
-    return Refusal(reason, "say a wider --every, or correct the values at the ends")
-
-
-def _cell(name: Name, grid: HeapGrid, number: int, lower: int, upper: int | None) -> Cell:
+def _new_partition(name: Name, grid: HeapGrid, number: int, lower: int, upper: int | None) -> NewPartition:
     """It is called after where it would begin if the type had no ends."""
     place = grid.place(number)
-    return Cell(own_name(name, grid, lower if place is None else place), lower, upper)
+    return NewPartition(own_name(name, grid, lower if place is None else place), lower, upper)

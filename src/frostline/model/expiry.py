@@ -40,10 +40,12 @@ def expiry(
     `present` are the snapshots of the current metadata, `needed` those that a branch or a tag of it names. States
     without a snapshot to remove are no reason to commit: each commit leaves one behind, and there would be no end.
     """
-    every = tuple(states)
-    gone = [state for state in every if state.is_over and not state.is_seen and state.metadata_location not in pinned]
+    all_states = tuple(states)
+    gone = [
+        state for state in all_states if state.is_over and not state.is_seen and state.metadata_location not in pinned
+    ]
     locations = frozenset(state.metadata_location for state in gone)
-    kept = {state.snapshot_id for state in every if state.metadata_location not in locations} | set(needed)
+    kept = {state.snapshot_id for state in all_states if state.metadata_location not in locations} | set(needed)
     snapshots = frozenset(state.snapshot_id for state in gone if state.snapshot_id is not None) - kept
     snapshots &= frozenset(present)
     return Expiry(locations, snapshots) if snapshots else NOTHING

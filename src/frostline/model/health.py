@@ -32,13 +32,7 @@ class Signs:
 
 def problems(state: TableState, signs: Signs) -> list[Problem]:
     """The gravest first."""
-    return [
-        *_foreign(state),
-        *_rights(signs),
-        *_failures(state),
-        *_partitions(state, signs),
-        *_waiting(state, signs),
-    ]
+    return [*_faults(state, signs), *_partitions(state, signs), *_waiting(state, signs)]
 
 
 def of_all(states: Sequence[TableState], due: int, leader: str | None) -> list[Problem]:
@@ -49,17 +43,11 @@ def of_all(states: Sequence[TableState], due: int, leader: str | None) -> list[P
     return []
 
 
-def _rights(signs: Signs) -> Iterator[Problem]:
-    if signs.row_security:
-        yield Problem(signs.row_security, "frostline init")
-
-
-def _foreign(state: TableState) -> Iterator[Problem]:
+def _faults(state: TableState, signs: Signs) -> Iterator[Problem]:
     if state.foreign:
         yield Problem(f"{state.foreign}; every job on it waits", f"frostline repair {state.name}")
-
-
-def _failures(state: TableState) -> Iterator[Problem]:
+    if signs.row_security:
+        yield Problem(signs.row_security, "frostline init")
     for kind, failed in state.failures.items():
         times = "once" if failed.count == 1 else f"{failed.count} times in a row"
         yield Problem(f"{kind} failed {times}: {failed.error}", f"frostline {kind} {state.name}")

@@ -14,13 +14,13 @@ from frostline.model.range import Range
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, civil, days_of
 
 MAX_GAP = 100
-"""So many partitions are made between the last one and the current one. A longer gap is left as it is."""
+"""At most this many partitions are made between the last one and the current one. A longer gap is left as it is."""
 MAX_CELLS = 1_100
 """Never more at once: the longest gap, and as many ahead as a policy may ask for."""
 _JUDGED = 12
-"""The grid is told from so many of the newest partitions."""
+"""The grid is inferred from this many of the newest partitions."""
 _FEWER = (6, 3)
-"""And if those are not alike, since the width was changed, from so many."""
+"""And if those are not alike, because the width was changed, from this many."""
 _MONDAY = 4
 """1970-01-05 was one."""
 _LAST_YEARS = {TierKind.TIMESTAMPTZ: 294_276, TierKind.TIMESTAMP: 294_276, TierKind.DATE: 5_874_897}
@@ -32,7 +32,7 @@ _INTERVAL = re.compile(
 _UNITS = ("minute", "hour", "day", "week", "month", "year", "decade")
 _WORDS = {"quarter": "3 months", **{unit: f"1 {unit}" for unit in _UNITS}}
 _CYCLE = 4_800, 146_097
-"""So many months and days have the 400 years after which the calendar repeats."""
+"""The months and days of the 400 years after which the calendar repeats."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICRO = timedelta(microseconds=1)
 
@@ -51,7 +51,7 @@ class Step:
     units: int = 0
 
     def times(self, number: int) -> "Step":
-        """So many of them."""
+        """That many of them."""
         return Step(self.months * number, self.days * number, self.units * number)
 
     def fits(self, kind: TierKind, distance: int) -> int:

@@ -20,8 +20,8 @@ def check(transform: str, kind: TierKind) -> str | None:
     return f"{transform!r} is not truncate[N]"
 
 
-def slices(transform: str, kind: TierKind, lower: int, upper: int) -> Iterator[tuple[int, int]]:
-    """Cut [lower, upper) so that the transform has one value in each piece. `lower` and `upper` are finite."""
+def ranges(transform: str, kind: TierKind, lower: int, upper: int) -> Iterator[tuple[int, int]]:
+    """Cut [lower, upper) so that the transform has one value in each range. `lower` and `upper` are finite."""
     start = lower
     while start < upper:
         end = min(cell_end(transform, kind, start), upper)

@@ -94,7 +94,7 @@ def quoted(identifier: str) -> str:
 
 
 def cut(text: str, max_bytes: int) -> str:
-    """The longest prefix of whole characters that fits into so many bytes of UTF-8."""
+    """The longest prefix of whole characters that fits into `max_bytes` of UTF-8."""
     return text.encode()[:max_bytes].decode(errors="ignore")
 
 

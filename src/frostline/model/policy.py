@@ -48,7 +48,7 @@ class Policy:
     """How many partitions there are to be ahead of the current one."""
     expire_by: ExpireBy = ExpireBy.DROP
     fold_rows: int = 100_000
-    """So many marks make a fold due."""
+    """A fold is due from this many marks on."""
     fold_age: str = "1 day"
     """A mark this old makes a fold due."""
     snapshot_retention: str = "7 days"

@@ -73,9 +73,9 @@ def overlapping(files: Iterable[File], wanted: Range) -> list[File]:
     return [file for file in files if file.upper >= lower and file.lower < upper] if lower < upper else []
 
 
-def gaps(whole: Range, taken: Iterable[Range]) -> Iterator[Range]:
-    """What of `whole` none of the others has; they come in the order of their lower ends."""
-    rest = whole
+def gaps(outer: Range, taken: Iterable[Range]) -> Iterator[Range]:
+    """What of `outer` none of the others has; they come in the order of their lower ends."""
+    rest = outer
     for part in taken:
         if part.is_empty:
             continue

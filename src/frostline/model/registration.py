@@ -12,7 +12,7 @@ RESERVED_PREFIX = "frostline_"
 MOST_COLUMNS = 799
 """An UPDATE passes the old and the new row through one view, and Postgres allows a view 1,600 columns."""
 MOST_SECURED_COLUMNS = 100
-"""Policies are asked by functions with an argument for each column, and Postgres allows so many."""
+"""Policies are asked by functions with an argument for each column, and Postgres allows this many arguments."""
 _EXACT_KEYS = frozenset(
     (
         *("bool", "int2", "int4", "int8", "oid", "date", "timestamp", "timestamptz", "time", "timetz", "uuid", "bytea"),
@@ -157,17 +157,17 @@ def refusals_beside(facts: HeapFacts, relation: Name, *, is_taken: bool) -> list
     """The same for a relation beside the table. What names the table goes on naming it, so nothing of that counts."""
     if facts.relkind != "p":
         return [_not_partitioned(facts)]
-    found = [*_of_itself(facts), *_secured(facts)]
+    refusals = [*_of_itself(facts), *_secured(facts)]
     if is_taken or relation in (facts.name, facts.name.default_partition()):
-        found.append(Refusal(f"the name {relation} is already taken", "give the relation another one"))
+        refusals.append(Refusal(f"the name {relation} is already taken", "give the relation another one"))
     if len(relation.table.encode()) > MAX_BYTES:
-        found.append(Refusal(f"the name {relation} is too long", f"use at most {MAX_BYTES} bytes"))
-    return found
+        refusals.append(Refusal(f"the name {relation} is too long", f"use at most {MAX_BYTES} bytes"))
+    return refusals
 
 
 def _of_itself(facts: HeapFacts) -> list[Refusal]:
     """What is wrong with the table, wherever its relation stands."""
-    own = [*_shape(facts), *_columns(facts), *_keys(facts), *_partitions(facts)]
+    own = [*_shape(facts), *column_refusals(facts), *_keys(facts), *_partitions(facts)]
     return [*own, *facts.dangers, *facts.loud]
 
 
@@ -213,7 +213,8 @@ def _shape(facts: HeapFacts) -> list[Refusal]:
     return refusals
 
 
-def _columns(facts: HeapFacts) -> list[Refusal]:
+def column_refusals(facts: HeapFacts) -> list[Refusal]:
+    """What is against the table's columns."""
     refusals: list[Refusal] = []
     if not facts.primary_key:
         refusals.append(Refusal("it has no primary key", f"alter table {facts.name} add primary key (...)"))

@@ -254,9 +254,9 @@ class LakeFile:
 
     def bounds(self, field_id: int) -> KeyBounds | None:
         """Those of a column of the primary key that is not the tier key; None when they are not known."""
-        for one in self.keys:
-            if one.field_id == field_id:
-                return one
+        for bounds in self.keys:
+            if bounds.field_id == field_id:
+                return bounds
         return None
 
 

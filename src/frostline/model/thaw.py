@@ -14,7 +14,7 @@ class Holds(Enum):
     """What the heap has of a range of the cold range."""
 
     EVERYTHING = auto()
-    """An archived partition that is not cleaned: the complete truth of its range."""
+    """An archived partition that is not cleaned: it has all rows of its range."""
     CHANGES = auto()
     """Its partition was cleaned. The heap has at most rows that are in the overlay too."""
     NO_PARTITION = auto()

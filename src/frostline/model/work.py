@@ -15,7 +15,7 @@ FIRST_PAUSE = timedelta(seconds=30)
 LONGEST_PAUSE = timedelta(hours=1)
 FRUITLESS_PAUSE = timedelta(seconds=60)
 """An action that found nothing it could do, though it was due."""
-SWEEP_EVERY = timedelta(days=1)
+SWEEP_INTERVAL = timedelta(days=1)
 
 
 class Kind(StrEnum):
@@ -125,16 +125,8 @@ def delayed_until(kind: Kind, state: TableState, tries: Tries) -> datetime | Non
 
 
 def pause(failures: int) -> timedelta:
-    """How long to wait after so many failures in a row."""
+    """How long to wait after that many failures in a row."""
     return min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(failures - 1, 20))
-
-
-def _why_premake(state: TableState) -> str | None:
-    return _plural(state.missing_partitions, "partition", "to be made ahead")
-
-
-def _why_archive(state: TableState) -> str | None:
-    return _plural(state.ripe_partitions, "partition", "older than the hot period")
 
 
 def _why_fold(state: TableState) -> str | None:
@@ -145,37 +137,27 @@ def _why_fold(state: TableState) -> str | None:
     return _plural(state.blocked_by_marks, "partition", "to be cleaned with changes that are not folded")
 
 
-def _why_clean(state: TableState) -> str | None:
-    return _plural(state.over_grace - state.blocked_by_marks, "archived partition", "past the grace period")
-
-
-def _why_retain(state: TableState) -> str | None:
-    return "rows older than the retention period" if state.can_retain else None
-
-
 def _why_compact(state: TableState) -> str | None:
     if state.can_compact:
         return "many small files in the lake"
     return f"{state.manifests} manifests in the lake" if state.manifests > MANY_MANIFESTS else None
 
 
-def _why_expire(state: TableState) -> str | None:
-    return _plural(state.expirable, "lake snapshot", "past the snapshot retention")
-
-
 def _why_sweep(state: TableState) -> str | None:
-    is_over = state.swept_at is not None and state.now - state.swept_at >= SWEEP_EVERY
+    is_over = state.swept_at is not None and state.now - state.swept_at >= SWEEP_INTERVAL
     return "a day since the last sweep" if state.has_lake and is_over else None
 
 
 _WHY: Mapping[Kind, Callable[[TableState], str | None]] = {
-    Kind.PREMAKE: _why_premake,
-    Kind.ARCHIVE: _why_archive,
+    Kind.PREMAKE: lambda state: _plural(state.missing_partitions, "partition", "to be made ahead"),
+    Kind.ARCHIVE: lambda state: _plural(state.ripe_partitions, "partition", "older than the hot period"),
     Kind.FOLD: _why_fold,
-    Kind.CLEAN: _why_clean,
-    Kind.RETAIN: _why_retain,
+    Kind.CLEAN: lambda state: _plural(
+        state.over_grace - state.blocked_by_marks, "archived partition", "past the grace period"
+    ),
+    Kind.RETAIN: lambda state: "rows older than the retention period" if state.can_retain else None,
     Kind.COMPACT: _why_compact,
-    Kind.EXPIRE: _why_expire,
+    Kind.EXPIRE: lambda state: _plural(state.expirable, "lake snapshot", "past the snapshot retention"),
     Kind.SWEEP: _why_sweep,
 }
 

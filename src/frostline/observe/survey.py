@@ -22,6 +22,7 @@ from frostline.catalog import (
 )
 from frostline.catalog.archived_partitions import ArchivedPartition
 from frostline.catalog.connect import Connection, first_line
+from frostline.catalog.patience import set_lock_timeout
 from frostline.model import expiry
 from frostline.model.expiry import LakeState
 from frostline.model.names import Name
@@ -64,7 +65,7 @@ def each(connection: Connection, question: Callable[[Connection, Table], Read]) 
     unreadable: list[Unreadable] = []
     with connection.transaction():
         connection.execute(sql.SQL("set transaction isolation level repeatable read, read only"))
-        connection.execute(sql.SQL("set local lock_timeout = '1s'"))
+        set_lock_timeout(connection, 1000)
         for name in tables.names(connection):
             try:
                 with connection.transaction():
@@ -163,11 +164,10 @@ def _lag(ripe: Sequence[Partition], cutoff: int) -> int:
     return 0 if oldest is None else cutoff - oldest
 
 
-def missing_partitions(connection: Connection, table: Table) -> int:
-    """How many of the partitions that premake wants are not there. A guard that was left is a reason to run it too."""
-    return _partitions_ahead(connection, table, heap.layout(connection, table))[0]
-
-
 def _partitions_ahead(connection: Connection, table: Table, layout: Layout) -> tuple[int, str | None]:
+    """How many of the partitions that premake wants are not there, and what is wrong with them.
+
+    A guard that was left is a reason to run it too.
+    """
     planned = premake.plan(connection, table, layout)
     return len(planned.cells) or int(default_guard.stands(connection, table)), planned.problem

@@ -133,23 +133,19 @@ def expirable(connection: Connection, table: Table, partitions: Sequence[Partiti
     The heap's partitions are read unless they are given.
     """
     partitions = heap.partitions(connection, table) if partitions is None else partitions
-    cutoff = _cutoff(connection, table, partitions)
+    period = table.policy.retention_period
+    cutoff = None if period is None else clock.before(connection, table, period, partitions)
     children = _children(connection, table, partitions)
     ripe = [child for child in children if cutoff is not None and child.upper <= cutoff]
     stuck = _begun(connection, table, children, cutoff)
     return [*stuck, *sorted(ripe, key=lambda child: child.upper)]
 
 
-def _cutoff(connection: Connection, table: Table, partitions: Sequence[Partition]) -> int | None:
-    period = table.policy.retention_period
-    return None if period is None else clock.before(connection, table, period, partitions)
-
-
 def _children(connection: Connection, table: Table, partitions: Sequence[Partition]) -> list[Expired]:
     """The partitions that have an end. DEFAULT has none."""
     oid = tables.heap_oid(connection, table)
-    found = connection.execute(_statement("children").format(oid=sql.Literal(oid))).fetchall()
-    about = {Name(schema, name): more for schema, name, *more in found}
+    rows = connection.execute(_statement("children").format(oid=sql.Literal(oid))).fetchall()
+    about = {Name(schema, name): more for schema, name, *more in rows}
     children: list[Expired] = []
     for partition in partitions:
         if partition.upper is not None and not partition.is_default and partition.name in about:
@@ -162,20 +158,20 @@ def _children(connection: Connection, table: Table, partitions: Sequence[Partiti
 def _begun(connection: Connection, table: Table, children: Sequence[Expired], cutoff: int | None) -> Iterator[Expired]:
     """What an expiry that did not get to its end has left half detached or detached."""
     by_oid = {expired.oid: expired for expired in children}
-    for one in expiring.list_all(connection, table):
-        child = by_oid.get(one.oid)
-        is_ripe = cutoff is not None and one.upper <= cutoff
+    for begun in expiring.list_all(connection, table):
+        child = by_oid.get(begun.oid)
+        is_ripe = cutoff is not None and begun.upper <= cutoff
         if child is not None and child.phase is Phase.HALF_DETACHED and not is_ripe:
             yield replace(child, phase=Phase.HALF_DETACHED_TOO_EARLY)
-        elif child is None and not one.is_partition and one.drops and table.policy.expire_by is ExpireBy.DROP:
-            phase = _phase_of_detached(one, is_ripe=is_ripe)
-            if one.name is not None and one.kind is not None:
-                yield Expired(one.name, one.kind, one.oid, None, one.upper, phase)
+        elif child is None and not begun.is_partition and begun.drops and table.policy.expire_by is ExpireBy.DROP:
+            phase = _phase_of_detached(begun, is_ripe=is_ripe)
+            if begun.name is not None and begun.kind is not None:
+                yield Expired(begun.name, begun.kind, begun.oid, None, begun.upper, phase)
 
 
-def _phase_of_detached(one: Expiring, *, is_ripe: bool) -> Phase:
+def _phase_of_detached(begun: Expiring, *, is_ripe: bool) -> Phase:
     """It goes only if it is certain that it was this program that detached it, and if it still should."""
-    if not one.is_detached:
+    if not begun.is_detached:
         return Phase.DETACHED_BY_SOMEBODY
     return Phase.DETACHED if is_ripe else Phase.DETACHED_TOO_EARLY
 
@@ -195,12 +191,12 @@ def expire(connection: Connection, settings: Settings, chosen: Table) -> Result:
 
 def _forget_ended(connection: Connection, table: Table, expired: Sequence[Expired]) -> None:
     """What is gone, or attached as if nothing had been, was not begun with."""
-    going_on = {one.oid for one in expired if one.phase is not Phase.ATTACHED}
+    going_on = {partition.oid for partition in expired if partition.phase is not Phase.ATTACHED}
     with connection.transaction():
         leases.require(connection, table)
-        for one in expiring.list_all(connection, table):
-            if one.oid not in going_on:
-                expiring.forget(connection, table, one.oid)
+        for begun in expiring.list_all(connection, table):
+            if begun.oid not in going_on:
+                expiring.forget(connection, table, begun.oid)
 
 
 class _Expiry:
@@ -224,8 +220,8 @@ class _Expiry:
         reached(Failpoint.PARTITION_STARTED)
         stage = logs.stage(_log, "retain", table=str(self.table.name), job=job_id)
         with self._recorded(job_id), stage as said:
-            for one in expired:
-                self._let_go(one)
+            for partition in expired:
+                self._let_go(partition)
             said.update(dropped=len(self.dropped), detached=len(self.detached), waiting=len(self.waiting))
         return Result(tuple(self.dropped), tuple(self.detached), tuple(self.waiting), tuple(self.kept))
 
@@ -338,8 +334,8 @@ class _Expiry:
     def _forget_unless_pending(self, expired: Expired) -> None:
         """Nothing happened to it, so it must not look as if. Should this fail too, the next run does it."""
         with suppress(psycopg.Error, ConflictError):
-            found = _children(self.connection, self.table, heap.partitions(self.connection, self.table))
-            if not any(other.oid == expired.oid and other.phase is Phase.HALF_DETACHED for other in found):
+            children = _children(self.connection, self.table, heap.partitions(self.connection, self.table))
+            if not any(other.oid == expired.oid and other.phase is Phase.HALF_DETACHED for other in children):
                 self._forget(expired)
 
     @contextmanager

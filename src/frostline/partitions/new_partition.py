@@ -1,6 +1,6 @@
 """Tables on their way to become partitions of a heap: made like it, named, and attached."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import LiteralString
 
@@ -67,17 +67,12 @@ def attach(connection: Connection, table: Table, name: Name, lower: int | None, 
 
 def free_name(connection: Connection, wanted: Name) -> Name:
     """The name that is wanted, or one like it if that is taken."""
-    for name in _alternatives(wanted):
-        if not facts.rows(connection, "type_name_exists", schema=name.schema, name=name.table)[0][0]:
-            return name
-    raise AssertionError("there is always a free name")
-
-
-def _alternatives(wanted: Name) -> Iterator[Name]:
-    yield wanted
-    for number in range(1, 10_000):
+    name, number = wanted, 0
+    while facts.is_taken(connection, name):
+        number += 1
         suffix = f"_{number}"
-        yield Name(wanted.schema, cut(wanted.table, MAX_BYTES - len(suffix)) + suffix)
+        name = Name(wanted.schema, cut(wanted.table, MAX_BYTES - len(suffix)) + suffix)
+    return name
 
 
 def drop_leftovers(connection: Connection, table: Table, purpose: Purpose) -> None:
@@ -104,8 +99,7 @@ def _drop_leftover(connection: Connection, oid: int, target: sql.Identifier) -> 
 
 def default_partition(connection: Connection, table: Table) -> Name | None:
     """The DEFAULT partition of the heap, if there is one."""
-    found = facts.rows(connection, "default_partition", oid=tables.heap_oid(connection, table))
-    return Name(*found[0]) if found else None
+    return facts.default_partition(connection, tables.heap_oid(connection, table))
 
 
 @contextmanager
@@ -116,11 +110,11 @@ def user_triggers_disabled(connection: Connection, partition: Name) -> Generator
     """
     target = names.identifier(partition)
     query = _statement("triggers").format(partition=sql.Literal(target.as_string(connection)))
-    found: list[tuple[str, str, str]] = connection.execute(query).fetchall()
-    for kind, name, _ in found:
+    triggers: list[tuple[str, str, str]] = connection.execute(query).fetchall()
+    for kind, name, _ in triggers:
         _set_trigger(connection, target, _KINDS[kind], name, "disable")
     yield
-    for kind, name, state in found:
+    for kind, name, state in triggers:
         _set_trigger(connection, target, _KINDS[kind], name, _ENABLE[state])
 
 

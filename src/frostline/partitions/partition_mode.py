@@ -1,7 +1,5 @@
 """Tables in partition mode: their partitions are made ahead of time, and expire. They keep their names."""
 
-from collections.abc import Iterator
-
 from frostline.catalog import facts as catalog_facts
 from frostline.catalog import jobs, leases, tables
 from frostline.catalog.connect import Connection
@@ -14,8 +12,7 @@ from frostline.model.tiers import TierKind
 from frostline.partitions import premake
 from frostline.partitions.dropping import Result, expirable, expire
 from frostline.relation import policy
-from frostline.relation.refusal import refuse
-from frostline.relation.registration import Added, Request
+from frostline.relation.registration import Added, Request, refuse
 
 __all__ = ["Result", "add", "expirable", "expire", "remove"]
 
@@ -27,30 +24,30 @@ def add(connection: Connection, request: Request, *, dry_run: bool = False) -> A
         tables.require_mode(existing, Mode.PARTITION)
         return Added(existing, changed=False, statements=())
     with connection.transaction(force_rollback=dry_run):
-        found = catalog_facts.read(connection, request.name)
-        table = _table(connection, found, request, _check(connection, found, request))
+        facts = catalog_facts.read(connection, request.name)
+        table = _table(connection, facts, request, _check(connection, facts, request))
         tables.insert(connection, table)
         table = tables.by_id(connection, table.id)
         _check_grid(connection, table)
         return Added(table, changed=True, statements=())
 
 
-def _check(connection: Connection, found: HeapFacts, request: Request) -> TierKind:
+def _check(connection: Connection, facts: HeapFacts, request: Request) -> TierKind:
     """Refuse with all reasons at once."""
-    reasons = rules.partition_refusals(found)
+    reasons = rules.partition_refusals(facts)
     if request.lake_partition is not None:
         reasons.append(rules.Refusal("in partition mode it has no lake", "leave --lake-partition out"))
     if request.relation_name is not None:
         reasons.append(rules.Refusal("in partition mode it has no relation", "leave --relation out"))
     refuse("manage", request.name, reasons)
-    kind = found.tier_kind
+    kind = facts.tier_kind
     assert kind is not None
     policy.check(connection, kind, Mode.PARTITION, request.policy)
     return kind
 
 
-def _table(connection: Connection, found: HeapFacts, request: Request, kind: TierKind) -> Table:
-    tier = found.tier_column
+def _table(connection: Connection, facts: HeapFacts, request: Request, kind: TierKind) -> Table:
+    tier = facts.tier_column
     assert tier is not None
     table_id, token = tables.number(connection)
     return Table(
@@ -79,12 +76,7 @@ def remove(connection: Connection, table: Table, *, dry_run: bool = False) -> tu
     """Forget the table. Nothing of it changes, also if it is gone already."""
     with jobs.exclusive(connection, table), connection.transaction(force_rollback=dry_run):
         leases.require(connection, table)
-        for _ in _present(connection, table):
+        if catalog_facts.exists(connection, table.name):
             premake.clean_up(connection, table)
         tables.delete(connection, table)
     return ()
-
-
-def _present(connection: Connection, table: Table) -> Iterator[Table]:
-    if catalog_facts.rows(connection, "name_exists", schema=table.name.schema, name=table.name.table)[0][0]:
-        yield table

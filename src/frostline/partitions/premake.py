@@ -31,7 +31,7 @@ from frostline.relation.heap import Layout
 _statement = sqlfiles.statements(__name__, "premake")
 
 MOST_MOVED = 10_000
-"""So many rows are moved out of DEFAULT into their own partition while readers and writers wait."""
+"""At most this many rows are moved out of DEFAULT into their own partition: readers and writers wait meanwhile."""
 SMALL_BYTES = 8 << 20
 """A DEFAULT partition of this size is read in a few milliseconds, so ATTACH may do it under its lock."""
 _SHORT_S = 5.0
@@ -94,7 +94,7 @@ def plan(connection: Connection, table: Table, layout: Layout | None = None) -> 
     partitions, floor = layout.partitions, layout.frost_line  # what lies below would have to be adopted
     now = clock.now(connection, table, partitions, floor)
     known = _known(connection, table, partitions)
-    grid = _grid(connection, table, [(one.lower, one.upper) for one in known], now)
+    grid = _grid(connection, table, [(cell.lower, cell.upper) for cell in known], now)
     if isinstance(grid, Unknown):
         return Plan((), None, grid.reason)
     taken = [(partition.lower, partition.upper) for partition in partitions if not partition.is_default]
@@ -112,28 +112,28 @@ def _known(connection: Connection, table: Table, partitions: Sequence[Partition]
     """Every partition with finite bounds, those that were archived and dropped included."""
     kind = table.tier_kind
     archived = archived_partitions.list_all(connection, table) if table.has_lake else []
-    found = {(lower, upper): name for name, lower, upper, _ in archived}
-    found |= {
+    named = {(partition.lower, partition.upper): partition.name for partition in archived}
+    named |= {
         (partition.lower, partition.upper): partition.name
         for partition in partitions
         if partition.upper is not None and not partition.is_default
     }
-    cells = (Cell(name, lower, upper) for (lower, upper), name in found.items() if lower is not None)
+    cells = (Cell(name, lower, upper) for (lower, upper), name in named.items() if lower is not None)
     return tuple(cell for cell in cells if not kind.is_time or kind.lowest < cell.lower < cell.upper < kind.highest)
 
 
 def _grid(connection: Connection, table: Table, ranges: Sequence[Edges], now: int) -> HeapGrid | Unknown:
     kind, interval = table.tier_kind, table.policy.partition_interval
-    found = heap_grid.find(kind, ranges, now, interval=interval)
-    if kind is not TierKind.TIMESTAMPTZ or not heap_grid.may_be_local(found):
-        return found
+    grid = heap_grid.find(kind, ranges, now, interval=interval)
+    if kind is not TierKind.TIMESTAMPTZ or not heap_grid.may_be_local(grid):
+        return grid
     try:
         zone = _zone(connection)
     except psycopg.OperationalError as error:
         return Unknown(
             f"where its days begin is unknown, because nobody can ask for its time zone: {first_line(error)}"
         )
-    return found if zone is None else heap_grid.find(kind, ranges, now, interval=interval, zone=zone)
+    return grid if zone is None else heap_grid.find(kind, ranges, now, interval=interval, zone=zone)
 
 
 def _zone(connection: Connection) -> str | None:
@@ -181,10 +181,6 @@ def _try_to_clean_up(connection: Connection, table: Table) -> None:
     """After an error, which must not be hidden by another one. What stays is found by the next run."""
     with suppress(psycopg.Error, FrostlineError):
         clean_up(connection, table)
-
-
-def _literal(connection: Connection, name: Name) -> sql.Literal:
-    return sql.Literal(names.identifier(name).as_string(connection))
 
 
 class _Making:
@@ -316,7 +312,7 @@ class _Making:
     def _watchers(self) -> list[int]:
         """Who has a snapshot from before would look for the moved rows in the new partition, and not see them."""
         self.connection.execute(_statement("see_anew"))
-        heap_name = _literal(self.connection, self.table.heap)
+        heap_name = sql.Literal(names.identifier(self.table.heap).as_string(self.connection))
         return [pid for (pid,) in self.connection.execute(_statement("watchers").format(heap=heap_name)).fetchall()]
 
     def _watched_by(self, pids: Sequence[int]) -> BlockedByOldSnapshot | None:
@@ -356,7 +352,7 @@ class _Making:
         return f"{self.default} has rows from {lower} to {upper}"
 
     def _obstacle(self, rows: int) -> str | None:
-        """Why so many rows of DEFAULT must not be moved, if so."""
+        """Why the rows of DEFAULT must not be moved, if they are too many."""
         assert self.default is not None
         about = strays.about(self.connection, self.table, self.default)
         if about.is_referenced:

@@ -20,8 +20,7 @@ class Stray:
     """Rows that lie in DEFAULT though they are hot: there was no partition for them."""
 
     rows: int = 0
-    is_more: bool = False
-    """There are more; counting stopped, and the two values are of those that were counted."""
+    """Counting stops somewhere: there may be more, and the two values are of those that were counted."""
     lowest: str | None = None
     highest: str | None = None
 
@@ -54,7 +53,7 @@ def count(connection: Connection, table: Table, default: Name, condition: sql.Co
         most=sql.Literal(most),
     )
     rows, lowest, highest = only_row(connection.execute(statement))
-    return Stray(rows, rows == most, lowest, highest)
+    return Stray(rows, lowest, highest)
 
 
 def move(connection: Connection, table: Table, default: Name, name: Name, bounds: tuple[int, int]) -> None:

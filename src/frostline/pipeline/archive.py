@@ -137,9 +137,9 @@ class Job:
                 read = found[partition.name]
                 if not read.blocks:
                     continue
-                pieces = list(heap.slices(connection, self.table, partition))
+                ranges = list(heap.lake_ranges(connection, self.table, partition))
                 for first, last in archive.block_ranges(read.blocks, size):
-                    for lower, upper in pieces:
+                    for lower, upper in ranges:
                         yield Export(
                             table=self.table,
                             reader=reader,

@@ -86,7 +86,7 @@ def fold_table(context: JobContext, chosen: Table) -> Result:
     """Fold what the overlay holds below the frost line."""
     connection, settings = context.connection, context.settings
     with job.on_table(connection, settings, chosen, "fold", "folding") as table:
-        trust.require_silence(connection, table)
+        trust.require_no_user_triggers(connection, table)
         heap.refuse_smallest(connection, table, [Name("frostline_overlay", table.internal)], marks=True)
         settle.lake(connection, settings, table)
         return Fold(context, table).run()

@@ -9,7 +9,7 @@ from frostline.model import archive
 from frostline.model import retention as rules
 from frostline.model.partitions import Partition
 from frostline.model.range import Range
-from frostline.model.retention import Line, Whole
+from frostline.model.retention import Line, UncleanedPartition
 from frostline.model.tables import RecordedFile, Seam, Table
 from frostline.relation import clock, heap
 from frostline.relation.heap import Layout
@@ -36,23 +36,22 @@ def of_table(connection: Connection, table: Table) -> TablePlan:
     trust.require(connection, table)
     seam = seams.get(connection, table)
     cutoff = heap.cutoff(connection, table)
-    found = ripe(table, heap.partitions(connection, table), seam.frost_line, cutoff)
-    rows = sum(_rows(connection, partition) for partition in found.partitions)
-    size = sum(partition.size_bytes for partition in found.partitions)
+    moved = ripe(table, heap.partitions(connection, table), seam.frost_line, cutoff)
+    rows = sum(
+        # A partition that was never analyzed is counted.
+        partition.rows_estimate if partition.rows_estimate >= 0 else heap.count(connection, partition.name)
+        for partition in moved.partitions
+    )
+    size = sum(partition.size_bytes for partition in moved.partitions)
     _, lake_rows, lake_bytes = lake_files.totals(connection, table)
     estimate = rows * lake_bytes // lake_rows if lake_rows else size // GUESSED_RATIO
-    return TablePlan(table, seam, cutoff, found, rows, size, estimate)
+    return TablePlan(table, seam, cutoff, moved, rows, size, estimate)
 
 
 def ripe(table: Table, partitions: Sequence[Partition], frost_line: int, cutoff: int) -> archive.Plan:
     """What an archive would move; nothing that an undo or a thaw holds back."""
     limit = cutoff if table.held_from is None else min(cutoff, table.held_from)
     return archive.plan(partitions, frost_line, limit)
-
-
-def _rows(connection: Connection, partition: Partition) -> int:
-    """Postgres' own estimate; a partition that was never analyzed is counted."""
-    return partition.rows_estimate if partition.rows_estimate >= 0 else heap.count(connection, partition.name)
 
 
 @dataclass(frozen=True)
@@ -79,9 +78,12 @@ def retention(connection: Connection, table: Table, layout: Layout | None = None
     """What a retention would do now. `layout` is the heap, if the caller has read it already."""
     layout = layout or heap.layout(connection, table)
     period, current = table.policy.retention_period, seams.retained(connection, table)
-    whole = [Whole(partition.name, partition.lower) for partition in archived_partitions.uncleaned(connection, table)]
+    uncleaned = [
+        UncleanedPartition(partition.name, partition.lower)
+        for partition in archived_partitions.uncleaned(connection, table)
+    ]
     cutoff = clock.before(connection, table, period, layout.partitions) if period else None
-    wanted = rules.line(table, cutoff, layout.frost_line, whole, current)
+    wanted = rules.line(table, cutoff, layout.frost_line, uncleaned, current)
     if wanted.value is None:
         return RetentionPlan(current, wanted)
     gone, across = rules.below(lake_files.within(connection, table, Range(None, wanted.reach)), wanted.reach)

@@ -63,21 +63,23 @@ def retain_table(context: JobContext, chosen: Table) -> Result:
         return Result(chosen, partitions=gone, waiting=(*done.waiting, *done.kept), changed=done.changed)
     with job.on_table(connection, settings, chosen, "retain", "removing old rows of") as table:
         settle.lake(connection, settings, table)
-        found = plan.retention(connection, table)
-        if found.is_empty:
-            return _result(table, found)
-        trust.require_silence(connection, table)
-        return Retention(context, table, found).run()
+        wanted = plan.retention(connection, table)
+        if wanted.is_empty:
+            return _result(table, wanted)
+        trust.require_no_user_triggers(connection, table)
+        return Retention(context, table, wanted).run()
 
 
 def planned(connection: Connection, table: Table) -> Result:
     """What a retention would do now. Of files that reach across R, nobody has counted the rows yet."""
     trust.require(connection, table)
     if not table.has_lake:
-        return Result(table, partitions=tuple(str(one.name) for one in dropping.expirable(connection, table)))
-    found = plan.retention(connection, table)
-    rows = sum(file.fingerprint.rows for file in found.gone)
-    return replace(_result(table, found), rows=rows, marks=found.marks)
+        return Result(
+            table, partitions=tuple(str(partition.name) for partition in dropping.expirable(connection, table))
+        )
+    wanted = plan.retention(connection, table)
+    rows = sum(file.fingerprint.rows for file in wanted.gone)
+    return replace(_result(table, wanted), rows=rows, marks=wanted.marks)
 
 
 def _result(table: Table, done: RetentionPlan) -> Result:

@@ -126,7 +126,7 @@ class Sweep:
         ConflictError while the catalog points to somebody else's commit: what that needs is nobody's to delete.
         """
         self.base = foreign.base(self.connection, self.table)
-        ours = lake_states.own_jobs(self.connection, self.table, every=self.request.take_over)
+        ours = lake_states.own_jobs(self.connection, self.table, any_lineage=self.request.take_over)
         orphans: list[Orphan] = []
         unknown: list[str] = []
         left = 0

@@ -29,7 +29,7 @@ from frostline.pipeline import job, undo
 from frostline.pipeline.job import JobContext
 from frostline.pipeline.refill import Piece, fill
 from frostline.pipeline.undo import Lowering
-from frostline.relation import bound, heap, names, parents, refill
+from frostline.relation import bound, heap, names, refill
 from frostline.tiers.proof import fingerprint
 
 Wanted = tuple[str | None, str | None]
@@ -51,10 +51,10 @@ class Result:
     rows: int
 
 
-def run(context: JobContext, table: Table, wanted: Wanted) -> Result:
+def run(context: JobContext, chosen: Table, wanted: Wanted) -> Result:
     """Make everything from a value up to the frost line hot again. T is one line, so the range can only end there."""
     connection = context.connection
-    with job.on_table(connection, context.settings, table, "thaw --from VALUE", "thawing"):
+    with job.on_table(connection, context.settings, chosen, "thaw --from VALUE", "thawing") as table:
         seam = seams.get(connection, table)
         cold = undo.cold_range(connection, table, seam)
         start = _start(connection, table, seam, cold, wanted)
@@ -74,7 +74,8 @@ def _start(connection: Connection, table: Table, seam: Seam, cold: Sequence[Cold
             hint=f"frostline thaw {table.name} --from VALUE; later, archive with a longer --hot or shorter",
         )
     for partition in heap.partitions(connection, table):
-        if partition.upper is not None and partition.upper > seam.frost_line and _begins_below(partition.lower, seam):
+        begins_below = partition.lower is None or partition.lower < seam.frost_line
+        if begins_below and partition.upper is not None and partition.upper > seam.frost_line:
             raise UsageError(
                 f"partition {partition.name} lies on both sides of the frost line {line}", hint="detach it first"
             )
@@ -100,10 +101,6 @@ def _first(connection: Connection, table: Table, first: str | None) -> int:
     return value
 
 
-def _begins_below(lower: int | None, seam: Seam) -> bool:
-    return lower is None or lower < seam.frost_line
-
-
 class Thaw:
     """One thaw of one table; the caller holds the table's job lock."""
 
@@ -118,8 +115,10 @@ class Thaw:
         """All steps in order. An error leaves readers as they were, and the refill tables to the next thaw."""
         stage = logs.stage(_log, "thaw", table=str(self.table.name), job=self.job_id)
         with job.failure_recorded(self.connection, self.job_id), self._taken_over(), stage as said:
-            self._drop_leftovers()
-            filled = self._refill([one for one in cold if one.lower >= start])
+            with self.connection.transaction():
+                leases.require(self.connection, self.table)
+                refill.drop_leftovers(self.connection, self.table)
+            filled = self._refill([cold_range for cold_range in cold if cold_range.lower >= start])
             rows = sum(part.rows for _, _, part in filled)
             jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=rows)
             attached = [self._attach(cold_range, name) for cold_range, name, _ in filled]
@@ -142,11 +141,6 @@ class Thaw:
                 f"another thaw of {self.table.name} took over and dropped what this one had filled",
                 hint="frostline status",
             ) from error
-
-    def _drop_leftovers(self) -> None:
-        with self.connection.transaction():
-            leases.require(self.connection, self.table)
-            refill.drop_leftovers(self.connection, self.table)
 
     def _refill(self, cold: Sequence[ColdRange]) -> list[tuple[ColdRange, Name, Fingerprint]]:
         """Fill and verify a table for each range that the heap does not have; says what each of them holds."""
@@ -171,10 +165,10 @@ class Thaw:
 
     def _create(self, cold: Sequence[ColdRange]) -> Iterator[tuple[ColdRange, Name]]:
         files = lake_files.recorded(self.connection, self.table)
-        for number, one in enumerate(cold):
-            in_lake = bool(overlapping(files, one.range))
-            if one.holds is Holds.CHANGES or (one.holds is Holds.NO_PARTITION and in_lake):
-                yield one, refill.create(self.connection, self.table, one, f"{self.job_id}_{number}")
+        for number, cold_range in enumerate(cold):
+            in_lake = bool(overlapping(files, cold_range.range))
+            if cold_range.holds is Holds.CHANGES or (cold_range.holds is Holds.NO_PARTITION and in_lake):
+                yield cold_range, refill.create(self.connection, self.table, cold_range, f"{self.job_id}_{number}")
                 failpoints.reached(Failpoint.THAW_CREATED_ONE)
 
     def _pieces(self, cold_range: ColdRange, name: Name) -> Iterator[Piece]:
@@ -218,7 +212,7 @@ class Thaw:
                 self.connection, self.table.name, lambda: self._attach_at_once(cold_range, name), complaint=self._in_use
             )
         except psycopg.errors.ForeignKeyViolation as error:
-            raise parents.missing(self.connection, self.table, name, error) from error
+            raise refill.missing_parents(self.connection, self.table, name, error) from error
         failpoints.reached(Failpoint.THAW_ATTACHED)
         return attached
 
@@ -228,12 +222,9 @@ class Thaw:
         seam = seams.get(self.connection, self.table)
         publish.lake(self.connection, self.table, seam, None)
         lower = None if cold_range.lower == self.table.tier_kind.lowest else cold_range.lower
-        self._record(attached, lower, cold_range.upper)
+        archived_partitions.record(self.connection, self.table, self.job_id, attached, lower, cold_range.upper)
         failpoints.reached(Failpoint.THAW_BEFORE_ATTACH)
         return attached
-
-    def _record(self, name: Name, lower: int | None, upper: int) -> None:
-        archived_partitions.record(self.connection, self.table, self.job_id, name, lower, upper)
 
     def _in_use(self) -> UnavailableError:
         pids = ", ".join(map(str, refill.holders(self.connection, self.table)))

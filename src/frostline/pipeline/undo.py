@@ -9,7 +9,7 @@ from typing import TypeVar
 import psycopg
 
 from frostline import failpoints, logs
-from frostline.catalog import archived_partitions, jobs, lake_files, seams, tables
+from frostline.catalog import archived_partitions, facts, jobs, lake_files, seams, tables
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
 from frostline.errors import ConflictError, FrostlineError, UsageError
@@ -68,7 +68,7 @@ def run(context: JobContext, table: Table, to: str | None) -> Result:
         lowering = Lowering(context, table, job.start(connection, table, "undo", seam.frost_line, line))
         with _lake(connection, settings, table) as away:
             done = lowering.run(line, cold, away)
-    back = tuple(str(one.partition) for one in cold if one.lower >= line and one.holds is Holds.EVERYTHING)
+    back = tuple(str(part.partition) for part in cold if part.lower >= line and part.holds is Holds.EVERYTHING)
     return Result(table, seam.frost_line, line, back, done.trimmed, done.lake_left, done.counted)
 
 
@@ -94,8 +94,13 @@ def floor(connection: Connection, table: Table) -> int:
 def cold_range(connection: Connection, table: Table, seam: Seam) -> list[ColdRange]:
     """How the cold range is made up now."""
     archived = [
-        Archived(name, lower, upper, not cleaned and heap.exists(connection, name))
-        for name, lower, upper, cleaned in archived_partitions.list_all(connection, table)
+        Archived(
+            partition.name,
+            partition.lower,
+            partition.upper,
+            in_heap=not partition.is_cleaned and facts.exists(connection, partition.name),
+        )
+        for partition in archived_partitions.list_all(connection, table)
     ]
     partitions = heap.partitions(connection, table)
     return rules.cold_ranges(partitions, archived, seam.frost_line, table.tier_kind.lowest)
@@ -105,7 +110,7 @@ def _line(table: Table, cold: Sequence[ColdRange], reach: Sequence[int], wanted:
     """The line that was asked for; UsageError when an undo cannot go there."""
     if not reach:
         hint = f"frostline thaw {table.name} --from VALUE brings rows back from the lake"
-        if not any(one.holds is not Holds.NO_PARTITION for one in cold):
+        if not any(part.holds is not Holds.NO_PARTITION for part in cold):
             hint = f"nothing of {table.name} is archived"
         raise UsageError(f"no archived partition of {table.name} is still whole in the heap", hint=hint)
     if wanted is None or wanted in reach:
@@ -176,8 +181,8 @@ class Lowering:
             return None
 
     def _compare(self, line: int, cold: Sequence[ColdRange]) -> list[str]:
-        whole = [one for one in cold if one.lower >= line and one.holds is Holds.EVERYTHING]
-        kept = {one.partition for one in whole if one.partition is not None}
+        complete = [part for part in cold if part.lower >= line and part.holds is Holds.EVERYTHING]
+        kept = {part.partition for part in complete if part.partition is not None}
         away = self.lake_left is not None
         return verify.before_lowering(self.connection, self.table, line, kept, without_lake=away)
 
@@ -200,13 +205,10 @@ class Lowering:
             if self.lake_left is None:
                 change.swap(self.connection, staged, seams.get(self.connection, self.table), line=line)
             else:
-                self._only_lower(line)
+                # T goes down and S stays: what the lake has at or above T is hidden, and goes with the next job.
+                publish.line_only(self.connection, self.table, line)
+                jobs.advance(self.connection, self.job_id, State.PUBLISHED)
             archived_partitions.forget_above(self.connection, self.table, line)
             tables.hold(self.connection, self.table, line)
             failpoints.reached(Failpoint.UNDO_BEFORE_COMMIT)
         failpoints.reached(Failpoint.UNDO_PUBLISHED)
-
-    def _only_lower(self, line: int) -> None:
-        """T goes down and S stays: what the lake has at or above T is hidden, and goes with the next job."""
-        publish.line_only(self.connection, self.table, line)
-        jobs.advance(self.connection, self.job_id, State.PUBLISHED)

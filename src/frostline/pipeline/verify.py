@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from psycopg import errors, sql
 
 from frostline import sqlfiles
-from frostline.catalog import archived_partitions, lake_files, pointers, seams, trust
+from frostline.catalog import archived_partitions, facts, lake_files, pointers, seams, trust
 from frostline.catalog.archived_partitions import ArchivedPartition
 from frostline.catalog.connect import Connection, only_row, only_value
 from frostline.errors import CorruptionError, FrostlineError
@@ -18,7 +18,7 @@ from frostline.model.range import overlapping
 from frostline.model.tables import NO_ROWS, Checksum, Fingerprint, RecordedFile, Seam, Table
 from frostline.pipeline import doubles
 from frostline.pipeline.verify_metadata import Fault, Metadata, strangers
-from frostline.relation import heap, names
+from frostline.relation import names
 from frostline.tiers.proof import fingerprint
 
 _statement = sqlfiles.statements(__name__, "verify")
@@ -49,7 +49,11 @@ def run(connection: Connection, table: Table) -> Report:
         trust.require(connection, table)
         seam = seams.get(connection, table)
         recorded = lake_files.recorded(connection, table)
-        waiting = [one for one in archived_partitions.uncleaned(connection, table) if heap.exists(connection, one.name)]
+        waiting = [
+            partition
+            for partition in archived_partitions.uncleaned(connection, table)
+            if facts.exists(connection, partition.name)
+        ]
         expected.add(lake_files.metadata_checksums(connection, table))
         reached(Failpoint.VERIFY_BEFORE_FILES)
         lake = Metadata.of(table, seam)
@@ -70,10 +74,10 @@ def run(connection: Connection, table: Table) -> Report:
     return Report(table, len(recorded), rows, len(waiting), tuple(faults))
 
 
-def _complete(connection: Connection, table: Table, found: dict[str, Checksum]) -> None:
+def _complete(connection: Connection, table: Table, sums: dict[str, Checksum]) -> None:
     """Record the checksums of sound files from before they were kept. A standby cannot."""
     with suppress(errors.ReadOnlySqlTransaction):
-        lake_files.record_checksums(connection, table, found)
+        lake_files.record_checksums(connection, table, sums)
 
 
 def before_clean(connection: Connection, table: Table, partition: ArchivedPartition) -> None:
@@ -153,9 +157,9 @@ def _unlike_lake(
     if not opened:
         yield from _different(connection, table, partition, files)
         return
-    found = None if lake.are_away else _different_if_readable(connection, table, partition, files)
-    if found is not None and not (found and _are_bad(table, opened)):
-        yield from found
+    faults = None if lake.are_away else _different_if_readable(connection, table, partition, files)
+    if faults is not None and not (faults and _are_bad(table, opened)):
+        yield from faults
         return
     lake.counted.append(str(partition.name))
     yield from _wrong_count(connection, table, partition, files, len(marked))
@@ -187,10 +191,12 @@ def _wrong_count(
     """
     within = sum(file.fingerprint.rows for file in files if partition.range.covers(file.range))
     at_most = sum(file.fingerprint.rows for file in files)
-    found = _heap_fingerprint(connection, table, partition.name).rows
-    if not within - marks <= found <= at_most:
+    in_heap = _heap_fingerprint(connection, table, partition.name).rows
+    if not within - marks <= in_heap <= at_most:
         wanted = f"{max(within - marks, 0)} to {at_most}"
-        yield Fault(str(partition.name), f"has {found} unchanged rows instead of {wanted}, and its files are not there")
+        yield Fault(
+            str(partition.name), f"has {in_heap} unchanged rows instead of {wanted}, and its files are not there"
+        )
 
 
 def _unlike_overlay(connection: Connection, table: Table, lower: int | None, upper: int) -> int:
@@ -207,11 +213,11 @@ def _unlike_overlay(connection: Connection, table: Table, lower: int | None, upp
 
 def _foreign(connection: Connection, table: Table) -> Iterator[Fault]:
     """The Iceberg catalog must point to the state that the seam has."""
-    found = pointers.standing(connection, table)
-    if found.is_foreign:
+    standing = pointers.standing(connection, table)
+    if standing.is_foreign:
         where = f"{table.name.schema}.{table.internal}"
         yield Fault(
-            where, f"in the Iceberg catalog: {found.described}; frostline repair {table.name} shows the difference"
+            where, f"in the Iceberg catalog: {standing.described}; frostline repair {table.name} shows the difference"
         )
 
 
@@ -241,23 +247,23 @@ def _bad_files(
 def _bad_content(table: Table, file: RecordedFile, sums: dict[str, Checksum]) -> Iterator[Fault]:
     try:
         with damage.parsing(f"file {file.path}"):
-            found = fingerprint.sealed(file.path, table)
+            seal = fingerprint.sealed(file.path, table)
     except CorruptionError as error:
         yield Fault(file.path, f"cannot be read: {str(error.args[0]).partition(' is damaged: ')[2]}")
         return
-    if found.fingerprint != file.fingerprint:
-        difference = _difference(file.fingerprint, found.fingerprint)
+    if seal.fingerprint != file.fingerprint:
+        difference = _difference(file.fingerprint, seal.fingerprint)
         yield Fault(file.path, f"holds other values than were written: {difference}")
     elif file.sha256 is None:
-        sums[file.path] = Checksum(file.size_bytes, found.sha256)
-    elif found.sha256 != file.sha256:
+        sums[file.path] = Checksum(file.size_bytes, seal.sha256)
+    elif seal.sha256 != file.sha256:
         yield Fault(file.path, "has other bytes than were written, though its values are the same")
 
 
-def _difference(wanted: Fingerprint, found: Fingerprint) -> str:
-    if wanted.rows != found.rows:
-        return f"{found.rows} rows instead of {wanted.rows}"
-    return f"hash sum {found.hash_sum} instead of {wanted.hash_sum}"
+def _difference(wanted: Fingerprint, actual: Fingerprint) -> str:
+    if wanted.rows != actual.rows:
+        return f"{actual.rows} rows instead of {wanted.rows}"
+    return f"hash sum {actual.hash_sum} instead of {wanted.hash_sum}"
 
 
 def _different(

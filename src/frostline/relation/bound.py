@@ -44,12 +44,12 @@ def current(connection: Connection, table: Table) -> int | None:
 
 def _partitions(connection: Connection, table: Table) -> dict[Name, tuple[int | None, int | None]]:
     """The foreign tables, with the range of each."""
-    return {one.name: bounds(table.tier_kind, one.bound) for one in _foreign(connection, table)}
+    return {partition.name: bounds(table.tier_kind, partition.bound) for partition in _foreign(connection, table)}
 
 
 def _foreign(connection: Connection, table: Table) -> list[HeapPartition]:
-    found = facts.read_partitions(connection, _oid(connection, table), sizes=False)
-    return [partition for partition in found if partition.relkind == "f"]
+    partitions = facts.read_partitions(connection, _oid(connection, table), sizes=False)
+    return [partition for partition in partitions if partition.relkind == "f"]
 
 
 def _is_old_fashioned(connection: Connection, table: Table) -> bool:
@@ -191,10 +191,10 @@ def _replace(connection: Connection, table: Table, upper: Callable[[], int | Non
         with connection.transaction():
             connection.execute(sql.SQL("lock table {} in access exclusive mode nowait").format(names.lake(table)))
             bound = upper()
-            found = sorted(_foreign(connection, table), key=lambda one: one.rows_estimate)
-            largest = found.pop().name if found and bound is not None else None
-            for one in found:
-                connection.execute(sql.SQL("drop foreign table {}").format(names.identifier(one.name)))
+            foreign = sorted(_foreign(connection, table), key=lambda partition: partition.rows_estimate)
+            largest = foreign.pop().name if foreign and bound is not None else None
+            for partition in foreign:
+                connection.execute(sql.SQL("drop foreign table {}").format(names.identifier(partition.name)))
             if largest is not None:
                 parts = {"lake": names.lake(table), "foreign_table": names.identifier(largest)}
                 connection.execute(_statement("detach").format(**parts))
@@ -256,12 +256,12 @@ def analyze(connection: Connection, table: Table) -> None:
     """
     _, rows, _ = lake_files.totals(connection, table)
     foreign = _foreign(connection, table)
-    known = sum(max(one.rows_estimate, 0) for one in foreign)
-    fresh = [names.identifier(one.name) for one in foreign if one.rows_estimate < 0]
+    known = sum(max(partition.rows_estimate, 0) for partition in foreign)
+    fresh = [names.identifier(partition.name) for partition in foreign if partition.rows_estimate < 0]
     is_stale = abs(rows - known) * _STALE_PART > rows
     try:
-        for one in [names.lake(table)] if is_stale else fresh:
-            connection.execute(_statement("analyze").format(table=one))
+        for target in [names.lake(table)] if is_stale else fresh:
+            connection.execute(_statement("analyze").format(table=target))
     except psycopg.OperationalError as error:
         warning = f"cannot analyze the lake: {first_line(error)}"
         _log.warning("%s", logs.fields(stage="analyze", table=str(table.name), warning=warning))

@@ -29,9 +29,9 @@ def now(connection: Connection, table: Table, partitions: Sequence[Partition], f
     kind = table.tier_kind
     if kind.is_time:
         return time(connection, kind)
-    found = _newest(connection, table, partitions)
-    if found is not None:
-        return found
+    newest = _newest(connection, table, partitions)
+    if newest is not None:
+        return newest
     lowest = min((partition.lower for partition in partitions if partition.lower is not None), default=0)
     return lowest if floor == kind.lowest else max(lowest, floor)
 
@@ -39,11 +39,13 @@ def now(connection: Connection, table: Table, partitions: Sequence[Partition], f
 def _newest(connection: Connection, table: Table, partitions: Sequence[Partition]) -> int | None:
     """The highest value in the newest partition that has rows, DEFAULT aside."""
     lowest = table.tier_kind.lowest
-    begun = [one for one in partitions if not one.is_default and one.upper is not None]
-    for partition in sorted(begun, key=lambda one: lowest if one.lower is None else one.lower, reverse=True):
-        found = _highest(connection, table, partition.name)
-        if found is not None:
-            return found
+    begun = [partition for partition in partitions if not partition.is_default and partition.upper is not None]
+    for partition in sorted(
+        begun, key=lambda partition: lowest if partition.lower is None else partition.lower, reverse=True
+    ):
+        highest = _highest(connection, table, partition.name)
+        if highest is not None:
+            return highest
     return None
 
 
@@ -71,15 +73,11 @@ def before(connection: Connection, table: Table, period: str, partitions: Sequen
     """
     kind = table.tier_kind
     if kind.is_time:
-        return _time_before(connection, kind, period)
-    found = _highest(connection, table, table.heap) if partitions is None else _newest(connection, table, partitions)
-    return kind.lowest if found is None else max(found - int(period), kind.lowest)
-
-
-def _time_before(connection: Connection, kind: TierKind, period: str) -> int:
-    parts = {"period": sql.Literal(period), "kind": sql.SQL(kind.value)}
-    statement = _statement("before_timestamptz" if kind is TierKind.TIMESTAMPTZ else "before_time")
-    return from_text(kind, _text(connection, statement.format(**parts)) or "")
+        parts = {"period": sql.Literal(period), "kind": sql.SQL(kind.value)}
+        statement = _statement("before_timestamptz" if kind is TierKind.TIMESTAMPTZ else "before_time")
+        return from_text(kind, _text(connection, statement.format(**parts)) or "")
+    highest = _highest(connection, table, table.heap) if partitions is None else _newest(connection, table, partitions)
+    return kind.lowest if highest is None else max(highest - int(period), kind.lowest)
 
 
 def time_zone(connection: Connection) -> str | None:

@@ -39,14 +39,13 @@ class Definition:
     def statements(self) -> Iterator[sql.Composed]:
         """Everything registration creates, from the renaming of the heap, if it is renamed, to the last comment."""
         if self.table.relation_name is None:
-            heap_table = sql.Identifier(self.table.heap.table)
-            yield template("rename_heap").format(relation=self.relation, heap_table=heap_table)
+            yield objects.rename_table(self.table.relation, self.table.heap)
         if not any(partition.is_default for partition in self.facts.partitions):
-            yield self._default_partition()
-        for one in self.objects():
-            if one.is_wanted:
-                yield from one.create
-        yield from self._comments()
+            yield self.default_partition()
+        for database_object in self.objects():
+            if database_object.is_wanted:
+                yield from database_object.create
+        yield from self.comments()
 
     def objects(self) -> Iterator[DatabaseObject]:
         """All that the table has in Postgres, or could have, each after what it needs.
@@ -64,7 +63,7 @@ class Definition:
         yield from self._policy_check()
         yield from Writes(table, self.facts, self.body).objects()
         yield objects.function(names.function(table, "mark"), self._mark_function())
-        yield marking(table, self._default_partition_name())
+        yield marking(table, self.default_partition_name())
 
     def _policies(self) -> DatabaseObject:
         """The functions that say what the heap's policies do. Those called `policy_` are there if one has a query."""
@@ -94,16 +93,18 @@ class Definition:
         trigger = template("policy_trigger").format(inner=inner, function=function)
         yield objects.triggers(inner, ["frostline_a_policy"], trigger, is_wanted=is_wanted)
 
-    def _default_partition_name(self) -> sql.Identifier:
+    def default_partition_name(self) -> sql.Identifier:
+        """What it is called, or will be."""
         for partition in self.facts.partitions:
             if partition.is_default:
                 return names.identifier(partition.name)
         ours = self.table.name.default_partition(otherwise=self.facts.default_name_taken)
         return names.identifier(ours)
 
-    def _default_partition(self) -> sql.Composed:
+    def default_partition(self) -> sql.Composed:
+        """Makes the heap's DEFAULT partition."""
         return template("default_partition").format(
-            default_partition=self._default_partition_name(),
+            default_partition=self.default_partition_name(),
             heap=self.heap,
             made_by=sql.Literal(DEFAULT_PARTITION_COMMENT),
             owner=sql.Identifier(self.facts.owner),
@@ -192,7 +193,8 @@ class Definition:
             clear_text=sql.Literal(self._clear().as_string()),
         )
 
-    def _comments(self) -> Iterator[sql.Composed]:
+    def comments(self) -> Iterator[sql.Composed]:
+        """The heap's comments, on the relation."""
         if self.facts.comment:
             yield template("comment").format(relation=self.relation, comment=sql.Literal(self.facts.comment))
         for column in self.facts.columns:

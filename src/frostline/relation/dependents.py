@@ -7,18 +7,9 @@ from psycopg import sql
 
 from frostline.catalog import facts
 from frostline.catalog.connect import Connection
-from frostline.model.names import Name
-from frostline.relation.names import identifier, trusted
+from frostline.catalog.facts import View
+from frostline.relation.names import COMMA, identifier, trusted
 from frostline.relation.objects import template
-
-
-@dataclass(frozen=True)
-class View:
-    """A view with the definition that Postgres printed while the relation still had its name."""
-
-    name: Name
-    definition: str
-    options: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -27,6 +18,7 @@ class Dependents:
 
     views: tuple[View, ...]
     functions: tuple[str, ...]
+    """Their definitions."""
 
 
 NONE = Dependents((), ())
@@ -34,26 +26,16 @@ NONE = Dependents((), ())
 
 def read(connection: Connection, oid: int) -> Dependents:
     """The views and SQL-body functions that use the relation directly. Read under its lock."""
-    views = tuple(
-        View(Name(schema, view), definition, tuple(options or ()))
-        for _, kind, schema, view, definition, options in facts.rows(connection, "dependent_views", oid=oid)
-        if kind == "v"
-    )
-    functions = facts.rows(connection, "dependent_functions", oid=oid)
-    return Dependents(views, tuple(definition for _, _, definition in functions))
+    views = tuple(view for view in facts.dependent_views(connection, oid) if view.kind == "v")
+    return Dependents(views, facts.dependent_functions(connection, oid))
 
 
 def statements(dependents: Dependents) -> Iterator[sql.Composed]:
     """Replace each in place: grants, owners and whatever depends on them in turn stay as they are."""
     for view in dependents.views:
+        options = sql.SQL(" with ({})").format(COMMA.join(map(trusted, view.options))) if view.options else sql.SQL("")
         yield template("replace_view").format(
-            view=identifier(view.name), options=_options(view.options), definition=trusted(view.definition)
+            view=identifier(view.name), options=options, definition=trusted(view.definition)
         )
     for definition in dependents.functions:
         yield sql.Composed([trusted(definition)])
-
-
-def _options(options: tuple[str, ...]) -> sql.Composable:
-    if not options:
-        return sql.SQL("")
-    return sql.SQL(" with ({})").format(sql.SQL(", ").join(map(trusted, options)))

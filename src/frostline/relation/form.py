@@ -3,19 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-import psycopg
 from psycopg import sql
 
-from frostline.catalog import facts, jobs, leases, tables
+from frostline.catalog import facts, jobs, tables
 from frostline.catalog.connect import Connection
-from frostline.errors import CorruptionError, UnavailableError, UsageError
-from frostline.model.names import Name
-from frostline.model.registration import HeapFacts
+from frostline.errors import CorruptionError, UsageError
 from frostline.model.tables import Table
-from frostline.relation import dependents, names, renewal
-from frostline.relation.objects import template
-from frostline.relation.refusal import refuse
-from frostline.relation.registration import form_refusals, grants, limit_waiting
+from frostline.relation import dependents, names, objects, renewal
+from frostline.relation.registration import changing, form_refusals, grants, refuse
 
 
 def change(connection: Connection, table: Table, relation: str) -> Table:
@@ -29,40 +24,25 @@ def change(connection: Connection, table: Table, relation: str) -> Table:
         raise UsageError(f"{table.name} is in partition mode and has no relation", hint="leave --relation out")
     if wanted == table.relation_name:
         return table
-    with jobs.exclusive(connection, table):
-        try:
-            with connection.transaction():
-                leases.require(connection, table)
-                limit_waiting(connection)
-                return _change(connection, table, wanted)
-        except psycopg.errors.LockNotAvailable:
-            hint = "end the transactions that use it, then try again"
-            raise UnavailableError(f"{table.name} is busy", hint=hint) from None
+    with jobs.exclusive(connection, table), changing(connection, table, table.name):
+        return _change(connection, table, wanted)
 
 
 def _change(connection: Connection, table: Table, wanted: str | None) -> Table:
-    for one in (table.relation, table.heap):
-        connection.execute(sql.SQL("lock table {} in access exclusive mode").format(names.identifier(one)))
+    for name in (table.relation, table.heap):
+        connection.execute(sql.SQL("lock table {} in access exclusive mode").format(names.identifier(name)))
     view = facts.relation(connection, table.relation)
     if view is None:
         raise CorruptionError(f"the view {table.relation} is gone", hint=f"frostline table remove {table.name} --thaw")
-    found = facts.read(connection, table.heap, catalogs_only=True)
-    _check(connection, table, found, wanted)
+    heap = facts.read(connection, table.heap, catalogs_only=True)
+    # Refuse what registration would.
+    as_new = replace(heap, name=table.name, heap_name_taken=facts.exists(connection, table.name.heap))
+    refuse("move the relation of", table.name, form_refusals(connection, as_new, wanted))
     after = tables.set_relation(connection, table, wanted)
-    for statement in _statements(connection, table, after, (view.oid, found.oid)):
+    for statement in _statements(connection, table, after, (view.oid, heap.oid)):
         connection.execute(statement)
     renewal.replace_objects(connection, after)
     return after
-
-
-def _check(connection: Connection, table: Table, found: HeapFacts, wanted: str | None) -> None:
-    """Refuse what registration would."""
-    as_new = replace(found, name=table.name, heap_name_taken=_is_taken(connection, table.name.heap))
-    refuse("move the relation of", table.name, form_refusals(connection, as_new, wanted))
-
-
-def _is_taken(connection: Connection, name: Name) -> bool:
-    return bool(facts.rows(connection, "name_exists", schema=name.schema, name=name.table)[0][0])
 
 
 def _statements(connection: Connection, before: Table, after: Table, oids: tuple[int, int]) -> Iterator[sql.Composed]:
@@ -75,14 +55,9 @@ def _statements(connection: Connection, before: Table, after: Table, oids: tuple
     else:
         given = list(grants(connection, view, names.identifier(after.heap)))
     aside = names.aside(before)
-    yield _rename_view(before.relation, aside)
+    yield objects.rename_view(before.relation, aside)
     if before.heap != after.heap:
-        heap_name, own = names.identifier(before.heap), sql.Identifier(after.heap.table)
-        yield template("rename_heap_back").format(heap=heap_name, table=own)
-    yield _rename_view(aside, after.relation)
+        yield objects.rename_table(before.heap, after.heap)
+    yield objects.rename_view(aside, after.relation)
     yield from given
     yield from dependents.statements(readers)
-
-
-def _rename_view(old: Name, new: Name) -> sql.Composed:
-    return template("step_aside").format(relation=names.identifier(old), aside=sql.Identifier(new.table))

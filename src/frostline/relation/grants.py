@@ -60,17 +60,14 @@ def _statements(connection: Connection, role: str, table: Table) -> Iterator[sql
     grantee = sql.Identifier(role)
     if _rows(connection, "lacks_schema", role=role, schema=table.name.schema)[0][0]:
         yield _statement("grant_schema").format(schema=sql.Identifier(table.name.schema), role=grantee)
-    missing = [names.trusted(privilege.lower()) for (privilege,) in _missing(connection, role, oid)]
+    privileges = _rows(connection, "missing_privileges", role=role, oid=oid)
+    missing = [names.trusted(privilege.lower()) for (privilege,) in privileges]
     if missing:
         yield _statement("grant_relation").format(
             privileges=sql.SQL(", ").join(missing), relation=names.identifier(table.relation), role=grantee
         )
     for (sequence,) in _rows(connection, "missing_sequences", role=role, oid=oid):
         yield _statement("grant_sequence").format(sequence=names.trusted(sequence), role=grantee)
-
-
-def _missing(connection: Connection, role: str, oid: int) -> list[tuple[Any, ...]]:
-    return _rows(connection, "missing_privileges", role=role, oid=oid)
 
 
 def _rows(connection: Connection, name: str, **values: object) -> list[tuple[Any, ...]]:

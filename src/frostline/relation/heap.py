@@ -12,7 +12,7 @@ from psycopg import sql
 from frostline import sqlfiles
 from frostline.catalog import archived_partitions, facts, seams, tables, trust
 from frostline.catalog.connect import Connection, first_value, only_value
-from frostline.catalog.patience import be_brief, patiently
+from frostline.catalog.patience import patiently, set_lock_timeout
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.model import lake_grid
 from frostline.model.names import Name
@@ -30,7 +30,7 @@ _statement = sqlfiles.statements(__name__, "heap")
 
 CHANGED_JUST_NOW = "a row of its range was changed just now"
 """Why an archived partition is not emptied yet."""
-_MOST_SLICES = 1_000
+_MOST_RANGES = 1_000
 """A range of more of the lake's partitions is looked at for those that have rows: most of them have none."""
 
 
@@ -43,15 +43,15 @@ class Layout:
     """The lowest value that there is, of a table without a lake."""
 
 
-def _one(connection: Connection, statement: sql.Composed) -> Any:
+def _value(connection: Connection, statement: sql.Composed) -> Any:
     return only_value(connection.execute(statement))
 
 
 def partitions(connection: Connection, table: Table, *, sizes: bool = True) -> list[Partition]:
     """All partitions of the heap with their bounds on the axis. Without `sizes` it takes no lock on any of them."""
-    found = facts.read_partitions(connection, tables.heap_oid(connection, table), sizes=sizes)
+    listed = facts.read_partitions(connection, tables.heap_oid(connection, table), sizes=sizes)
     result: list[Partition] = []
-    for partition in found:
+    for partition in listed:
         lower, upper = (None, None) if partition.is_default else bounds(table.tier_kind, partition.bound)
         about = (partition.is_default, partition.size_bytes, partition.rows_estimate, partition.is_unlogged)
         result.append(Partition(partition.name, lower, upper, *about, partition.oid))
@@ -85,11 +85,11 @@ def refuse_smallest(connection: Connection, table: Table, relations: Iterable[Na
     condition = sql.SQL("{} and {}").format(names.within(table, None, first), live)
     for name in relations if first > table.tier_kind.lowest else ():
         parts = (sql.Identifier(table.tier_key), names.identifier(name), condition)
-        found = _one(connection, sql.SQL("select min({})::text from only {} where {}").format(*parts))
-        if found is not None:
+        value = _value(connection, sql.SQL("select min({})::text from only {} where {}").format(*parts))
+        if value is not None:
             power = 1 << (lake_grid.finest(*table.lake_grid) - 1).bit_length()
             raise UsageError(
-                f"{name} has {table.tier_key} {found}; no lake partition {table.lake_partition} begins below {first}",
+                f"{name} has {table.tier_key} {value}; no lake partition {table.lake_partition} begins below {first}",
                 hint=f"change such rows, or register {table.name} with --lake-partition 'truncate[{power}]'",
             )
 
@@ -105,10 +105,10 @@ def follow_renames(connection: Connection, table: Table) -> None:
     present = {
         (partition.lower, partition.upper): partition.name for partition in partitions(connection, table, sizes=False)
     }
-    for name, lower, upper, is_cleaned in archived_partitions.list_all(connection, table):
-        found = present.get((lower, upper))
-        if not is_cleaned and found is not None and found != name and _is_captured(connection, table, found):
-            archived_partitions.rename(connection, table, upper, found)
+    for archived in archived_partitions.uncleaned(connection, table):
+        new_name = present.get((archived.lower, archived.upper), archived.name)
+        if new_name != archived.name and _is_captured(connection, table, new_name):
+            archived_partitions.rename(connection, table, archived.upper, new_name)
 
 
 def keep(connection: Connection, table: Table, wanted: Iterable[Partition]) -> None:
@@ -118,7 +118,7 @@ def keep(connection: Connection, table: Table, wanted: Iterable[Partition]) -> N
     """
     planned = {partition.identity for partition in wanted}
     try:
-        be_brief(connection)
+        set_lock_timeout(connection)
         for name, *_ in planned:
             connection.execute(sql.SQL("lock table only {} in access share mode").format(names.identifier(name)))
         connection.execute(sql.SQL("set local lock_timeout to default"))
@@ -156,7 +156,7 @@ def ripe_at(connection: Connection, table: Table, upper: int) -> datetime | None
     values = {"upper": sql.Literal(to_text(kind, upper)), "hot": sql.Literal(table.policy.hot_period)}
     try:
         with connection.transaction():
-            return _one(connection, statement.format(**values))
+            return _value(connection, statement.format(**values))
     except psycopg.DataError:
         return None  # beyond what Postgres or Python can date
 
@@ -166,7 +166,7 @@ def fold_due_at(connection: Connection, table: Table, upper: int) -> datetime | 
     statement = _statement("fold_due_at").format(
         age=sql.Literal(table.policy.fold_age), overlay=names.overlay(table), condition=names.within(table, None, upper)
     )
-    return _one(connection, statement)
+    return _value(connection, statement)
 
 
 def tier_value(connection: Connection, table: Table, option: str, text: str) -> int:
@@ -174,7 +174,7 @@ def tier_value(connection: Connection, table: Table, option: str, text: str) -> 
     kind = table.tier_kind
     statement = _statement("tier_value").format(text=sql.Literal(text), kind=sql.SQL(kind.value))
     try:
-        return from_text(kind, _one(connection, statement))
+        return from_text(kind, _value(connection, statement))
     except psycopg.DataError:
         hint = f"{table.tier_key} is a {kind.value}; times without a zone are UTC"
         raise UsageError(f"{option} {text!r} is not a {kind.value}", hint=hint) from None
@@ -187,20 +187,20 @@ def capture(connection: Connection, table: Table, partition: Name) -> None:
     """
     if _is_captured(connection, table, partition):
         return
-    target = next((one for one in partitions(connection, table) if one.name == partition), None)
+    target = next((candidate for candidate in partitions(connection, table) if candidate.name == partition), None)
     if target is None:
         raise ConflictError(f"{partition} is no partition of {table.name} any more", hint="run frostline archive again")
     complaint = UnavailableError(
         f"partition {partition} is being written to all the time",
         hint="end the transactions that hold it, then run frostline archive again",
     )
-    patiently(connection, partition, lambda: _capture(connection, table, target), complaint=lambda: complaint)
 
+    def act() -> None:
+        if not _is_captured(connection, table, partition):
+            mark_changes(connection, table, names.identifier(partition))
+            forget_marks(connection, table, target.lower, target.upper)
 
-def _capture(connection: Connection, table: Table, partition: Partition) -> None:
-    if not _is_captured(connection, table, partition.name):
-        mark_changes(connection, table, names.identifier(partition.name))
-        forget_marks(connection, table, partition.lower, partition.upper)
+    patiently(connection, partition, act, complaint=lambda: complaint)
 
 
 def mark_changes(connection: Connection, table: Table, target: sql.Identifier) -> None:
@@ -224,7 +224,7 @@ def _is_captured(connection: Connection, table: Table, partition: Name) -> bool:
     """By the function, which nobody but us may put on a table; anybody can give a trigger its name."""
     function = sql.Literal(names.function(table, "mark").as_string(connection))
     named = {"schema": sql.Literal(partition.schema), "table": sql.Literal(partition.table)}
-    return bool(_one(connection, _statement("is_captured").format(function=function, **named)))
+    return bool(_value(connection, _statement("is_captured").format(function=function, **named)))
 
 
 def adopt(connection: Connection, table: Table, frost_line: int) -> list[Name]:
@@ -238,17 +238,14 @@ def adopt(connection: Connection, table: Table, frost_line: int) -> list[Name]:
         if not is_below or _is_captured(connection, table, partition.name):
             continue
         target = names.identifier(partition.name)
-        patiently(connection, partition.name, lambda target=target: _adopt(connection, table, target))
+        patiently(connection, partition.name, lambda target=target: mark_all(connection, table, target))
         adopted.append(partition.name)
     return adopted
 
 
-def _adopt(connection: Connection, table: Table, target: sql.Identifier) -> None:
+def mark_all(connection: Connection, table: Table, target: sql.Identifier) -> None:
+    """Capture a partition as it is: every row gets its mark now, and every change from now on."""
     mark_changes(connection, table, target)
-    _mark_all(connection, table, target)
-
-
-def _mark_all(connection: Connection, table: Table, target: sql.Identifier) -> None:
     statement = _statement("mark_all").format(
         overlay=names.overlay(table),
         columns=names.columns(None, [column.name for column in table.columns]),
@@ -259,31 +256,31 @@ def _mark_all(connection: Connection, table: Table, target: sql.Identifier) -> N
     connection.execute(statement)
 
 
-def slices(connection: Connection, table: Table, partition: Partition) -> Iterator[tuple[int, int]]:
-    """Cut the partition's range where the lake's partitions end; only pieces that may hold rows."""
+def lake_ranges(connection: Connection, table: Table, partition: Partition) -> Iterator[tuple[int, int]]:
+    """Cut the partition's range where the lake's partitions end; only ranges that may hold rows."""
     assert partition.upper is not None
     if partition.lower is not None:
-        every = lake_grid.slices(*table.lake_grid, partition.lower, partition.upper)
-        some = list(islice(every, _MOST_SLICES + 1))
-        if len(some) <= _MOST_SLICES:
+        all_ranges = lake_grid.ranges(*table.lake_grid, partition.lower, partition.upper)
+        some = list(islice(all_ranges, _MOST_RANGES + 1))
+        if len(some) <= _MOST_RANGES:
             yield from some
             return
     yield from occupied(connection, table, partition.name, partition.upper)
 
 
 def occupied(connection: Connection, table: Table, target: Name, upper: int) -> Iterator[tuple[int, int]]:
-    """The lake's pieces below `upper` in which a table of this tier key has rows, stepping from one row to the next."""
+    """The ranges of lake partitions below `upper` in which a table of this tier key has rows.
+
+    It steps from the first row of a range to the first row after it.
+    """
     start = _lowest_value(connection, table, target, table.tier_kind.lowest)
     while start is not None and start < upper:
-        piece = _piece(table, start, upper)
-        yield piece
-        start = _lowest_value(connection, table, target, piece[1])
-
-
-def _piece(table: Table, start: int, upper: int) -> tuple[int, int]:
-    if table.tier_kind.is_time and start == table.tier_kind.lowest:
-        return start, table.tier_kind.earliest  # minus infinity, which has no calendar to cut by
-    return next(lake_grid.slices(*table.lake_grid, start, upper))
+        if table.tier_kind.is_time and start == table.tier_kind.lowest:
+            end = table.tier_kind.earliest  # minus infinity, which has no calendar to cut by
+        else:
+            _, end = next(lake_grid.ranges(*table.lake_grid, start, upper))
+        yield start, end
+        start = _lowest_value(connection, table, target, end)
 
 
 def _lowest_value(connection: Connection, table: Table, partition: Name, start: int) -> int | None:
@@ -292,7 +289,7 @@ def _lowest_value(connection: Connection, table: Table, partition: Name, start: 
         partition=names.identifier(partition),
         **{"from": sql.Literal(to_text(table.tier_kind, start))},
     )
-    text: str | None = _one(connection, statement)
+    text: str | None = _value(connection, statement)
     return None if text is None else from_text(table.tier_kind, text)
 
 
@@ -301,7 +298,7 @@ def marks(connection: Connection, table: Table, lower: int | None, upper: int | 
     statement = _statement("marks_in_range").format(
         overlay=names.overlay(table), condition=names.within(table, lower, upper)
     )
-    return int(_one(connection, statement))
+    return int(_value(connection, statement))
 
 
 def oldest_mark_s(connection: Connection, table: Table, upper: int) -> int | None:
@@ -318,23 +315,18 @@ def has_older_mark(connection: Connection, table: Table, upper: int, age: str) -
     statement = _statement("has_older_mark").format(
         overlay=names.overlay(table), condition=condition, age=sql.Literal(age)
     )
-    return bool(_one(connection, statement))
+    return bool(_value(connection, statement))
 
 
 def count(connection: Connection, partition: Name) -> int:
     """The exact number of rows of a partition."""
-    return int(_one(connection, sql.SQL("select count(*) from only {}").format(names.identifier(partition))))
-
-
-def exists(connection: Connection, partition: Name) -> bool:
-    """Whether the partition is still there."""
-    return bool(facts.rows(connection, "name_exists", schema=partition.schema, name=partition.table)[0][0])
+    return int(_value(connection, sql.SQL("select count(*) from only {}").format(names.identifier(partition))))
 
 
 def has_rows(connection: Connection, partition: Name) -> bool:
     """Whether there is any row in it."""
     statement = sql.SQL("select exists (select from only {})").format(names.identifier(partition))
-    return bool(_one(connection, statement))
+    return bool(_value(connection, statement))
 
 
 def empty(connection: Connection, table: Table, partition: Name, lower: int | None, upper: int) -> bool:
@@ -344,7 +336,7 @@ def empty(connection: Connection, table: Table, partition: Name, lower: int | No
     that came first has left its mark by the time the lock is ours.
     """
     target = names.identifier(partition)
-    be_brief(connection)
+    set_lock_timeout(connection)
     connection.execute(sql.SQL("lock table only {} in access exclusive mode").format(target))
     if marks(connection, table, lower, upper):
         return False
@@ -354,20 +346,25 @@ def empty(connection: Connection, table: Table, partition: Name, lower: int | No
 
 
 def delete_archived(
-    connection: Connection, table: Table, partition: Name, lower: int | None, upper: int, found: Sequence[Reference]
+    connection: Connection,
+    table: Table,
+    partition: Name,
+    lower: int | None,
+    upper: int,
+    foreign_keys: Sequence[Reference],
 ) -> str | None:
     """Empty an archived partition of a heap that foreign keys point at; returns why not, if not.
 
     Postgres truncates no such table, so its rows are deleted. Inside the caller's transaction. EXCLUSIVE on that
     partition only, tried for a moment: readers go on; whoever would reference a row of it waits, and then finds none.
     """
-    be_brief(connection)
+    set_lock_timeout(connection)
     connection.execute(sql.SQL("lock table only {} in exclusive mode").format(names.identifier(partition)))
     if marks(connection, table, lower, upper):
         return CHANGED_JUST_NOW
-    reason = references.reason_to_stay(connection, table, found, partition)
+    reason = references.reason_to_stay(connection, table, foreign_keys, partition)
     if reason is None:
-        trust.require_silence(connection, table)
+        trust.require_no_user_triggers(connection, table)
         with overlay_marks.marking_disabled(connection, table), overlay_marks.user_triggers_disabled(connection):
             references.delete_rows(connection, partition)
     return reason
@@ -379,22 +376,16 @@ def drop(connection: Connection, table: Table, partition: Name) -> bool:
     DROP locks DEFAULT too, so that is locked before. One that got rows since it was emptied stays: they are the heap's
     half of what the overlay shows.
     """
-    target = names.identifier(partition)
+    lock = sql.SQL("lock table only {} in access exclusive mode nowait")
     try:
         with connection.transaction():
-            for one in (table.heap, new_partition.default_partition(connection, table), partition):
-                _lock_now(connection, one)
+            for name in filter(None, (table.heap, new_partition.default_partition(connection, table), partition)):
+                connection.execute(lock.format(names.identifier(name)))
             if has_rows(connection, partition):
                 return False
             if references.inbound(connection, table) and not references.detach(connection, table, partition):
                 return False
-            connection.execute(sql.SQL("drop table {}").format(target))
+            connection.execute(sql.SQL("drop table {}").format(names.identifier(partition)))
     except (psycopg.errors.LockNotAvailable, psycopg.errors.DependentObjectsStillExist):
         return False
     return True
-
-
-def _lock_now(connection: Connection, name: Name | None) -> None:
-    if name is not None:
-        lock = sql.SQL("lock table only {} in access exclusive mode nowait")
-        connection.execute(lock.format(names.identifier(name)))

@@ -19,29 +19,29 @@ from frostline.relation.staging import Stage
 _statement = sqlfiles.statements(__name__, "loading")
 
 
-def _one(connection: Connection, statement: sql.Composed) -> Any:
+def _value(connection: Connection, statement: sql.Composed) -> Any:
     return only_value(connection.execute(statement))
 
 
 def may_publish(connection: Connection, table: Table) -> bool:
     """Whether this role may put files into the lake of the table."""
     overlay = sql.Literal(names.overlay(table).as_string(connection))
-    return _one(connection, _statement("may_publish").format(overlay=overlay))
+    return _value(connection, _statement("may_publish").format(overlay=overlay))
 
 
 def obstacle(connection: Connection, table: Table) -> str | None:
     """Why rows of this table cannot go into the lake as files, if so."""
-    found: str | None = _one(connection, _statement("obstacle").format(**_literals(connection, table)))
-    if found is None and not renewal.is_current(connection, table):
+    reason: str | None = _value(connection, _statement("obstacle").format(**_literals(connection, table)))
+    if reason is None and not renewal.is_current(connection, table):
         return "its marking function is of an older version: frostline init renews it"
-    return found
+    return reason
 
 
 def cold_rows(connection: Connection, stage: Stage, attempts: Sequence[int], table: Table, line: int) -> int:
     """How many rows of these attempts lie below the line."""
     key = sql.Identifier(stage.staged(table.tier_key))
     parts = {"tier_key": key, "line": _line(table, line), "won": staging.won(stage, attempts)}
-    return _one(connection, _statement("cold_rows").format(**parts))
+    return _value(connection, _statement("cold_rows").format(**parts))
 
 
 @contextmanager
@@ -108,7 +108,7 @@ class Loading:
             }
             self._connection.execute(_statement("fill").format(**self._parts | parts | {"tier_key": tier_key}))
             self._settle()
-        self.live = _one(self._connection, _statement("live_rows").format(**self._parts))
+        self.live = _value(self._connection, _statement("live_rows").format(**self._parts))
 
     def copy(self, lines: Iterable[memoryview]) -> int:
         """Bring in rows as lines of COPY's text, inside a transaction; returns how many they are.
@@ -131,7 +131,7 @@ class Loading:
             for lower, upper in left:
                 self._run("leave_range", inside=names.within(self._table, lower, upper))
             self._settle()
-        self.live = _one(self._connection, _statement("live_rows").format(**self._parts))
+        self.live = _value(self._connection, _statement("live_rows").format(**self._parts))
 
     def _settle(self) -> None:
         self._run("index")
@@ -153,7 +153,7 @@ class Loading:
     def has_row(self, lower: int | None, upper: int | None) -> bool:
         """Whether a row that goes into a file lies in [lower, upper)."""
         inside = names.within(self._table, lower, upper)
-        return _one(self._connection, _statement("has_row").format(**self._parts, inside=inside))
+        return _value(self._connection, _statement("has_row").format(**self._parts, inside=inside))
 
     def key_of(self, hash_expression: sql.Composable, key_hash: int) -> tuple[str, ...]:
         """The key that has the hash, as Postgres writes it."""
@@ -165,7 +165,7 @@ class Loading:
         """Whether the relation has a row with that key."""
         pairs = zip(map(sql.Identifier, self._table.key), map(sql.Literal, key), strict=True)
         same = sql.SQL(" and ").join(sql.SQL("{} = {}").format(name, text) for name, text in pairs)
-        return _one(self._connection, _statement("is_known").format(**self._parts, key_is_same=same))
+        return _value(self._connection, _statement("is_known").format(**self._parts, key_is_same=same))
 
     def claim(self) -> bool:
         """In the publishing transaction: nobody else can mark one of the keys before it ends. False: somebody has.
@@ -186,13 +186,13 @@ class Loading:
         self._run("unclaim", mark_is_row=names.equal("o", "l", self._table.key))
 
     def _current_shape(self) -> list[str]:
-        return _one(self._connection, _statement("shape").format(**_literals(self._connection, self._table)))
+        return _value(self._connection, _statement("shape").format(**_literals(self._connection, self._table)))
 
 
 def _literals(connection: Connection, table: Table) -> dict[str, sql.Composable]:
     """Heap and relation as names for `regclass`."""
-    found = {"heap": table.heap, "relation": table.relation}
-    return {one: sql.Literal(names.identifier(name).as_string(connection)) for one, name in found.items()}
+    named = {"heap": table.heap, "relation": table.relation}
+    return {part: sql.Literal(names.identifier(name).as_string(connection)) for part, name in named.items()}
 
 
 def _line(table: Table, line: int) -> sql.Literal:

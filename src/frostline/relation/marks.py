@@ -75,11 +75,11 @@ def _delete_heap(connection: Connection, table: Table, in_grace: Iterable[str]) 
     UsageError when a trigger of the user would fire. Once we hold a lock of writers, nobody can make another.
     """
     oids = sql.SQL("array[{}]::regclass[]").format(sql.SQL(", ").join(map(sql.Literal, in_grace)))
-    found = connection.execute(_statement("emptied_partitions").format(in_grace=oids)).fetchall()
-    for schema, name, _ in found:
+    partitions = connection.execute(_statement("emptied_partitions").format(in_grace=oids)).fetchall()
+    for schema, name, _ in partitions:
         connection.execute(_statement("lock_partition").format(partition=sql.Identifier(schema, name)))
-    trust.require_silence(connection, table)
-    for schema, name, oid in found:
+    trust.require_no_user_triggers(connection, table)
+    for schema, name, oid in partitions:
         partition = sql.Identifier(schema, name)
         connection.execute(_statement("delete_heap").format(partition=partition, oid=sql.Literal(oid)))
 

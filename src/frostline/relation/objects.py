@@ -13,6 +13,7 @@ from psycopg import sql
 from frostline import sqlfiles
 from frostline.catalog import facts
 from frostline.catalog.connect import Connection
+from frostline.model.names import Name
 
 
 def template(name: str) -> sql.SQL:
@@ -67,7 +68,7 @@ class DatabaseObject:
 
 
 @dataclass(frozen=True)
-class Found:
+class Present:
     """An object that is there."""
 
     catalog: int
@@ -79,7 +80,7 @@ class Found:
 
 def table(name: sql.Identifier, *create: sql.Composed, parts: tuple[sql.Identifier, ...] = ()) -> DatabaseObject:
     """A table with its indexes, and the partitions that it is made with."""
-    addresses = tuple(Address(Kind.TABLE, one.as_string()) for one in (name, *parts))
+    addresses = tuple(Address(Kind.TABLE, part.as_string()) for part in (name, *parts))
     return DatabaseObject(addresses, create, template("drop_table").format(table=name), is_replaceable=False)
 
 
@@ -113,14 +114,24 @@ def triggers(
     return DatabaseObject(addresses, (create,), is_replaceable=is_replaceable, is_wanted=is_wanted)
 
 
-def present(connection: Connection, objects: Iterable[DatabaseObject]) -> dict[Address, Found]:
+def rename_table(old: Name, new: Name) -> sql.Composed:
+    """Gives a table another name in its schema."""
+    return template("rename_table").format(old=sql.Identifier(old.schema, old.table), new=sql.Identifier(new.table))
+
+
+def rename_view(old: Name, new: Name) -> sql.Composed:
+    """The same for a view."""
+    return template("rename_view").format(old=sql.Identifier(old.schema, old.table), new=sql.Identifier(new.table))
+
+
+def present(connection: Connection, objects: Iterable[DatabaseObject]) -> dict[Address, Present]:
     """Those that are there. ACCESS SHARE on what a view or rule of them reads, as every reader takes it."""
-    wanted = [address for one in objects for address in one.addresses]
-    found = facts.rows(
+    wanted = [address for database_object in objects for address in database_object.addresses]
+    rows = facts.rows(
         connection,
         "objects",
         kinds=[address.kind.value for address in wanted],
         names=[address.name for address in wanted],
         relations=[address.relation for address in wanted],
     )
-    return {wanted[number - 1]: Found(catalog, oid, digest) for number, catalog, oid, digest in found}
+    return {wanted[number - 1]: Present(catalog, oid, digest) for number, catalog, oid, digest in rows}

@@ -19,7 +19,7 @@ from frostline.relation import names
 
 _statement = sqlfiles.statements(__name__, "references")
 _MOST_NAMED = 3
-"""Of the referenced rows, so many are named."""
+"""An error names this many of the referenced rows."""
 
 
 @dataclass(frozen=True)
@@ -52,43 +52,45 @@ def inbound(connection: Connection, table: Table) -> list[Reference]:
     ]
 
 
-def limited(connection: Connection, table: Table, whole: Plan) -> Plan:
+def limited(connection: Connection, table: Table, plan: Plan) -> Plan:
     """What of a plan may be archived: all before the first partition that has a referenced row.
 
     UsageError, with the rows named, when that is the very first one.
     """
-    found = inbound(connection, table)
-    for position, partition in enumerate(whole.partitions if found else ()):
-        reason = reason_to_stay(connection, table, found, partition.name)
+    foreign_keys = inbound(connection, table)
+    for position, partition in enumerate(plan.partitions if foreign_keys else ()):
+        reason = reason_to_stay(connection, table, foreign_keys, partition.name)
         if reason is None:
             continue
         if position:
-            kept = whole.partitions[:position]
-            return replace(whole, partitions=kept, to_line=kept[-1].upper or whole.from_line)
+            kept = plan.partitions[:position]
+            return replace(plan, partitions=kept, to_line=kept[-1].upper or plan.from_line)
         raise UsageError(
             f"cannot archive {partition.name}: {reason}",
             hint="delete or move the rows that reference them first, or drop the foreign key",
         )
-    return whole
+    return plan
 
 
-def reason_to_stay(connection: Connection, table: Table, found: Sequence[Reference], partition: Name) -> str | None:
+def reason_to_stay(
+    connection: Connection, table: Table, foreign_keys: Sequence[Reference], partition: Name
+) -> str | None:
     """Which rows of a partition are referenced, and by what; None when none is."""
-    for one in found:
-        rows = list(_referenced(connection, table, one, partition))
+    for foreign_key in foreign_keys:
+        rows = list(_referenced(connection, table, foreign_key, partition))
         if rows:
             more = " and others" if len(rows) > _MOST_NAMED else ""
             listed = ", ".join(rows[:_MOST_NAMED])
-            return f"foreign key {one} references its rows {listed}{more}"
+            return f"foreign key {foreign_key} references its rows {listed}{more}"
     return None
 
 
-def _referenced(connection: Connection, table: Table, one: Reference, partition: Name) -> Iterator[str]:
+def _referenced(connection: Connection, table: Table, foreign_key: Reference, partition: Name) -> Iterator[str]:
     query = _statement("referenced").format(
         key=names.columns("h", table.key),
         partition=names.identifier(partition),
-        child=names.identifier(one.child),
-        same=one.same,
+        child=names.identifier(foreign_key.child),
+        same=foreign_key.same,
         most=sql.Literal(_MOST_NAMED + 1),
     )
     yield from (text for (text,) in connection.execute(query).fetchall())
@@ -96,10 +98,10 @@ def _referenced(connection: Connection, table: Table, one: Reference, partition:
 
 def keep(connection: Connection, table: Table) -> None:
     """Inside a fold's transaction that has locked heap rows: let go of those that are referenced, with their marks."""
-    for one in inbound(connection, table):
+    for foreign_key in inbound(connection, table):
         connection.execute(
             _statement("keep_referenced").format(
-                heap=names.identifier(table.heap), child=names.identifier(one.child), same=one.same
+                heap=names.identifier(table.heap), child=names.identifier(foreign_key.child), same=foreign_key.same
             )
         )
 

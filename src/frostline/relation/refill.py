@@ -4,6 +4,7 @@ docs/design/thaw.md has the steps and why they are safe.
 """
 
 import re
+from collections.abc import Iterator
 from typing import LiteralString
 
 import psycopg
@@ -11,11 +12,11 @@ from psycopg import sql
 
 from frostline import sqlfiles
 from frostline.catalog import facts, made
-from frostline.catalog.connect import Connection, only_value
+from frostline.catalog.connect import Connection, first_line, only_value
 from frostline.catalog.made import Purpose
-from frostline.catalog.patience import be_brief
+from frostline.catalog.patience import set_lock_timeout
 from frostline.errors import CorruptionError, UsageError
-from frostline.model.names import MAX_BYTES, Name, cut
+from frostline.model.names import MAX_BYTES, Name, cut, quoted
 from frostline.model.tables import Table
 from frostline.model.thaw import ColdRange
 from frostline.partitions import new_partition
@@ -103,7 +104,7 @@ def attach(connection: Connection, table: Table, cold_range: ColdRange, refill: 
 
 def _lock(connection: Connection, table: Table, cold_range: ColdRange, default: Name | None) -> None:
     """In the order in which writers take them: heap, partition, overlay. None is raised later."""
-    be_brief(connection)
+    set_lock_timeout(connection)
     # A writer that has looked for its row and not yet marked it holds DEFAULT. Without one, it holds only the heap.
     is_shared = cold_range.partition is None and default is not None
     mode = sql.SQL("share update exclusive" if is_shared else "access exclusive")
@@ -153,9 +154,40 @@ def _rename_indexes(connection: Connection, name: Name) -> None:
     literal = sql.Literal(names.identifier(name).as_string(connection))
     for (index,) in connection.execute(_statement("indexes").format(refill=literal)).fetchall():
         wanted = _JOB.sub("", index, count=1)
-        if wanted != index and not facts.rows(connection, "name_exists", schema=name.schema, name=wanted)[0][0]:
+        if wanted != index and not facts.exists(connection, Name(name.schema, wanted)):
             old, new = sql.Identifier(name.schema, index), sql.Identifier(wanted)
             connection.execute(sql.SQL("alter index {} rename to {}").format(old, new))
+
+
+def missing_parents(connection: Connection, table: Table, refill: Name, error: psycopg.Error) -> UsageError:
+    """The error for a refill table whose rows break a foreign key of the heap: which one, how many rows, what to do.
+
+    While they lay in the lake, no key kept the row of the other table that they need.
+    """
+    orphans = list(_orphans(connection, table, refill)) or [(str(error.diag.constraint_name), "the other table", 0)]
+    reasons = [
+        f"{count or 'some'} rows have no row in {parent} ({constraint})" for constraint, parent, count in orphans
+    ]
+    drops = [f"alter table {table.heap} drop constraint {quoted(constraint)}" for constraint, _, _ in orphans]
+    detail = error.diag.message_detail or first_line(error)
+    return UsageError(
+        f"rows of {table.name} cannot come back, because a foreign key is against it: {'; '.join(reasons)}. {detail}",
+        hint=f"insert what is missing there again, or: {'; '.join(drops)}\nthen run frostline thaw again",
+    )
+
+
+def _orphans(connection: Connection, table: Table, refill: Name) -> Iterator[tuple[str, str, int]]:
+    heap_name = sql.Literal(names.identifier(table.heap).as_string(connection))
+    for constraint, parent, has_key, is_parent in connection.execute(_statement("foreign_keys").format(heap=heap_name)):
+        query = _statement("orphans").format(
+            refill=names.identifier(refill),
+            parent=names.trusted(parent),
+            has_key=names.trusted(has_key),
+            is_parent=names.trusted(is_parent),
+        )
+        count = only_value(connection.execute(query))
+        if count:
+            yield constraint, parent, count
 
 
 def holders(connection: Connection, table: Table) -> list[int]:

@@ -1,29 +1,30 @@
 """Makes a table a managed one and gives it back, each in one transaction: there is no moment without the table."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psycopg
 from psycopg import sql
 
 from frostline.catalog import facts as catalog_facts
-from frostline.catalog import made, seams, tables
+from frostline.catalog import leases, made, seams, tables
 from frostline.catalog.connect import Connection
 from frostline.catalog.made import Purpose
+from frostline.catalog.patience import set_lock_timeout
 from frostline.errors import UnavailableError, UsageError
 from frostline.model import registration as rules
 from frostline.model.names import Name, quoted
 from frostline.model.partitions import bounds
 from frostline.model.policy import Mode, Policy
 from frostline.model.registration import HeapFacts, Refusal
-from frostline.model.tables import Column, Table
+from frostline.model.tables import Table
 from frostline.model.tiers import TierKind
 from frostline.model.types import encoding
-from frostline.relation import dependents, foreign_server, names, plans, policy, renewal
+from frostline.relation import dependents, foreign_server, names, policy, renewal
 from frostline.relation.definition import Definition
 from frostline.relation.lakecolumns import domain_name, needs_domain
 from frostline.relation.objects import template
-from frostline.relation.refusal import refuse
 
 LOCK_TIMEOUT_MS = 5_000
 """How long registration may wait for the table's lock; everybody else queues behind it meanwhile."""
@@ -64,7 +65,7 @@ def add(connection: Connection, request: Request, *, dry_run: bool = False) -> A
     _check(connection, request)
     try:
         with connection.transaction(force_rollback=dry_run):
-            limit_waiting(connection)
+            _limit_waiting(connection)
             connection.execute(sql.SQL("lock table {} in access exclusive mode").format(names.identifier(request.name)))
             return _add(connection, request)
     except psycopg.errors.LockNotAvailable:
@@ -81,18 +82,34 @@ def _require_form(table: Table, request: Request) -> None:
         raise UsageError(f"{table.name} is managed already, and its relation is {table.relation}", hint=hint)
 
 
-def limit_waiting(connection: Connection) -> None:
+@contextmanager
+def changing(connection: Connection, table: Table, name: Name, *, dry_run: bool = False) -> Generator[None]:
+    """The one transaction in which a managed table changes its form or ceases to be one; the caller holds its lease.
+
+    UnavailableError, under the name that the user said, when a lock cannot be had within 5 s.
+    """
+    try:
+        with connection.transaction(force_rollback=dry_run):
+            leases.require(connection, table)
+            _limit_waiting(connection)
+            yield
+    except psycopg.errors.LockNotAvailable:
+        hint = "end the transactions that use it, then try again"
+        raise UnavailableError(f"{name} is busy", hint=hint) from None
+
+
+def _limit_waiting(connection: Connection) -> None:
     """For the rest of the transaction: no lock is waited for long, and Postgres prints every name in full."""
-    connection.execute(sql.SQL("set local lock_timeout = {}").format(LOCK_TIMEOUT_MS))
+    set_lock_timeout(connection, LOCK_TIMEOUT_MS)
     connection.execute(sql.SQL("set local search_path = pg_catalog, pg_temp"))
     renewal.let_guard_pass(connection)
 
 
 def _check(connection: Connection, request: Request) -> TierKind:
     """Refuse with all reasons at once, before anything is locked."""
-    found = catalog_facts.read(connection, request.name)
-    reasons = form_refusals(connection, found, request.relation_name)
-    kind = found.tier_kind
+    heap = catalog_facts.read(connection, request.name)
+    reasons = form_refusals(connection, heap, request.relation_name)
+    kind = heap.tier_kind
     if kind is not None and request.lake_partition is not None:
         problem = rules.check_lake_partition(request.lake_partition, kind)
         reasons += [problem] if problem else []
@@ -102,124 +119,122 @@ def _check(connection: Connection, request: Request) -> TierKind:
     return kind
 
 
-def form_refusals(connection: Connection, found: HeapFacts, relation_name: str | None) -> list[Refusal]:
+def refuse(doing: str, name: Name, reasons: Sequence[Refusal]) -> None:
+    """Raise UsageError if there is any reason: with all of them, each with what to do about it."""
+    if reasons:
+        reason = "; ".join(refusal.reason for refusal in reasons)
+        raise UsageError(f"cannot {doing} {name}: {reason}", hint="\n".join(refusal.hint for refusal in reasons))
+
+
+def form_refusals(connection: Connection, heap: HeapFacts, relation_name: str | None) -> list[Refusal]:
     """Why the table cannot have its relation in its place, or beside it under another name."""
     if relation_name is None:
-        return rules.refusals(found)
-    relation = Name(found.name.schema, relation_name)
-    is_taken = catalog_facts.rows(connection, "type_name_exists", schema=relation.schema, name=relation.table)[0][0]
-    return rules.refusals_beside(found, relation, is_taken=is_taken)
+        return rules.refusals(heap)
+    relation = Name(heap.name.schema, relation_name)
+    return rules.refusals_beside(heap, relation, is_taken=catalog_facts.is_taken(connection, relation))
 
 
 def _add(connection: Connection, request: Request) -> Added:
     # Read again under the lock: the table may have changed since the check.
     kind = _check(connection, request)
-    found = catalog_facts.read(connection, request.name)
+    heap = catalog_facts.read(connection, request.name)
     foreign_server.require(connection)
-    table = _table(connection, found, request, kind)
+    table = _table(connection, heap, request, kind)
     tables.insert(connection, table)
     seams.insert(connection, table)
     # Beside the table, what names the table goes on reading it.
-    before = dependents.NONE if table.relation_name else dependents.read(connection, found.oid)
+    before = dependents.NONE if table.relation_name else dependents.read(connection, heap.oid)
     done: list[str] = []
-    for statement in _statements(connection, table, found, before):
+    for statement in _statements(connection, table, heap, before):
         done.append(statement.as_string(connection))
         connection.execute(statement)
-    renewal.record(connection, Definition(table, found))
-    if not any(partition.is_default for partition in found.partitions):
-        ours = request.name.default_partition(otherwise=found.default_name_taken)
+    renewal.record(connection, Definition(table, heap))
+    if not any(partition.is_default for partition in heap.partitions):
+        ours = request.name.default_partition(otherwise=heap.default_name_taken)
         made.record(connection, table, ours, Purpose.DEFAULT)
     return Added(table, changed=True, statements=tuple(done))
 
 
-def _table(connection: Connection, found: HeapFacts, request: Request, kind: TierKind) -> Table:
-    tier = found.tier_column
+def _table(connection: Connection, heap: HeapFacts, request: Request, kind: TierKind) -> Table:
+    tier = heap.tier_column
     assert tier is not None
     table_id, token = tables.number(connection)
     return Table(
         id=table_id,
         token=token,
         name=request.name,
-        columns=tuple(_columns(found)),
-        key=found.primary_key,
+        columns=tuple(
+            tables.column(column, position, encoding(column.pg_type, column.collation))
+            for position, column in enumerate(heap.columns, start=1)
+        ),
+        key=heap.primary_key,
         tier_key=tier.name,
         tier_kind=kind,
-        lake_partition=request.lake_partition or rules.default_lake_partition(kind, _widths(found, kind)),
+        lake_partition=request.lake_partition or rules.default_lake_partition(kind, _widths(heap, kind)),
         policy=request.policy,
         relation_name=request.relation_name,
     )
 
 
-def _columns(found: HeapFacts) -> Iterator[Column]:
-    for position, column in enumerate(found.columns, start=1):
-        yield tables.column(column, position, encoding(column.pg_type, column.collation))
-
-
-def _widths(found: HeapFacts, kind: TierKind) -> list[int]:
-    limits = [bounds(kind, partition.bound) for partition in found.partitions if not partition.is_default]
+def _widths(heap: HeapFacts, kind: TierKind) -> list[int]:
+    limits = [bounds(kind, partition.bound) for partition in heap.partitions if not partition.is_default]
     return [upper - lower for lower, upper in limits if lower is not None and upper is not None]
 
 
 def _statements(
-    connection: Connection, table: Table, found: HeapFacts, before: dependents.Dependents
+    connection: Connection, table: Table, heap: HeapFacts, before: dependents.Dependents
 ) -> Iterator[sql.Composed]:
-    yield from _domains(connection, table)
-    yield from Definition(table, found).statements()
-    yield from plans.statements(connection, table)
-    yield from _rights(connection, table, found)
+    yield from domains(connection, table)
+    yield from Definition(table, heap).statements()
+    yield from renewal.kept_plans(connection, table)
+    yield from rights(connection, table, heap)
     yield from dependents.statements(before)
 
 
-def _domains(connection: Connection, table: Table) -> Iterator[sql.Composed]:
+def domains(connection: Connection, table: Table) -> Iterator[sql.Composed]:
+    """Makes the domains that columns of the lake's tables need and that are not there yet."""
     wanted = {domain_name(column): column.pg_type.formatted for column in table.columns if needs_domain(column)}
     for domain, base in sorted(wanted.items()):
         if not catalog_facts.rows(connection, "domain_exists", domain=domain)[0][0]:
             yield template("domain").format(domain=sql.Identifier(domain), base=names.trusted(base))
 
 
-def _rights(connection: Connection, table: Table, found: HeapFacts) -> Iterator[sql.Composed]:
-    relation, owner = names.identifier(table.relation), sql.Identifier(found.owner)
+def rights(connection: Connection, table: Table, heap: HeapFacts) -> Iterator[sql.Composed]:
+    """The relation gets the heap's owner and grants, and whoever inserts the sequences of its defaults."""
+    relation, owner = names.identifier(table.relation), sql.Identifier(heap.owner)
     yield template("grant_inner").format(inner=names.inner(table), owner=owner)
     yield template("owner").format(relation=relation, owner=owner)
-    yield from grants(connection, found.oid, relation)
+    yield from grants(connection, heap.oid, relation)
     # An identity column needs no right on its sequence, but a view's default does.
-    for column in found.columns:
+    for column in heap.columns:
         if column.identity_sequence:
-            for grantee in _inserters(connection, found.oid):
+            for role in _inserters(connection, heap.oid):
                 sequence = names.trusted(column.identity_sequence)
-                yield template("grant_sequence").format(sequence=sequence, grantee=_grantee(grantee))
+                yield template("grant_sequence").format(sequence=sequence, grantee=grantee(role))
 
 
 def grants(connection: Connection, oid: int, target: sql.Identifier) -> Iterator[sql.Composed]:
     """What was granted on one relation, to be granted on another of the same columns."""
-    for grantee, privilege, grantable in catalog_facts.rows(connection, "table_grants", oid=oid):
-        if privilege in _VIEW_PRIVILEGES:
-            yield _grant(target, privilege, None, grantee, grantable=grantable)
-    for column, grantee, privilege, grantable in catalog_facts.rows(connection, "column_grants", oid=oid):
-        yield _grant(target, privilege, column, grantee, grantable=grantable)
+    for grant in catalog_facts.grants(connection, oid):
+        if grant.privilege in _VIEW_PRIVILEGES:
+            column = grant.column
+            yield template("grant").format(
+                privilege=names.trusted(grant.privilege),
+                columns=sql.SQL("") if column is None else sql.SQL(" ({})").format(sql.Identifier(column)),
+                relation=target,
+                grantee=grantee(grant.grantee),
+                option=sql.SQL(" with grant option" if grant.is_grantable else ""),
+            )
 
 
 def _inserters(connection: Connection, oid: int) -> list[str | None]:
-    on_table = catalog_facts.rows(connection, "table_grants", oid=oid)
-    on_columns = catalog_facts.rows(connection, "column_grants", oid=oid)
-    found = [(row[0], row[1]) for row in on_table] + [(row[1], row[2]) for row in on_columns]
-    return sorted({grantee for grantee, privilege in found if privilege == "INSERT"}, key=lambda role: role or "")
+    granted = catalog_facts.grants(connection, oid)
+    return sorted({grant.grantee for grant in granted if grant.privilege == "INSERT"}, key=lambda role: role or "")
 
 
 _VIEW_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE", "REFERENCES", "TRIGGER")
 
 
-def _grant(
-    relation: sql.Identifier, privilege: str, column: str | None, grantee: str | None, *, grantable: bool
-) -> sql.Composed:
-    return template("grant").format(
-        privilege=names.trusted(privilege),
-        columns=sql.SQL("") if column is None else sql.SQL(" ({})").format(sql.Identifier(column)),
-        relation=relation,
-        grantee=_grantee(grantee),
-        option=sql.SQL(" with grant option" if grantable else ""),
-    )
-
-
-def _grantee(role: str | None) -> sql.Composable:
+def grantee(role: str | None) -> sql.Composable:
+    """A role in a GRANT or REVOKE; None is for all."""
     return sql.SQL("public") if role is None else sql.Identifier(role)

@@ -2,20 +2,18 @@
 
 from collections.abc import Iterator
 
-import psycopg
 from psycopg import sql
 
-from frostline.catalog import facts, jobs, lake_files, leases, made, tables
+from frostline.catalog import facts, jobs, lake_files, made, tables
 from frostline.catalog.connect import Connection
-from frostline.errors import UnavailableError, UsageError
+from frostline.errors import UsageError
 from frostline.lake import foreign
 from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.partitions import partition_mode, premake
-from frostline.relation import dependents, heap, names, refill
+from frostline.relation import dependents, heap, names, objects, refill
 from frostline.relation.definition import Definition
-from frostline.relation.objects import template
-from frostline.relation.registration import grants, limit_waiting
+from frostline.relation.registration import changing, grants
 
 
 def remove(connection: Connection, name: Name, *, keep_lake: bool = False, dry_run: bool = False) -> tuple[str, ...]:
@@ -33,22 +31,12 @@ def remove(connection: Connection, name: Name, *, keep_lake: bool = False, dry_r
             foreign.refuse(connection, table)  # the pointer is all that will lead to the rows
         else:
             _refuse_cold_rows(connection, table)
-        try:
-            with connection.transaction(force_rollback=dry_run):
-                return tuple(_remove(connection, table))
-        except psycopg.errors.LockNotAvailable:
-            hint = "end the transactions that use it, then try again"
-            raise UnavailableError(f"{name} is busy", hint=hint) from None
-
-
-def _remove(connection: Connection, table: Table) -> list[str]:
-    leases.require(connection, table)
-    limit_waiting(connection)
-    refill.drop_leftovers(connection, table)
-    premake.clean_up(connection, table)
-    done = [_run(connection, statement) for statement in _statements(connection, table)]
-    tables.delete(connection, table)
-    return done
+        with changing(connection, table, name, dry_run=dry_run):
+            refill.drop_leftovers(connection, table)
+            premake.clean_up(connection, table)
+            done = [_run(connection, statement) for statement in _statements(connection, table)]
+            tables.delete(connection, table)
+            return tuple(done)
 
 
 def _run(connection: Connection, statement: sql.Composed) -> str:
@@ -75,8 +63,8 @@ def _refuse_materialized_views(connection: Connection, table: Table, oid: int) -
 def _statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
     """Whatever is still there of the relation goes: somebody may have dropped the view by hand."""
     view = facts.relation(connection, table.relation)
-    found = facts.read(connection, table.heap, catalogs_only=True)
-    back = _back(table)
+    heap_facts = facts.read(connection, table.heap, catalogs_only=True)
+    back = [objects.rename_table(table.heap, table.name)] if table.relation_name is None else []
     given: list[sql.Composed] = []
     if view is not None:
         _refuse_materialized_views(connection, table, view.oid)
@@ -85,40 +73,29 @@ def _statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
             given = list(grants(connection, view.oid, names.identifier(table.name)))
         else:
             _refuse_dependents(table, before)
-        yield template("step_aside").format(
-            relation=names.identifier(table.relation), aside=sql.Identifier(names.aside(table).table)
-        )
+        yield objects.rename_view(table.relation, names.aside(table))
         yield from back
         yield from dependents.statements(before)
     else:
         yield from back
-    for one in reversed(list(Definition(table, found).objects())):
-        if one.drop is not None:
-            yield one.drop
+    for database_object in reversed(list(Definition(table, heap_facts).objects())):
+        if database_object.drop is not None:
+            yield database_object.drop
     yield from given
-    yield from _drop_our_default(connection, table, found.oid)
+    yield from _drop_our_default(connection, table, heap_facts.oid)
 
 
-def _back(table: Table) -> list[sql.Composed]:
-    """What gives the heap its name back; nothing where it has kept it."""
-    if table.relation_name is not None:
-        return []
-    heap_name, own = names.identifier(table.heap), sql.Identifier(table.name.table)
-    return [template("rename_heap_back").format(heap=heap_name, table=own)]
-
-
-def _refuse_dependents(table: Table, found: dependents.Dependents) -> None:
+def _refuse_dependents(table: Table, readers: dependents.Dependents) -> None:
     """Of a relation beside its table nothing takes the place, so what reads it cannot stay."""
-    for view in found.views:
+    for view in readers.views:
         hint = f"drop it, or let it read {table.name}"
         raise UsageError(f"view {view.name} reads {table.relation}", hint=hint)
-    if found.functions:
-        first = found.functions[0].splitlines()[0].strip()
+    if readers.functions:
+        first = readers.functions[0].splitlines()[0].strip()
         raise UsageError(f"a function reads {table.relation}: {first}", hint=f"drop it, or let it read {table.name}")
 
 
 def _drop_our_default(connection: Connection, table: Table, oid: int) -> Iterator[sql.Composed]:
-    for schema, partition in facts.rows(connection, "default_partition", oid=oid):
-        ours = Name(schema, partition)
-        if made.is_default(connection, table, ours) and not heap.has_rows(connection, ours):
-            yield sql.SQL("drop table {}").format(names.identifier(ours))
+    default = facts.default_partition(connection, oid)
+    if default and made.is_default(connection, table, default) and not heap.has_rows(connection, default):
+        yield sql.SQL("drop table {}").format(names.identifier(default))

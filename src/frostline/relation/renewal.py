@@ -8,17 +8,26 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from frostline import logs
+from frostline import logs, sqlfiles
 from frostline.catalog import facts, tables
 from frostline.catalog.connect import Connection, first_line
 from frostline.catalog.patience import patiently
 from frostline.errors import FrostlineError
 from frostline.model.names import Name
 from frostline.model.tables import Table
-from frostline.relation import objects, plans
+from frostline.relation import names, objects
 from frostline.relation.definition import Definition
 from frostline.relation.objects import DatabaseObject
 
+_statement = sqlfiles.statements(__name__, "plans")
+
+WRITING = ("update", "delete")
+"""The functions that keep one plan for all rows they write into the heap, where Postgres prunes it well.
+
+Not the marking function: it asks the lake, and a plan for known values may ask less of it.
+"""
+PRUNED_SINCE = 18_00_00
+"""Before, the executor prepares every partition that a kept plan may write. With many that costs more than planning."""
 _log = logging.getLogger(__name__)
 _DIGITS = 32
 """Of a digest: enough to tell any two definitions apart."""
@@ -63,7 +72,7 @@ def replace_objects(connection: Connection, table: Table) -> None:
     definition = _definition(connection, table)
     for statement in _changes(connection, definition):
         connection.execute(statement)
-    for statement in plans.statements(connection, table):
+    for statement in kept_plans(connection, table):
         connection.execute(statement)
     record(connection, definition)
 
@@ -71,12 +80,23 @@ def replace_objects(connection: Connection, table: Table) -> None:
 def _changes(connection: Connection, definition: Definition) -> Iterator[sql.Composed]:
     """What differs is made anew, each after what it needs; then goes what is not wanted, before what it needs."""
     state = _State.read(connection, definition)
-    for one in state.objects:
-        if one.is_wanted and (one.follows or not state.is_current(one)):
-            yield from one.create
-    for one in reversed(state.objects):
-        if one.drop is not None and not one.is_wanted and not state.is_current(one):
-            yield one.drop
+    for database_object in state.objects:
+        if database_object.is_wanted and (database_object.follows or not state.is_current(database_object)):
+            yield from database_object.create
+    for database_object in reversed(state.objects):
+        if database_object.drop is not None and not database_object.is_wanted and not state.is_current(database_object):
+            yield database_object.drop
+
+
+def kept_plans(connection: Connection, table: Table) -> Iterator[sql.Composed]:
+    """What makes the table's functions keep their plans; nothing for those that do."""
+    if connection.info.server_version < PRUNED_SINCE:
+        return
+    for verb in WRITING:
+        function = names.function(table, verb)
+        literal = sql.Literal(function.as_string(connection) + "()")
+        if connection.execute(_statement("plans_anew").format(function=literal)).fetchone() is not None:
+            yield _statement("keep_plan").format(function=function)
 
 
 def let_guard_pass(connection: Connection) -> None:
@@ -108,27 +128,36 @@ class _State:
 
     @classmethod
     def read(cls, connection: Connection, definition: Definition) -> "_State":
-        listed = tuple(one for one in definition.objects() if one.is_replaceable)
-        found = objects.present(connection, listed)
-        keeps_plans = str(connection.info.server_version >= plans.PRUNED_SINCE)
+        listed = tuple(database_object for database_object in definition.objects() if database_object.is_replaceable)
+        present = objects.present(connection, listed)
+        keeps_plans = str(connection.info.server_version >= PRUNED_SINCE)
 
-        def digest(one: DatabaseObject) -> str:
-            texts = [statement.as_string(connection) for statement in one.create]
-            texts += [f"{address} {found[address].digest}" for address in one.addresses if address in found]
+        def digest(database_object: DatabaseObject) -> str:
+            texts = [statement.as_string(connection) for statement in database_object.create]
+            texts += [
+                f"{address} {present[address].digest}" for address in database_object.addresses if address in present
+            ]
             return hashlib.sha256("\n".join([keeps_plans, *texts]).encode()).hexdigest()[:_DIGITS]
 
         return cls(
             listed,
-            frozenset(one.key for one in listed if any(address in found for address in one.addresses)),
-            {one.key: digest(one) for one in listed if one.is_wanted},
+            frozenset(
+                database_object.key
+                for database_object in listed
+                if any(address in present for address in database_object.addresses)
+            ),
+            {database_object.key: digest(database_object) for database_object in listed if database_object.is_wanted},
             tables.object_digests(connection, definition.table),
         )
 
-    def is_current(self, one: DatabaseObject) -> bool:
+    def is_current(self, database_object: DatabaseObject) -> bool:
         """Whether nothing is to be done for this one."""
-        if not one.is_wanted:
-            return one.key not in self.present
-        return one.key in self.present and self.recorded.get(one.key) == self.digests[one.key]
+        if not database_object.is_wanted:
+            return database_object.key not in self.present
+        return (
+            database_object.key in self.present
+            and self.recorded.get(database_object.key) == self.digests[database_object.key]
+        )
 
 
 def _definition(connection: Connection, table: Table) -> Definition:

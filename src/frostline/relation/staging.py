@@ -38,7 +38,7 @@ class Stage:
 
     def staged(self, column: str) -> str:
         """What the table calls the column of that name."""
-        return position_name([one.name for one in self.columns].index(column))
+        return position_name([target.name for target in self.columns].index(column))
 
 
 def identifier(table: str) -> sql.Identifier:
@@ -75,10 +75,10 @@ def may_not_stage(connection: Connection, error: psycopg.Error) -> UsageError:
 
 def _columns(columns: Iterable[Target]) -> sql.Composed:
     parts: list[sql.Composable] = []
-    for position, one in enumerate(columns):
-        collate = sql.SQL(" collate {}").format(names.trusted(one.collation)) if one.collation else sql.SQL("")
+    for position, column in enumerate(columns):
+        collate = sql.SQL(" collate {}").format(names.trusted(column.collation)) if column.collation else sql.SQL("")
         name = sql.Identifier(position_name(position))
-        parts.append(sql.SQL("{} {}{}").format(name, names.trusted(one.formatted), collate))
+        parts.append(sql.SQL("{} {}{}").format(name, names.trusted(column.formatted), collate))
     return sql.SQL(", ").join(parts)
 
 
@@ -97,7 +97,7 @@ def drop(connection: Connection, table: str) -> bool:
     """Drop a staging table, unless it cannot be had at once or is not ours to drop: then the next sweep tries again."""
     try:
         with connection.transaction():
-            patience.be_brief(connection)
+            patience.set_lock_timeout(connection)
             connection.execute(statement("drop").format(stage=identifier(table)))
     except psycopg.Error as error:
         _log.warning("%s", logs.fields(stage="drop", table=table, warning=str(error.diag.message_primary or error)))

@@ -11,6 +11,7 @@ from psycopg import sql
 
 from frostline import sqlfiles
 from frostline.catalog.connect import Connection, Dsn, connect, first_line, only_row, only_value
+from frostline.catalog.patience import set_lock_timeout
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.model.names import Name
 
@@ -97,9 +98,11 @@ class Holder:
         """
         self.connection.execute(_statement("end"))
         self.connection.execute(_statement("begin"))
-        self.connection.execute(sql.SQL("set local lock_timeout = {}").format(_LOCK_TIMEOUT_MS))
+        set_lock_timeout(self.connection, _LOCK_TIMEOUT_MS)
+        names = [sql.SQL("only {}").format(sql.Identifier(name.schema, name.table)) for name in relations]
+        lock = sql.SQL("lock table {} in access share mode").format(sql.SQL(", ").join(names))
         try:
-            self.connection.execute(_lock(relations))
+            self.connection.execute(lock)
         except (
             psycopg.errors.LockNotAvailable,
             psycopg.errors.DeadlockDetected,
@@ -111,7 +114,7 @@ class Holder:
         except psycopg.errors.InsufficientPrivilege as error:
             hint = "grant select on it to Frostline's role, or leave it out with --exclude"
             raise UsageError(first_line(error), hint=hint) from None
-        self.connection.execute("set local lock_timeout = 0")
+        set_lock_timeout(self.connection, 0)
         return None
 
     def export(self) -> Moment:
@@ -151,11 +154,6 @@ def _lost(does: str) -> Generator[None]:
             f"the connection that {does} was lost: {first_line(error)}",
             hint="nothing was published; run the command again",
         ) from error
-
-
-def _lock(relations: Sequence[Name]) -> sql.Composed:
-    names = [sql.SQL("only {}").format(sql.Identifier(name.schema, name.table)) for name in relations]
-    return sql.SQL("lock table {} in access share mode").format(sql.SQL(", ").join(names))
 
 
 @contextmanager

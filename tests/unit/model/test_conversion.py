@@ -7,11 +7,11 @@ import pytest
 
 from frostline.model.conversion import (
     MAX_PARTITIONS,
-    Cell,
     ConversionFacts,
     Extent,
-    cells,
+    NewPartition,
     extent_refusals,
+    new_partitions,
     refusals,
     step,
 )
@@ -128,7 +128,7 @@ def test_what_is_no_width_of_a_number(every: str) -> None:
 
 
 def labels(kind: TierKind, width: Step, extent: Extent) -> list[str]:
-    found = cells(NAME, kind, width, extent)
+    found = new_partitions(NAME, kind, width, extent)
     assert isinstance(found, list)
     return [cell.name.table for cell in found]
 
@@ -157,7 +157,7 @@ def test_of_many_numbers_a_tenth_is_made_ahead() -> None:
 
 def test_cells_do_not_overlap_and_hold_the_ends() -> None:
     low, high = at("2023-12-31 23:59:59"), at("2024-12-01 00:00:00")
-    found = cells(NAME, ZONED, WEEK, Extent(low, high, high, has_null=False))
+    found = new_partitions(NAME, ZONED, WEEK, Extent(low, high, high, has_null=False))
     assert isinstance(found, list)
     assert found[0].lower <= low
     assert all(one.upper == other.lower for one, other in pairwise(found))
@@ -183,12 +183,12 @@ def test_names_say_where_a_partition_begins(width: Step, label: str) -> None:
 
 def test_numbers_are_cut_from_zero_and_to_the_ends_of_their_type() -> None:
     kind = TierKind.SMALLINT
-    found = cells(NAME, kind, made(kind, "30000"), Extent(-32768, 32767, 0, has_null=False))
+    found = new_partitions(NAME, kind, made(kind, "30000"), Extent(-32768, 32767, 0, has_null=False))
     assert found == [
-        Cell(Name("public", "events_pm60000"), -32768, -30000),
-        Cell(Name("public", "events_pm30000"), -30000, 0),
-        Cell(Name("public", "events_p0"), 0, 30000),
-        Cell(Name("public", "events_p30000"), 30000, None),
+        NewPartition(Name("public", "events_pm60000"), -32768, -30000),
+        NewPartition(Name("public", "events_pm30000"), -30000, 0),
+        NewPartition(Name("public", "events_p0"), 0, 30000),
+        NewPartition(Name("public", "events_p30000"), 30000, None),
     ]
 
 
@@ -199,21 +199,24 @@ def test_the_calendar_has_two_ends_as_well() -> None:
         found
         for day in (early, late)
         if isinstance(
-            found := cells(NAME, kind, YEAR, Extent(day, day, 0 if day == early else day, has_null=False)), list
+            found := new_partitions(NAME, kind, YEAR, Extent(day, day, 0 if day == early else day, has_null=False)),
+            list,
         )
     )
-    assert first == Cell(Name("public", "events_pm4713"), early, from_text(kind, "4713-01-01 BC"))
-    assert last == Cell(Name("public", "events_p5874897"), from_text(kind, "5874897-01-01"), None)
+    assert first == NewPartition(Name("public", "events_pm4713"), early, from_text(kind, "4713-01-01 BC"))
+    assert last == NewPartition(Name("public", "events_p5874897"), from_text(kind, "5874897-01-01"), None)
 
 
 def test_an_empty_table_can_be_cut_too_finely_as_well() -> None:
-    found = cells(NAME, ZONED, Step(units=60_000_000), Extent(None, None, NOW, has_null=False))
+    found = new_partitions(NAME, ZONED, Step(units=60_000_000), Extent(None, None, NOW, has_null=False))
     assert isinstance(found, Refusal)
     assert found.reason == f"there would be more than {MAX_PARTITIONS} partitions"
 
 
 def test_long_names_are_cut_and_keep_their_end() -> None:
-    found = cells(Name("public", "ß" * 31), ZONED, MONTH, Extent(None, None, at("2024-01-01 00:00:00"), has_null=False))
+    found = new_partitions(
+        Name("public", "ß" * 31), ZONED, MONTH, Extent(None, None, at("2024-01-01 00:00:00"), has_null=False)
+    )
     assert isinstance(found, list)
     assert all(len(cell.name.table.encode()) <= MAX_BYTES for cell in found)
     assert found[0].name.table.endswith("ß_p2024_01")
@@ -222,8 +225,8 @@ def test_long_names_are_cut_and_keep_their_end() -> None:
 def test_too_many_partitions_are_refused() -> None:
     low, now = at("2020-01-01 00:00:00"), at("2020-01-01 00:00:00")
     fits = Extent(low, low + (MAX_PARTITIONS - 1) * MICROS_PER_DAY, now, has_null=False)
-    assert isinstance(cells(NAME, ZONED, DAY, fits), list)
-    found = cells(NAME, ZONED, DAY, replace(fits, highest=at("9999-12-31 00:00:00")))
+    assert isinstance(new_partitions(NAME, ZONED, DAY, fits), list)
+    found = new_partitions(NAME, ZONED, DAY, replace(fits, highest=at("9999-12-31 00:00:00")))
     assert isinstance(found, Refusal)
     assert "2020-01-01 00:00:00+00 to 9999-12-31 00:00:00+00" in found.reason
 

@@ -53,7 +53,7 @@ def test_the_pieces_cover_the_range_and_each_is_one_iceberg_partition(
     kind: TierKind, transform: str, data: st.DataObject
 ) -> None:
     lower, upper = data.draw(ranges(kind, transform))
-    pieces = list(lake_grid.slices(transform, kind, lower, upper))
+    pieces = list(lake_grid.ranges(transform, kind, lower, upper))
     edges = [lower, *(end for _, end in pieces)]
     assert edges[-1] == upper or not pieces
     assert [start for start, _ in pieces] == edges[:-1]
@@ -63,11 +63,11 @@ def test_the_pieces_cover_the_range_and_each_is_one_iceberg_partition(
 
 
 def test_an_empty_range_has_no_piece() -> None:
-    assert list(lake_grid.slices("month", TierKind.DATE, 5, 5)) == []
+    assert list(lake_grid.ranges("month", TierKind.DATE, 5, 5)) == []
 
 
 def test_a_month_is_one_piece_and_december_ends_the_year() -> None:
-    pieces = list(lake_grid.slices("month", TierKind.DATE, days_of(2023, 11, 15), days_of(2024, 2, 1)))
+    pieces = list(lake_grid.ranges("month", TierKind.DATE, days_of(2023, 11, 15), days_of(2024, 2, 1)))
     edges = [days_of(2023, 11, 15), days_of(2023, 12, 1), days_of(2024, 1, 1), days_of(2024, 2, 1)]
     assert pieces == list(pairwise(edges))
 

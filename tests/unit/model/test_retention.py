@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.fixtures.lake_tables import column, events
 
 from frostline.model.names import Name
-from frostline.model.retention import Line, Whole, below, line
+from frostline.model.retention import Line, UncleanedPartition, below, line
 from frostline.model.tables import NO_ROWS, RecordedFile, Table
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, from_text
 
@@ -56,14 +56,17 @@ def test_it_never_passes_the_frost_line() -> None:
 
 
 def test_it_waits_for_partitions_that_are_whole() -> None:
-    first, second = Whole(MAY, at("2024-05-01 00:00:00")), Whole(Name("public", "x"), at("2024-05-20 00:00:00"))
+    first, second = (
+        UncleanedPartition(MAY, at("2024-05-01 00:00:00")),
+        UncleanedPartition(Name("public", "x"), at("2024-05-20 00:00:00")),
+    )
     wanted = line(TABLE, at("2024-05-17 00:00:00"), T, [second, first], None)
     assert wanted == Line(first.lower, first.lower or 0, waits_for=MAY)
     assert line(TABLE, at("2024-04-17 00:00:00"), T, [first], None).waits_for is None
 
 
 def test_a_whole_partition_without_a_lower_bound_stops_everything() -> None:
-    assert line(TABLE, T, T, [Whole(MAY, None)], None) == Line(None, LOWEST, waits_for=MAY)
+    assert line(TABLE, T, T, [UncleanedPartition(MAY, None)], None) == Line(None, LOWEST, waits_for=MAY)
 
 
 def test_it_never_falls() -> None:
@@ -77,7 +80,7 @@ def test_what_a_thaw_brought_back_is_left_alone() -> None:
     """T, or a partition that was archived again, may lie below R; then nothing above either is touched."""
     before, thawed = at("2024-03-05 00:00:00"), at("2024-03-01 00:00:00")
     assert line(TABLE, None, thawed, [], before) == Line(before, thawed)
-    assert line(TABLE, None, T, [Whole(MAY, thawed)], before) == Line(before, thawed, waits_for=MAY)
+    assert line(TABLE, None, T, [UncleanedPartition(MAY, thawed)], before) == Line(before, thawed, waits_for=MAY)
 
 
 def test_files_are_told_apart_by_the_line() -> None:
@@ -96,7 +99,7 @@ def test_files_are_told_apart_by_the_line() -> None:
     st.none() | st.integers(-10_000, 10_000),
 )
 def test_the_rules_hold_for_every_table(cutoff: int | None, frost: int, lowers: list[int], current: int | None) -> None:
-    found = line(INTEGERS, cutoff, frost, [Whole(MAY, lower) for lower in lowers], current)
+    found = line(INTEGERS, cutoff, frost, [UncleanedPartition(MAY, lower) for lower in lowers], current)
     if found.value is None:
         assert current is None
         return

@@ -174,9 +174,8 @@ def judge_slots(rows: Rows, psql: Psql) -> Verdict:
 def compiling(patient: Patient) -> Verdict:
     """Whether Postgres compiles statements that only wait for the lake."""
     is_on, above, rows = patient.row("compiling")
-    return judge_compiling(
-        above if is_on else -1, rows, patient.psql(f"alter database {_database(patient)} set jit = off")
-    )
+    database = patient.quoted(patient.row("role")[1])
+    return judge_compiling(above if is_on else -1, rows, patient.psql(f"alter database {database} set jit = off"))
 
 
 def judge_compiling(above: float, rows: float, hint: str) -> Verdict:
@@ -204,10 +203,6 @@ def judge_prepared_statements(roles: Sequence[str], psql: Psql, quoted: Callable
     return Verdict(State.OK, detail, f"for a role that reads and writes by key: {keep}")
 
 
-def _database(patient: Patient) -> str:
-    return patient.quoted(patient.row("role")[1])
-
-
 def connections(patient: Patient) -> Verdict:
     """Whether a job finds as many connections as it has tasks."""
     most, open_now = patient.row("connections")
@@ -215,7 +210,7 @@ def connections(patient: Patient) -> Verdict:
 
 
 def judge_connections(most: int, open_now: int, wanted: int | None, psql: Psql) -> Verdict:
-    """Whether there is room for so many tasks; None when a cluster decides how many there are."""
+    """Whether there is room for that many tasks; None when a cluster decides how many there are."""
     room = most - open_now
     detail = f"{room} of {most} are free"
     if wanted is None:

@@ -68,7 +68,7 @@ def from_here(patient: Patient) -> Verdict:
         except psycopg.OperationalError as error:
             if "password" in str(error):
                 return fault(_REFUSED, _start(patient))
-            tried.append(f"{host}:{settings.lake_port}: {_reason(error)}")
+            tried.append(f"{host}:{settings.lake_port}: {first_line(error).rpartition('failed: ')[2]}")
         except psycopg.Error as error:
             return _judge_version(patient, first_line(error))
     return fault(f"{_NOT_THERE} at {'; '.join(tried)}", _start(patient))
@@ -132,7 +132,3 @@ def _judge_version(patient: Patient, answer: str) -> Verdict:
 
 def _start(patient: Patient) -> str:
     return patient.command("up" if patient.settings.embedded else "serve")
-
-
-def _reason(error: psycopg.Error) -> str:
-    return first_line(error).rpartition("failed: ")[2]

@@ -21,7 +21,7 @@ from frostline.observe.metrics.exposition import Family
 
 PATH = "/metrics"
 CLIENTS = 16
-"""Whoever comes while so many are being answered is hung up on."""
+"""Further requests are hung up on while this many are being answered."""
 CLIENT_S = 10.0
 """What one client has altogether, however slowly it speaks."""
 REQUEST_BYTES = 8192

@@ -80,7 +80,7 @@ def _copy(
     connection: Connection, running: Running, facts: ConversionFacts, position: Sequence[str] | None, size: int
 ) -> Batch | None:
     with connection.transaction():
-        patience.be_brief(connection)
+        patience.set_lock_timeout(connection)
         connection.execute(_statement("by_index"))
         after = sql.SQL("true") if position is None else _compared(facts, sql.SQL(">"), position)
         end = connection.execute(_batch_end(running, facts, after, size)).fetchone()
@@ -96,8 +96,8 @@ def _copy(
 
 def _batch_end(running: Running, facts: ConversionFacts, after: sql.Composable, size: int) -> sql.Composed:
     key = facts.heap.primary_key
-    texts = (sql.SQL("{}::text").format(names.column("batch", one)) for one in key)
-    descending = (sql.SQL("{} desc").format(names.column("batch", one)) for one in key)
+    texts = (sql.SQL("{}::text").format(names.column("batch", column)) for column in key)
+    descending = (sql.SQL("{} desc").format(names.column("batch", column)) for column in key)
     return _statement("batch_end").format(
         texts=sql.SQL(", ").join(texts),
         key=names.columns("o", key),
@@ -126,7 +126,7 @@ def _compared(facts: ConversionFacts, operator: sql.SQL, position: Sequence[str]
     types = {column.name: column.pg_type.formatted for column in facts.heap.columns}
     key = facts.heap.primary_key
     values = [
-        sql.SQL("{}::{}").format(sql.Literal(text), trusted(types[one]))
-        for one, text in zip(key, position, strict=True)
+        sql.SQL("{}::{}").format(sql.Literal(text), trusted(types[column]))
+        for column, text in zip(key, position, strict=True)
     ]
     return sql.SQL("({}) {} ({})").format(names.columns("o", key), operator, sql.SQL(", ").join(values))

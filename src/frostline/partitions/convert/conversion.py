@@ -20,14 +20,14 @@ from frostline.catalog.conversions import Running
 from frostline.errors import CorruptionError, UnavailableError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.model import conversion as rules
-from frostline.model.conversion import Cell, Conversion, ConversionFacts, State
+from frostline.model.conversion import Conversion, ConversionFacts, NewPartition, State
 from frostline.model.heap_grid import Step
 from frostline.model.names import Name
 from frostline.model.registration import Refusal
 from frostline.model.tiers import TierKind
 from frostline.partitions.convert import backfill, shadow, swap
 from frostline.relation.names import identifier
-from frostline.relation.refusal import refuse
+from frostline.relation.registration import refuse
 
 _statement = sqlfiles.statements(__name__, "conversion")
 
@@ -101,10 +101,10 @@ def plan(connection: Connection, request: Conversion) -> tuple[str, ...]:
         raise UsageError(f"{request.name} is being converted already", hint="run it without --dry-run to go on")
     if _is_done(connection, request):
         return ()
-    facts, kind, cells = _check(connection, request)
-    with _room_for_locks(cells):
+    facts, kind, partitions = _check(connection, request)
+    with _room_for_locks(partitions):
         made = patience.patiently(
-            connection, request.name, lambda: shadow.make(connection, request, facts, kind, cells), dry_run=True
+            connection, request.name, lambda: shadow.make(connection, request, facts, kind, partitions), dry_run=True
         )
     return made.statements
 
@@ -117,13 +117,13 @@ def abandon(connection: Connection, name: Name) -> bool:
             return False
         if running.state is State.SWAPPED:
             hint = f"to drop the old table: frostline table convert {name} --partition-by {running.tier_key} "
-            raise UsageError(f"{name} is converted already", hint=hint + f"--every '{running.every}'")
+            raise UsageError(f"{name} is converted already", hint=hint + f"--every '{running.partition_interval}'")
         shadow.undo(connection, running)
         return True
 
 
 def _is_done(connection: Connection, request: Conversion) -> bool:
-    """Whether the table is partitioned as it is wished for. How wide its partitions are does not matter."""
+    """Whether the table is partitioned as requested. How wide its partitions are does not matter."""
     if tables.find(connection, request.name):
         raise UsageError(f"{request.name} is managed by Frostline already", hint=f"frostline table show {request.name}")
     heap = conversions.facts(connection, request.name, request.tier_key).heap
@@ -135,21 +135,23 @@ def _is_done(connection: Connection, request: Conversion) -> bool:
 
 
 def _refuse_another(connection: Connection, running: Running, request: Conversion) -> None:
-    if running.tier_key != request.tier_key or not _is_as_wide(connection, running.every, request.every):
+    if running.tier_key != request.tier_key or not _is_as_wide(
+        connection, running.partition_interval, request.partition_interval
+    ):
         raise UsageError(
-            f"{request.name} is being converted by {running.tier_key} every {running.every}",
+            f"{request.name} is being converted by {running.tier_key} every {running.partition_interval}",
             hint=f"go on with that, or begin anew after: frostline table convert {request.name} --abandon",
         )
 
 
-def _is_as_wide(connection: Connection, one: str, other: str) -> bool:
+def _is_as_wide(connection: Connection, width: str, other: str) -> bool:
     """Whether they say the same: `month` is `1 month`."""
-    if one == other or one.isdecimal() or other.isdecimal():
-        return one == other
-    return periods.printed_width(connection, one) == periods.printed_width(connection, other)
+    if width == other or width.isdecimal() or other.isdecimal():
+        return width == other
+    return periods.printed_width(connection, width) == periods.printed_width(connection, other)
 
 
-def _check(connection: Connection, request: Conversion) -> tuple[ConversionFacts, TierKind, list[Cell]]:
+def _check(connection: Connection, request: Conversion) -> tuple[ConversionFacts, TierKind, list[NewPartition]]:
     """Refuse with all reasons at once, before anything is made."""
     facts = conversions.facts(connection, request.name, request.tier_key)
     refuse("convert", request.name, rules.refusals(facts))
@@ -158,38 +160,38 @@ def _check(connection: Connection, request: Conversion) -> tuple[ConversionFacts
     step = _step(connection, request, kind)
     extent = shadow.extent(connection, facts, kind)
     refuse("convert", request.name, rules.extent_refusals(kind, request.tier_key, extent))
-    cells = rules.cells(request.name, kind, step, extent)
-    if isinstance(cells, Refusal):
-        raise UsageError(f"cannot convert {request.name}: {cells.reason}", hint=cells.hint)
-    return facts, kind, cells
+    partitions = rules.new_partitions(request.name, kind, step, extent)
+    if isinstance(partitions, Refusal):
+        raise UsageError(f"cannot convert {request.name}: {partitions.reason}", hint=partitions.hint)
+    return facts, kind, partitions
 
 
 def _step(connection: Connection, request: Conversion, kind: TierKind) -> Step:
-    step = rules.step(kind, request.every, periods.step(connection, kind, request.every))
+    step = rules.step(kind, request.partition_interval, periods.step(connection, kind, request.partition_interval))
     if isinstance(step, Refusal):
         raise UsageError(step.reason, hint=step.hint)
     return step
 
 
 def _start(connection: Connection, request: Conversion) -> Running:
-    facts, kind, cells = _check(connection, request)
+    facts, kind, partitions = _check(connection, request)
     failpoints.reached(Failpoint.CONVERT_BEFORE_START)
-    with _room_for_locks(cells):
+    with _room_for_locks(partitions):
         made = patience.patiently(
-            connection, request.name, lambda: shadow.make(connection, request, facts, kind, cells)
+            connection, request.name, lambda: shadow.make(connection, request, facts, kind, partitions)
         )
     failpoints.reached(Failpoint.CONVERT_PREPARED)
     return made.running
 
 
 @contextmanager
-def _room_for_locks(cells: list[Cell]) -> Generator[None]:
+def _room_for_locks(partitions: list[NewPartition]) -> Generator[None]:
     """Postgres holds a lock on everything that a transaction makes."""
     try:
         yield
     except psycopg.errors.OutOfMemory:
         raise UsageError(
-            f"Postgres has no room for the locks of {len(cells)} partitions",
+            f"Postgres has no room for the locks of {len(partitions)} partitions",
             hint="say a wider --every, or raise max_locks_per_transaction",
         ) from None
 
@@ -200,9 +202,9 @@ def _go_on(connection: Connection, running: Running, report: Report) -> Converte
         facts = conversions.facts(connection, running.name, running.tier_key)
         with logs.stage(_log, "convert", table=str(running.name), after=running.state.value):
             _STEPS[running.state](_Work(connection, running, facts, report))
-        found = conversions.find(connection, running.name)
-        assert found is not None
-        running = found
+        advanced = conversions.find(connection, running.name)
+        assert advanced is not None
+        running = advanced
     return _finish(connection, running)
 
 

@@ -18,9 +18,10 @@ from frostline.catalog.conversions import Running
 from frostline.catalog.patience import patiently
 from frostline.errors import ConflictError, UsageError
 from frostline.failpoints import Failpoint
-from frostline.model.conversion import NOT_NULL, Cell, Conversion, ConversionFacts, Extent, State
-from frostline.model.names import MAX_BYTES, Name, cut
+from frostline.model.conversion import NOT_NULL, Conversion, ConversionFacts, Extent, NewPartition, State
+from frostline.model.names import Name
 from frostline.model.tiers import TierKind, from_text, to_text
+from frostline.partitions.new_partition import free_name
 from frostline.relation import clock, names
 from frostline.relation.names import identifier, trusted
 
@@ -63,13 +64,13 @@ class Made:
 
 
 def make(
-    connection: Connection, request: Conversion, facts: ConversionFacts, kind: TierKind, cells: list[Cell]
+    connection: Connection, request: Conversion, facts: ConversionFacts, kind: TierKind, partitions: list[NewPartition]
 ) -> Made:
     """Make the empty shadow, its partitions, indexes and constraints. Inside the caller's transaction."""
     _hold_still(connection, facts)
     running = conversions.start(connection, request, facts.heap.oid)
     done: list[str] = []
-    for statement in _statements(connection, running, facts, kind, cells):
+    for statement in _statements(connection, running, facts, kind, partitions):
         connection.execute(statement)
         done.append(statement.as_string(connection))
     return Made(running, tuple(done))
@@ -83,7 +84,7 @@ def _hold_still(connection: Connection, facts: ConversionFacts) -> None:
 
 
 def _statements(
-    connection: Connection, running: Running, facts: ConversionFacts, kind: TierKind, cells: list[Cell]
+    connection: Connection, running: Running, facts: ConversionFacts, kind: TierKind, partitions: list[NewPartition]
 ) -> Iterator[sql.Composed]:
     oid, shadow, owner = facts.heap.oid, identifier(name(running)), sql.Identifier(facts.heap.owner)
     yield _statement("schema").format(schema=sql.Identifier(schema(running)), owner=owner)
@@ -94,7 +95,7 @@ def _statements(
         tablespace=_tablespace(connection, oid),
         owner=owner,
     )
-    yield from _partitions(connection, running, facts, kind, cells)
+    yield from _partitions(connection, running, facts, kind, partitions)
     yield from _indexes(connection, running, facts)
     for query, values in (("settings", {"oid": oid}), ("surplus_grants", {})):
         for (text,) in _rows(connection, query, shadow=shadow.as_string(connection), **values):
@@ -123,33 +124,23 @@ def _constraints(connection: Connection, running: Running, oid: int, kind: str) 
 
 
 def _partitions(
-    connection: Connection, running: Running, facts: ConversionFacts, kind: TierKind, cells: list[Cell]
+    connection: Connection, running: Running, facts: ConversionFacts, kind: TierKind, partitions: list[NewPartition]
 ) -> Iterator[sql.Composed]:
     same = {
         "shadow": identifier(name(running)),
         "owner": sql.Identifier(facts.heap.owner),
         "options": _options(connection, facts.heap.oid),
     }
-    for cell in cells:
-        upper = sql.SQL("maxvalue") if cell.upper is None else sql.Literal(to_text(kind, cell.upper))
+    for partition in partitions:
+        upper = sql.SQL("maxvalue") if partition.upper is None else sql.Literal(to_text(kind, partition.upper))
         yield _statement("partition").format(
-            partition=identifier(_free(connection, cell.name)),
-            lower=sql.Literal(to_text(kind, cell.lower)),
+            partition=identifier(free_name(connection, partition.name)),
+            lower=sql.Literal(to_text(kind, partition.lower)),
             upper=upper,
             **same,
         )
-    own = identifier(_free(connection, running.name.default_partition()))
+    own = identifier(free_name(connection, running.name.default_partition()))
     yield _statement("default_partition").format(partition=own, **same)
-
-
-def _free(connection: Connection, wanted: Name) -> Name:
-    """The name that is wanted, or one like it if that is taken."""
-    found, number = wanted, 0
-    while catalog_facts.rows(connection, "type_name_exists", schema=found.schema, name=found.table)[0][0]:
-        number += 1
-        suffix = f"_{number}"
-        found = Name(wanted.schema, cut(wanted.table, MAX_BYTES - len(suffix)) + suffix)
-    return found
 
 
 def _tablespace(connection: Connection, oid: int) -> sql.Composable:
@@ -172,7 +163,7 @@ def sync_function(running: Running, facts: ConversionFacts) -> sql.Composed:
     """The function that makes the shadow follow a change."""
     written, key = columns(facts), facts.new_key
     assignments = sql.SQL(", ").join(
-        sql.SQL("{} = {}").format(sql.Identifier(one), names.column("excluded", one)) for one in written
+        sql.SQL("{} = {}").format(sql.Identifier(column), names.column("excluded", column)) for column in written
     )
     texts = [running.name.schema, running.name.table, *(column.name for column in facts.heap.columns)]
     return _statement("sync_function").format(
@@ -203,13 +194,13 @@ def sync(connection: Connection, running: Running, facts: ConversionFacts) -> No
     assert column is not None
     if not column.not_null:
         _forbid_null(connection, running)
-    patiently(connection, running.name, lambda: _follow(connection, running))
 
+    def follow() -> None:
+        parts = {"original": identifier(running.name), "function": function(running)}
+        connection.execute(_statement("sync_triggers").format(**parts))
+        conversions.move(connection, running, State.SYNCED)
 
-def _follow(connection: Connection, running: Running) -> None:
-    parts = {"original": identifier(running.name), "function": function(running)}
-    connection.execute(_statement("sync_triggers").format(**parts))
-    conversions.move(connection, running, State.SYNCED)
+    patiently(connection, running.name, follow)
 
 
 def _forbid_null(connection: Connection, running: Running) -> None:
@@ -243,17 +234,13 @@ def stop(connection: Connection, running: Running) -> None:
 
 def undo(connection: Connection, running: Running) -> None:
     """Leave the original as it was before the conversion began. ACCESS EXCLUSIVE on it, in short tries."""
-    patiently(connection, running.name, lambda: _undo(connection, running))
 
+    def drop() -> None:
+        relation = catalog_facts.relation(connection, running.name)
+        if relation is not None and relation.oid == running.original:
+            stop(connection, running)
+        parts = {"shadow": identifier(name(running)), "schema": sql.Identifier(schema(running))}
+        connection.execute(_statement("drop").format(function=function(running), **parts))
+        conversions.move(connection, running, State.ABANDONED)
 
-def _undo(connection: Connection, running: Running) -> None:
-    if _is_original(connection, running):
-        stop(connection, running)
-    parts = {"shadow": identifier(name(running)), "schema": sql.Identifier(schema(running))}
-    connection.execute(_statement("drop").format(function=function(running), **parts))
-    conversions.move(connection, running, State.ABANDONED)
-
-
-def _is_original(connection: Connection, running: Running) -> bool:
-    found = catalog_facts.relation(connection, running.name)
-    return found is not None and found.oid == running.original
+    patiently(connection, running.name, drop)

@@ -74,9 +74,9 @@ def swap(connection: Connection, running: Running) -> None:
 def _swap(connection: Connection, running: Running) -> None:
     connection.execute(_statement("lock").format(original=identifier(running.name)))
     check_unchanged(connection, running)
-    found = _read(connection, running)
+    belongings = _read(connection, running)
     shadow.stop(connection, running)
-    for statement in _statements(connection, running, found):
+    for statement in _statements(connection, running, belongings):
         connection.execute(statement)
     conversions.move(connection, running, State.SWAPPED)
     failpoints.reached(Failpoint.CONVERT_BEFORE_COMMIT)
@@ -113,12 +113,12 @@ def _sequence(connection: Connection, row: tuple[Any, ...]) -> _Sequence:
     return _Sequence(trusted(name), sql.Identifier(column), identity, trusted(options), increment, grants)
 
 
-def _statements(connection: Connection, running: Running, found: _Belongings) -> Iterator[sql.Composed]:
-    after = [one for sequence in found.sequences for one in _hand_over(connection, running, sequence)]
+def _statements(connection: Connection, running: Running, belongings: _Belongings) -> Iterator[sql.Composed]:
+    after = [statement for sequence in belongings.sequences for statement in _hand_over(connection, running, sequence)]
     old_schema = sql.Identifier(old(running).schema)
-    owner, original = sql.Identifier(found.owner), identifier(running.name)
+    owner, original = sql.Identifier(belongings.owner), identifier(running.name)
     yield _statement("step_aside").format(old_schema=old_schema, owner=owner, original=original)
-    for statistics in found.statistics:
+    for statistics in belongings.statistics:
         yield _statement("move_statistics").format(statistics=trusted(statistics), schema=old_schema)
     yield _statement("step_in").format(
         shadow=identifier(shadow.name(running)),
@@ -126,8 +126,8 @@ def _statements(connection: Connection, running: Running, found: _Belongings) ->
         shadow_schema=sql.Identifier(shadow.schema(running)),
     )
     yield from after
-    yield from (sql.Composed([trusted(text)]) for text in found.statements)
-    yield from dependents.statements(found.dependents)
+    yield from (sql.Composed([trusted(text)]) for text in belongings.statements)
+    yield from dependents.statements(belongings.dependents)
 
 
 def _hand_over(connection: Connection, running: Running, sequence: _Sequence) -> Iterator[sql.Composed]:

@@ -59,7 +59,7 @@ create temp table frostline_done on commit drop as
       from ready as r join held using (frostline_mark, frostline_version)
 
 -- name: emptied_partitions
--- A partition in its grace period keeps its rows: it is still the complete truth of its range.
+-- A partition in its grace period keeps its rows: it must have all of its range until it is cleaned.
 select n.nspname, c.relname, c.oid
   from pg_catalog.pg_class as c join pg_catalog.pg_namespace as n on n.oid = c.relnamespace
  where c.oid in (select d.frostline_partition from pg_temp.frostline_done as d) and not (c.oid = any({in_grace}::oid[]))

@@ -1,9 +1,12 @@
 -- The objects of one managed table. Filled by `relation.definition` through psycopg.sql; golden files hold the result.
 -- {body} is a dollar quote that no name of the table contains. A column may be called as a variable is (found, tg_op):
--- in a statement its name means the column. Nobody may put our functions on a table of his own.
+-- in a statement its name means the column. Nobody may put our functions on a table of their own.
 
--- name: rename_heap
-alter table {relation} rename to {heap_table};
+-- name: rename_table
+alter table {old} rename to {new};
+
+-- name: rename_view
+alter view {old} rename to {new};
 
 -- name: default_partition
 create table {default_partition} partition of {heap} default;
@@ -276,12 +279,6 @@ alter table {lake} attach partition {foreign_table} for values from ({lower}) to
 
 -- name: replace_view
 create or replace view {view}{options} as {definition}
-
--- name: step_aside
-alter view {relation} rename to {aside};
-
--- name: rename_heap_back
-alter table {heap} rename to {table};
 
 -- name: drop_view
 -- Of this and the next: somebody may have dropped it by hand; that must not keep the rest.

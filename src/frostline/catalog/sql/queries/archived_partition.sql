@@ -8,17 +8,15 @@ on conflict (table_id, upper) do update
 -- name: rename
 update frostline.archived_partition set partition_name = %(partition_name)s where table_id = %(table_id)s and upper = %(upper)s
 
--- name: uncleaned
+-- name: list
+-- With %(only_uncleaned)s, those that still hold their rows.
 select a.partition_name as name, a.lower, a.upper, a.job_id, a.published_xid::text,
        now() >= a.published_at + t.grace_period as grace_is_over,
-       a.published_at + t.grace_period as grace_ends_at
+       a.published_at + t.grace_period as grace_ends_at,
+       a.cleaned_at is not null as is_cleaned
   from frostline.archived_partition a join frostline.managed_table t using (table_id)
- where a.table_id = %(table_id)s and a.cleaned_at is null
+ where a.table_id = %(table_id)s and (a.cleaned_at is null or not %(only_uncleaned)s)
  order by a.upper
-
--- name: every
-select a.partition_name, a.lower, a.upper, a.cleaned_at is not null
-  from frostline.archived_partition a where a.table_id = %(table_id)s order by a.upper
 
 -- name: forget_above
 -- In the transaction that lowers the line: what lies above it is hot again.

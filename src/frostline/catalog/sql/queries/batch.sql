@@ -6,7 +6,7 @@ select is_new, was_mode as mode, was_rows as rows
 -- name: relation
 -- A relation and its heap, by the name of either, but not by that of a heap whose place the relation has taken. Reads the system
 -- catalogs only, so a role needs no right for it: the rule of the relation says which its heap is. Both have one owner, so that
--- nobody can put a view of his own between.
+-- nobody can put a view of their own between.
 select v.relname::text, v.oid, h.oid
   from pg_rewrite r
   join pg_class v on v.oid = r.ev_class and v.relkind = 'v'

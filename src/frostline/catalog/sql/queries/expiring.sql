@@ -11,7 +11,7 @@ update frostline.expiring_partition set detached = true where table_id = %(table
 -- name: forget
 delete from frostline.expiring_partition where table_id = %(table_id)s and partition_oid = %(oid)s
 
--- name: every
+-- name: list_all
 -- What the catalogs of Postgres have now under each oid; nothing for one that is gone. Locks nothing.
 select e.partition_oid as oid, e.upper, e.drops, e.detached as is_detached, e.partition_name as known_as,
        n.nspname as schema, c.relname as table, c.relkind::text as kind, coalesce(c.relispartition, false) as is_partition

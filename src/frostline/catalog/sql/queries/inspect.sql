@@ -119,14 +119,15 @@ select n.nspname, c.relname
 
 -- name: dependent_views
 -- The views and materialized views whose own query names the relation (a view on a view follows by itself). Ours are left out.
-select distinct c.oid, c.relkind::text, n.nspname, c.relname, pg_get_viewdef(c.oid), c.reloptions
+select distinct c.oid, c.relkind::text as kind, n.nspname as schema, c.relname as view,
+       pg_get_viewdef(c.oid) as definition, c.reloptions as options
   from pg_depend d
   join pg_rewrite w on w.oid = d.objid and d.classid = 'pg_rewrite'::regclass
   join pg_class c on c.oid = w.ev_class
   join pg_namespace n on n.oid = c.relnamespace
  where d.refclassid = 'pg_class'::regclass and d.refobjid = %(oid)s and d.deptype = 'n'
    and c.oid <> %(oid)s and c.relkind in ('v', 'm') and w.rulename = '_RETURN'
-   and n.nspname not in ('frostline', 'frostline_lake', 'frostline_overlay', 'frostline_relation', 'frostline_stage', 'frostline_write')
+   and n.nspname <> all (%(own_schemas)s::text[])
  order by 1
 
 -- name: checked_views
@@ -160,12 +161,12 @@ select format('%%I on %%s', p.polname, p.polrelid::regclass)
 
 -- name: dependent_functions
 -- Functions with a BEGIN ATOMIC body hold the relation by its oid. Ours are left out.
-select distinct p.oid, p.oid::regprocedure::text, pg_get_functiondef(p.oid)
+select distinct p.oid, pg_get_functiondef(p.oid)
   from pg_depend d
   join pg_proc p on p.oid = d.objid and d.classid = 'pg_proc'::regclass
   join pg_namespace n on n.oid = p.pronamespace
  where d.refclassid = 'pg_class'::regclass and d.refobjid = %(oid)s and d.deptype = 'n'
-   and n.nspname not in ('frostline', 'frostline_lake', 'frostline_overlay', 'frostline_relation', 'frostline_stage', 'frostline_write')
+   and n.nspname <> all (%(own_schemas)s::text[])
  order by 1
 
 -- name: row_type_users
@@ -179,13 +180,14 @@ select pg_describe_object(d.classid, d.objid, d.objsubid)
  order by 1
 
 -- name: table_grants
-select case when a.grantee = 0 then null else g.rolname end, a.privilege_type, a.is_grantable
+-- On the relation itself, to others than its owner; a grantee of NULL is PUBLIC.
+select null as column, case when a.grantee = 0 then null else g.rolname end as grantee, a.privilege_type as privilege, a.is_grantable
   from pg_class c cross join lateral aclexplode(c.relacl) a left join pg_roles g on g.oid = a.grantee
  where c.oid = %(oid)s and a.grantee is distinct from c.relowner
- order by 1, 2
+ order by 2, 3
 
 -- name: column_grants
-select t.attname, case when a.grantee = 0 then null else g.rolname end, a.privilege_type, a.is_grantable
+select t.attname as column, case when a.grantee = 0 then null else g.rolname end as grantee, a.privilege_type as privilege, a.is_grantable
   from pg_attribute t cross join lateral aclexplode(t.attacl) a left join pg_roles g on g.oid = a.grantee
  where t.attrelid = %(oid)s and not t.attisdropped
  order by t.attnum, 2, 3

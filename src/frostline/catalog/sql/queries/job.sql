@@ -28,8 +28,8 @@ update frostline.job
 returning job_id
 
 -- name: leave_other_histories
--- In a restored database the next number has been given to a job of the other history too, and files are named by it: the
--- leftovers of one would be the lake of the other. So the first job of a history jumps to where nobody else is.
+-- In a restored database the next number has been given to a job of the other lineage too, and files are named by it: the
+-- leftovers of one would be the lake of the other. So the first job of a lineage jumps to where nobody else is.
 with moved as (
     update frostline.history set server = frostline.this_server() where server <> frostline.this_server() returning server
 )

@@ -13,8 +13,8 @@ delete from frostline.lake_file
 -- name: delete
 delete from frostline.lake_file where table_id = %(table_id)s and path = any(%(paths)s)
 
--- name: every
-select f.path, f.rows, f.size_bytes, f.lower, f.upper, f.hash_sum, c.sha256
+-- name: list_all
+select f.path, f.rows, f.size_bytes, f.lower, f.upper, f.hash_sum, c.sha256, f.fields
   from frostline.lake_file f left join frostline.file_checksum c using (path)
  where f.table_id = %(table_id)s order by f.lower, f.path
 

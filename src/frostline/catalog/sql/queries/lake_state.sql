@@ -10,7 +10,7 @@ insert into frostline.lake_state (table_id, metadata_location, snapshot_id, repl
 values (%(table_id)s, %(metadata_location)s, %(snapshot_id)s, now(), pg_current_xact_id())
 on conflict (table_id, metadata_location) do nothing
 
--- name: every
+-- name: list_all
 -- Locks nothing. The oldest horizon of all backends of this database, walsenders, slots and prepared transactions is
 -- looked up once for all states; horizon.older_snapshots says who they are, and why each of them counts.
 with oldest as materialized (
@@ -71,13 +71,13 @@ select t.metadata_location, t.lake_snapshot_id
                               where n.name = %(name)s and n.state = 'published'))
 
 -- name: own_jobs
--- The ended jobs of a table whose files may be deleted: those of this very history, and of the others that it owns. In
+-- The ended jobs of a table whose files may be deleted: those of this very lineage, and of the others that it owns. In
 -- a restored or promoted database `own_history` is a copy of somebody else's, which does not name this server; then it
 -- says nothing. Locks nothing.
 select j.job_id from frostline.job j
  where j.table_id = %(table_id)s and j.state in ('published', 'cleaned', 'failed')
    and (j.server = frostline.this_server()
-        or %(every)s
+        or %(any_lineage)s
         or j.server in (select o.server from frostline.own_history o)
            and exists (select from frostline.own_history o where o.server = frostline.this_server()))
 
@@ -90,6 +90,6 @@ union select frostline.this_server()
 on conflict (server) do nothing
 
 -- name: is_copy
--- Whether this database was restored or promoted since a job of its history. Locks nothing.
+-- Whether this database was restored or promoted since a job of its lineage. Locks nothing.
 select exists (select from frostline.job j
                 where j.state in ('published', 'cleaned') and j.server <> frostline.this_server())

@@ -22,7 +22,7 @@ select metadata_location, holder from frostline.pin
  where table_id = %(table_id)s and (%(dead)s or expires_at > clock_timestamp())
  order by pin_id
 
--- name: every
+-- name: list_all
 select p.pin_id as id, t.schema_name as schema, t.table_name as table, l.snapshot_id, p.metadata_location, p.holder,
        p.made_at, p.expires_at, p.expires_at > clock_timestamp() as is_alive
   from frostline.pin p join frostline.managed_table t using (table_id)
