@@ -142,9 +142,9 @@ def test_a_load_whose_key_a_damaged_file_hides_is_refused(cold: Lake) -> None:
         shard = Shard(target.find(connection, [batch])[batch], recorded[1].range, only_live=True)
         location = paths.table_location(cold.settings.warehouse, table)
         export = Export(table, Reader(exported, "export", "write again"), shard, location, 1)
-        assert load.load_slice(load.Piece(export, recorded[1:2])).known_key is not None
+        assert load.load_piece(load.Piece(export, recorded[1:2])).known_key is not None
         with damaged(file, rewriting(with_value("id", 150, 99_999))), pytest.raises(CorruptionError, match=file.name):
-            load.load_slice(load.Piece(export, recorded[1:2]))
+            load.load_piece(load.Piece(export, recorded[1:2]))
 
 
 JOBS: dict[str, Callable[[Lake], Any]] = {

@@ -243,12 +243,12 @@ def test_a_file_that_holds_a_marked_key_and_was_not_found_to_is_not_left_as_it_i
     files = lake_files.recorded(cold.catalog, cold.table())
     january = min(files, key=lambda file: file.lower)
     with moment.exported(cold.dsn) as exported:
-        (piece,) = fold.Fold(cold.jobs(), cold.table()).slices(exported)
+        (piece,) = fold.Fold(cold.jobs(), cold.table()).pieces(exported)
         piece = replace(piece, files=tuple(files))
-        assert fold.rewrite_slice(piece).replaced == (january.path,)
+        assert fold.rewrite_piece(piece).replaced == (january.path,)
         monkeypatch.setattr(fold, "_holds_a_mark", lambda *_: False)
         with pytest.raises(CorruptionError, match=january.path):
-            fold.rewrite_slice(piece)
+            fold.rewrite_piece(piece)
 
 
 def test_nobody_but_frostline_can_silence_the_marks(cold: Lake) -> None:

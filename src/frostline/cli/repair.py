@@ -11,7 +11,7 @@ from frostline.errors import UsageError
 from frostline.model.names import Name
 
 if TYPE_CHECKING:
-    from frostline.pipeline.repair import Found
+    from frostline.pipeline.repair import Findings
 
 _SHOWN = 10
 
@@ -41,7 +41,7 @@ def repair(invocation: Invocation, name: Name, restore: bool, adopt: bool) -> No
     invocation.output.screen(_described(difference), [_brief(difference)], _lines(difference))
 
 
-def _described(difference: "Found") -> dict[str, Any]:
+def _described(difference: "Findings") -> dict[str, Any]:
     standing, files, theirs = difference.standing, difference.files, difference.theirs
     return {
         "table": str(difference.table.name),
@@ -64,7 +64,7 @@ def _described(difference: "Found") -> dict[str, Any]:
     }
 
 
-def _brief(difference: "Found") -> dict[str, Any]:
+def _brief(difference: "Findings") -> dict[str, Any]:
     files, theirs = difference.files, difference.theirs
     return {
         "table": str(difference.table.name),
@@ -78,7 +78,7 @@ def _brief(difference: "Found") -> dict[str, Any]:
     }
 
 
-def _lines(difference: "Found") -> list[str]:
+def _lines(difference: "Findings") -> list[str]:
     """What a person needs to decide."""
     if not difference.is_foreign:
         return ["nobody else has committed to it"]

@@ -60,11 +60,11 @@ def archive_table(context: JobContext, chosen: Table) -> Result:
     with job.on_table(connection, settings, chosen, "archive", "archiving") as table:
         heap.refuse_unlogged(connection, table)
         settle.lake(connection, settings, table)
-        whole = references.limited(connection, table, plan.of_table(connection, table).plan)
-        heap.refuse_smallest(connection, table, heap.may_be_smallest(table, whole.partitions))
-        for name in heap.adopt(connection, table, whole.from_line):
+        planned = references.limited(connection, table, plan.of_table(connection, table).plan)
+        heap.refuse_smallest(connection, table, heap.may_be_smallest(table, planned.partitions))
+        for name in heap.adopt(connection, table, planned.from_line):
             _log.warning("%s", logs.fields(stage="adopt", table=str(table.name), partition=str(name)))
-        for batch in archive.batches(whole, settings.archive_batch_bytes):
+        for batch in archive.batches(planned, settings.archive_batch_bytes):
             files = Job(context, table, batch).run()
             moved += len(batch.partitions)
             rows += sum(file.rows for file in files)
@@ -87,7 +87,7 @@ class Job:
         self.job_id = 0
 
     def run(self) -> list[WrittenFile]:
-        """Move the rows, then learn about them: readers have them from the lake before there are statistics."""
+        """Move the rows, then analyze the lake: readers see the rows there before there are statistics."""
         files = self.move()
         bound.analyze(self.connection, self.table)
         reached(Failpoint.ARCHIVE_ANALYZED)
@@ -132,9 +132,9 @@ class Job:
         reader = Reader(exported, "export", "frostline archive")
         size = self.settings.export_shard_bytes // archive.BLOCK_BYTES
         with moment.joined(exported, purpose="export") as connection:
-            found = target.of_plan(connection, self.table, self.batch.partitions)
+            targets = target.of_plan(connection, self.table, self.batch.partitions)
             for partition in self.batch.partitions:
-                read = found[partition.name]
+                read = targets[partition.name]
                 if not read.blocks:
                     continue
                 ranges = list(heap.lake_ranges(connection, self.table, partition))

@@ -51,7 +51,7 @@ class Plan:
     @property
     def size_bytes(self) -> int:
         """How much is to be read."""
-        return sum(file.size_bytes for one in self.bins for file in one)
+        return sum(file.size_bytes for files in self.bins for file in files)
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ def plan(connection: Connection, table: Table, *, only_due: bool = False) -> Pla
     """What a compaction would do now. Reads the records of the files, and the snapshot's list of manifests."""
     if not table.has_lake:
         return Plan((), 0, packs=False)
-    every = () if only_due else lake_files.recorded(connection, table)
-    bins = lake_files.due_merges(connection, table) if only_due else compaction.plan(table, every)
+    recorded = () if only_due else lake_files.recorded(connection, table)
+    bins = lake_files.due_merges(connection, table) if only_due else compaction.plan(table, recorded)
     seam = seams.get(connection, table)
     sizes: list[int] = []
     if seam.metadata_location is not None and seam.snapshot_id is not None:
@@ -149,7 +149,7 @@ class Compaction:
 
     def _merge(self) -> list[WrittenFile]:
         location, memory = paths.table_location(self.settings.warehouse, self.table), self.settings.export_memory
-        pieces = [Merge(self.table, one, location, self.job_id, memory) for one in self.planned.bins]
+        pieces = [Merge(self.table, files, location, self.job_id, memory) for files in self.planned.bins]
         made = self.context.run_tasks(self.table, merge_files, pieces)
         rows, size = sum(file.rows for file in made), sum(file.size_bytes for file in made)
         jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=rows, size_bytes=size)
@@ -157,7 +157,7 @@ class Compaction:
         return made
 
     def _publish(self, written: Sequence[WrittenFile]) -> StagedCommit:
-        replaced = [file.path for one in self.planned.bins for file in one]
+        replaced = [file.path for files in self.planned.bins for file in files]
         rows = Rows.SAME_PACKED if self.planned.packs else Rows.SAME
         change = Exchange(self.table, self.job_id, replaced, written, rows)
         staged = change.stage(self.connection, self.settings)

@@ -112,11 +112,7 @@ def trim_file(piece: Trim) -> WrittenFile:
     meant = checked(piece.file, piece.table, piece.keep)
     location = paths.data_file(piece.location, piece.job_id)
     failpoints.reached(Failpoint.TRIM_BEFORE_FILE)
-    copy(piece.table, [piece.file], location, piece.memory_limit, _condition(piece))
+    within = ducktext.within(column_name(piece.table, piece.table.tier_key), piece.table.tier_kind, piece.keep)
+    copy(piece.table, [piece.file], location, piece.memory_limit, within)
     failpoints.reached(Failpoint.TRIM_WROTE_FILE)
     return proved(piece.table, location, meant, "trimming a file")
-
-
-def _condition(piece: Trim) -> str:
-    tier_key = column_name(piece.table, piece.table.tier_key)
-    return ducktext.within(tier_key, piece.table.tier_kind, piece.keep)

@@ -20,9 +20,9 @@ from frostline.tiers.proof import fingerprint
 from frostline.tiers.proof.fingerprint import Hashes, Key
 
 _PASS_ROWS = 16_000_000
-"""So many keys are in memory at once; more are looked at in several passes."""
+"""This many keys are in memory at once; more are looked at in several passes."""
 _MOST_NAMED = 10_000
-"""So many keys that look the same are looked up."""
+"""At most this many keys that look the same are looked up."""
 
 
 def in_lake(table: Table, files: Sequence[RecordedFile]) -> Iterator[Fault]:
@@ -36,8 +36,8 @@ def in_lake(table: Table, files: Sequence[RecordedFile]) -> Iterator[Fault]:
 def _clusters(files: Sequence[RecordedFile]) -> Iterator[list[RecordedFile]]:
     """Files whose ranges meet, together."""
     cluster: list[RecordedFile] = []
-    for file in sorted(files, key=lambda one: one.lower):
-        if cluster and file.lower > max(one.upper for one in cluster):
+    for file in sorted(files, key=lambda file: file.lower):
+        if cluster and file.lower > max(other.upper for other in cluster):
             yield cluster
             cluster = []
         cluster.append(file)
@@ -48,16 +48,16 @@ def _clusters(files: Sequence[RecordedFile]) -> Iterator[list[RecordedFile]]:
 def _same_hashes(table: Table, files: Sequence[RecordedFile]) -> Hashes:
     """The hashes that more than one key of the files has."""
     passes = 1 + sum(file.fingerprint.rows for file in files) // _PASS_ROWS
-    found = [np.zeros(0, np.int64)]
+    repeated = [np.zeros(0, np.int64)]
     for number in range(passes):
         keys = [
             hashes[hashes.view(np.uint64) % np.uint64(passes) == number]
             for file in files
             for hashes in fingerprint.key_hashes(file.path, table)
         ]
-        every = np.sort(np.concatenate([np.zeros(0, np.int64), *keys]))
-        found.append(np.unique(every[1:][every[1:] == every[:-1]]))
-    return np.concatenate(found)
+        sorted_hashes = np.sort(np.concatenate([np.zeros(0, np.int64), *keys]))
+        repeated.append(np.unique(sorted_hashes[1:][sorted_hashes[1:] == sorted_hashes[:-1]]))
+    return np.concatenate(repeated)
 
 
 def _named(table: Table, files: Sequence[RecordedFile], suspects: Hashes) -> Iterator[Fault]:
@@ -66,12 +66,12 @@ def _named(table: Table, files: Sequence[RecordedFile], suspects: Hashes) -> Ite
     for file in files:
         for _, key in fingerprint.keys_of(file.path, table, suspects):
             where[key].append(file.path)
-    places = Counter(tuple(found) for found in where.values() if len(found) > 1)
-    for found, count in sorted(places.items()):
-        key = next(key for key, paths in where.items() if tuple(paths) == found)
-        others = sorted(set(found[1:]) - {found[0]})
+    together = Counter(tuple(paths) for paths in where.values() if len(paths) > 1)
+    for paths, count in sorted(together.items()):
+        key = next(key for key, in_files in where.items() if tuple(in_files) == paths)
+        others = sorted(set(paths[1:]) - {paths[0]})
         also = f"that are also in {', '.join(others)}" if others else "twice"
-        yield Fault(found[0], f"has {count} keys {also}: {_shown(table, key)}")
+        yield Fault(paths[0], f"has {count} keys {also}: {_shown(table, key)}")
 
 
 def _shown(table: Table, key: Key) -> str:
@@ -89,11 +89,11 @@ def in_both(
 
     Archived partitions that are not cleaned are left out: they have the rows of the lake, and are compared with it.
     """
-    found = _unmarked(connection, table, frost_line, archived)
-    wanted = np.array(sorted({key for _, key in found}), np.int64)
+    unmarked = _unmarked(connection, table, frost_line, archived)
+    wanted = np.array(sorted({key for _, key in unmarked}), np.int64)
     for file in files if len(wanted) else ():
         for key_hash, key in fingerprint.keys_of(file.path, table, wanted)[:1]:
-            partition = next(name for name, one in found if one == key_hash)
+            partition = next(name for name, unmarked_hash in unmarked if unmarked_hash == key_hash)
             yield Fault(partition, f"has a row without a mark whose key is also in {file.path}: {_shown(table, key)}")
 
 

@@ -52,11 +52,11 @@ def export_shard(export: Export) -> WrittenFile | None:
     in_order = write(export, location, dictionaries=not heap.has_twin_floats)
     reached(Failpoint.EXPORT_WROTE_FILE)
     seal = fingerprint.sealed(location, export.table)
-    found = seal.fingerprint
-    if found != heap.fingerprint:
+    written = seal.fingerprint
+    if written != heap.fingerprint:
         raise CorruptionError(
             f"export of {export.shard.target.name} is not what the heap has: {heap.fingerprint.rows} rows with hash "
-            f"sum {heap.fingerprint.hash_sum} there, {found.rows} with {found.hash_sum} in {location}"
+            f"sum {heap.fingerprint.hash_sum} there, {written.rows} with {written.hash_sum} in {location}"
         )
     return datafiles.describe(location, export.table, seal, in_order=in_order)
 
@@ -84,26 +84,19 @@ def write(export: Export, location: str, *, dictionaries: bool) -> bool:
 
 def _copy_rows(export: Export, location: str, *, dictionaries: bool) -> None:
     """Copy in one read-only transaction of DuckDB, which is one of Postgres too."""
+    table, order = export.table, ""
+    if export.in_order:
+        assert table.tier is not None
+        order = f"order by frostline_{[column.name for column in table.columns].index(table.tier.name) + 1}"
+    statement = _COPY.format(
+        rows=shards.in_duck(table.tier, export.shard, zip(schema.parquet_names(table), table.columns, strict=True)),
+        order=order,
+        location=ducksql.literal(location),
+        options=datafiles.copy_options(table, dictionaries=dictionaries),
+    )
     with duck.borrowed(export.memory_limit) as connection:
         # Row groups can then be limited by size. The rows' own order is not lost: one thread writes them.
         connection.execute("set preserve_insertion_order = false")
         shards.attach(connection, export.reader, export.shard.target)
-        connection.execute(_copy(export, location, dictionaries=dictionaries))
+        connection.execute(statement)
         shards.check_again(connection, export.reader, export.shard.target)
-
-
-def _copy(export: Export, location: str, *, dictionaries: bool) -> str:
-    table = export.table
-    named = zip(schema.parquet_names(table), table.columns, strict=True)
-    return _COPY.format(
-        rows=shards.in_duck(table.tier, export.shard, named),
-        order=_order(table) if export.in_order else "",
-        location=ducksql.literal(location),
-        options=datafiles.copy_options(table, dictionaries=dictionaries),
-    )
-
-
-def _order(table: LakeTable) -> str:
-    names, tier = [column.name for column in table.columns], table.tier
-    assert tier is not None
-    return f"order by frostline_{names.index(tier.name) + 1}"

@@ -1,6 +1,6 @@
 """Fold: carry the overlay into the lake and take its marks away. Readers never notice; docs/design/fold.md says why.
 
-First the job; below it `rewrite_slice`, which runs inside one Spark task.
+First the job; below it `rewrite_piece`, which runs inside one Spark task.
 """
 
 import logging
@@ -56,7 +56,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Slice:
+class Piece:
     """The part of one lake partition that has marks, and the files that may hold their keys."""
 
     table: Table
@@ -114,22 +114,22 @@ class Fold:
             remembered, rewritten = self._rewrite()
             taken = self._publish(rewritten)
             line.update(marks=remembered, taken=taken)
-        replaced = sum(len(one.replaced) for one in rewritten)
-        written = sum(len(one.written) for one in rewritten)
+        replaced = sum(len(task.replaced) for task in rewritten)
+        written = sum(len(task.written) for task in rewritten)
         return Result(self.table, remembered, taken, replaced, written)
 
     def _rewrite(self) -> tuple[int, list[Rewritten]]:
         with moment.exported(self.settings.dsn) as exported:
             remembered = marks.remember(self.connection, self.table, exported.snapshot, self.seam.frost_line)
             reached(Failpoint.FOLD_REMEMBERED)
-            pieces = list(self.slices(exported))
-            made = self.context.run_tasks(self.table, rewrite_slice, pieces)
+            pieces = list(self.pieces(exported))
+            made = self.context.run_tasks(self.table, rewrite_piece, pieces)
         size = sum(file.size_bytes for task in made for file in task.written)
         jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=remembered, size_bytes=size)
         reached(Failpoint.FOLD_REWRITTEN)
         return remembered, made
 
-    def slices(self, exported: Moment) -> Iterator[Slice]:
+    def pieces(self, exported: Moment) -> Iterator[Piece]:
         """One for each lake partition that has marks.
 
         ConflictError unless the table's columns are what they were when the fold began.
@@ -140,7 +140,7 @@ class Fold:
             target.require_columns(connection, self.table)
             read = target.overlay_of(connection, self.table)
             for lower, upper in heap.occupied(connection, self.table, read.name, self.seam.frost_line):
-                yield Slice(
+                yield Piece(
                     table=self.table,
                     reader=reader,
                     marks=Shard(read, Range(lower, upper)),
@@ -151,8 +151,8 @@ class Fold:
                 )
 
     def _publish(self, rewritten: Sequence[Rewritten]) -> int:
-        replaced = [path for one in rewritten for path in one.replaced]
-        written = [file for one in rewritten for file in one.written]
+        replaced = [path for task in rewritten for path in task.replaced]
+        written = [file for task in rewritten for file in task.written]
         change = Exchange(self.table, self.job_id, replaced, written)
         staged = change.stage(self.connection, self.settings)
         reached(Failpoint.FOLD_STAGED)
@@ -166,8 +166,8 @@ class Fold:
         return taken
 
 
-def rewrite_slice(piece: Slice) -> Rewritten:
-    """Write the slice's files anew with its marks in them, and prove that nothing else changed.
+def rewrite_piece(piece: Piece) -> Rewritten:
+    """Write the piece's files anew with its marks in them, and prove that nothing else changed.
 
     Raises CorruptionError when an old file is not what was recorded, or a new one not what it must be.
     """
@@ -176,18 +176,20 @@ def rewrite_slice(piece: Slice) -> Rewritten:
         with shards.marks_loaded(piece.table, piece.reader, piece.marks, piece.memory_limit) as connection:
             held = [file for file in piece.files if _holds_a_mark(connection, piece, file)]
             twins = surveyed.has_twin_floats or copying.has_twin_floats(connection, piece.table, held)
-            targets = _targets(held, surveyed.live.rows)
-            written = [_write(connection, piece, target, dictionaries=not twins) for target in targets]
+            written = [
+                _write(connection, piece, file, with_images=with_images, dictionaries=not twins)
+                for file, with_images in _new_files(held, surveyed.live.rows)
+            ]
             places = _places(connection, piece.table)
         files = [file for file in written if file is not None]
         rest = [file for file in piece.files if file not in held]
         _prove_the_rest(piece, rest, surveyed)
-        found = _prove(piece, held, files, surveyed)
-        _prove_absence(piece, rest, places, found)
+        in_lake = _prove(piece, held, files, surveyed)
+        _prove_absence(piece, rest, places, in_lake)
     return Rewritten(tuple(file.path for file in held), tuple(files), len(surveyed.keys))
 
 
-def _targets(held: Sequence[RecordedFile], live: int) -> Iterator[tuple[RecordedFile | None, bool]]:
+def _new_files(held: Sequence[RecordedFile], live: int) -> Iterator[tuple[RecordedFile | None, bool]]:
     """Which old file each new one is made of, and whether the live images go into it."""
     if not held:
         if live:
@@ -197,15 +199,19 @@ def _targets(held: Sequence[RecordedFile], live: int) -> Iterator[tuple[Recorded
         yield file, position == 0
 
 
-def _holds_a_mark(connection: duckdb.DuckDBPyConnection, piece: Slice, file: RecordedFile) -> bool:
+def _holds_a_mark(connection: duckdb.DuckDBPyConnection, piece: Piece, file: RecordedFile) -> bool:
     rows = copying.rows(piece.table, [file])
     return connection.execute(_HELD.format(rows=rows, is_marked=copying.is_marked(piece.table))).fetchone() is not None
 
 
 def _write(
-    connection: duckdb.DuckDBPyConnection, piece: Slice, target: tuple[RecordedFile | None, bool], *, dictionaries: bool
+    connection: duckdb.DuckDBPyConnection,
+    piece: Piece,
+    file: RecordedFile | None,
+    *,
+    with_images: bool,
+    dictionaries: bool,
 ) -> WrittenFile | None:
-    file, with_images = target
     names = ", ".join(map(ducksql.identifier, schema.parquet_names(piece.table)))
     parts: list[str] = []
     if file:
@@ -229,7 +235,7 @@ def _places(connection: duckdb.DuckDBPyConnection, table: Table) -> tuple[Hashes
     return fingerprint.placed_keys(connection.execute(_KEYS.format(names=names)).to_arrow_table(), table)
 
 
-def _prove(piece: Slice, held: Sequence[RecordedFile], written: Sequence[WrittenFile], marks: Marks) -> Hashes:
+def _prove(piece: Piece, held: Sequence[RecordedFile], written: Sequence[WrittenFile], marks: Marks) -> Hashes:
     """What was recorded of the old files, less their marked rows, plus the live images, must be what was written.
 
     A change in an old file, in a row that was copied or in one that was left out, breaks this equation too. Gives back
@@ -240,19 +246,19 @@ def _prove(piece: Slice, held: Sequence[RecordedFile], written: Sequence[Written
         rows, named = fingerprint.of_keys(file.path, piece.table, marks.keys)
         meant += file.fingerprint - rows
         keys.append(named)
-    found = sum((file.fingerprint for file in written), start=NO_ROWS)
-    if found != meant:
+    actual = sum((file.fingerprint for file in written), start=NO_ROWS)
+    if actual != meant:
         blame(piece.table, held)
-        raise different(piece.table, found, meant, "fold")
+        raise different(piece.table, actual, meant, "fold")
     _require_once(piece, held, keys[1:])
     return np.concatenate(keys)
 
 
-def _require_once(piece: Slice, held: Sequence[RecordedFile], keys: Sequence[Hashes]) -> None:
+def _require_once(piece: Piece, held: Sequence[RecordedFile], keys: Sequence[Hashes]) -> None:
     """CorruptionError when the lake has two rows of one marked key: which of them was meant, nobody can tell."""
-    every = np.concatenate([np.zeros(0, np.int64), *keys])
-    unique, count = np.unique(every, return_counts=True)
-    if len(unique) == len(every):
+    hashes = np.concatenate([np.zeros(0, np.int64), *keys])
+    unique, count = np.unique(hashes, return_counts=True)
+    if len(unique) == len(hashes):
         return
     twice = unique[count > 1]
     where = ", ".join(file.path for file, own in zip(held, keys, strict=True) if np.isin(own, twice).any())
@@ -262,20 +268,20 @@ def _require_once(piece: Slice, held: Sequence[RecordedFile], keys: Sequence[Has
     )
 
 
-def _prove_absence(piece: Slice, rest: Sequence[RecordedFile], places: tuple[Hashes, Hashes], found: Hashes) -> None:
+def _prove_absence(piece: Piece, rest: Sequence[RecordedFile], places: tuple[Hashes, Hashes], in_lake: Hashes) -> None:
     """A mark whose key was not found is a new row, if every file that could have it is what was recorded.
 
     A damaged file may hide a key: the change would be written as a new row, and the restored file have the old one.
     The files that did have marked keys are proved already.
     """
     hashes, values = places
-    unfound = values[~np.isin(hashes, found)]
+    unfound = values[~np.isin(hashes, in_lake)]
     for file in rest:
         if ((unfound >= file.lower) & (unfound <= file.upper)).any():
             sound(file, piece.table)
 
 
-def _prove_the_rest(piece: Slice, rest: Sequence[RecordedFile], marks: Marks) -> None:
+def _prove_the_rest(piece: Piece, rest: Sequence[RecordedFile], marks: Marks) -> None:
     """The files that stay must have no marked key, by other code than that which looked: a row would be there twice."""
     for file in rest:
         if fingerprint.count_keys(file.path, piece.table, marks.keys):

@@ -122,11 +122,11 @@ def remove_leftovers(connection: Connection, settings: Settings, table: Table) -
     location = paths.table_location(settings.warehouse, table)
     for job_id in jobs.untidied(connection, table):
         with store.reachable(f"delete what job {job_id} left in the lake"):
-            found = paths.written_by(location, job_id)
-            for file in found:
+            leftovers = paths.written_by(location, job_id)
+            for file in leftovers:
                 paths.delete(file)
         jobs.set_tidied(connection, job_id)
-        _log.info("%s", logs.fields(stage="leftovers", table=str(table.name), job=job_id, files=len(found)))
+        _log.info("%s", logs.fields(stage="leftovers", table=str(table.name), job=job_id, files=len(leftovers)))
 
 
 def start(

@@ -60,7 +60,7 @@ class Made:
     """The hash of a key that the lake has already; then nothing was written."""
 
 
-def load_slice(piece: Piece) -> Made:
+def load_piece(piece: Piece) -> Made:
     """Write the rows to a file and prove that they are all there, unless the lake has one of their keys.
 
     Raises CorruptionError when a file that may have one of the keys is not what was recorded.
@@ -100,12 +100,12 @@ class Job:
         """
         with logs.stage(_log, "load", table=str(self.table.name), job=self.job_id) as line:
             made = self._export(spark)
-            known_key = next((one.known_key for one in made if one.known_key is not None), None)
+            known_key = next((task.known_key for task in made if task.known_key is not None), None)
             if known_key is not None:
                 declined = self.known(known_key)
                 line.update(declined=True)
                 return declined
-            self._files = [file for one in made for file in one.written]
+            self._files = [file for task in made for file in task.written]
             rows, size = sum(file.rows for file in self._files), sum(file.size_bytes for file in self._files)
             line.update(files=len(self._files), rows=rows, size_bytes=size)
             jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=rows, size_bytes=size)
@@ -126,8 +126,8 @@ class Job:
         with moment.exported(self.settings.dsn) as exported:
             pieces = list(self._pieces(exported))
             if spark is None:
-                return [load_slice(piece) for piece in pieces]
-            return tasks.run(spark, load_slice, pieces, lambda _: None) if pieces else []
+                return [load_piece(piece) for piece in pieces]
+            return tasks.run(spark, load_piece, pieces, lambda _: None) if pieces else []
 
     def _pieces(self, exported: Moment) -> Iterator[Piece]:
         recorded = lake_files.recorded(self.connection, self.table)

@@ -50,17 +50,13 @@ def run(connection: Connection, settings: Settings, chosen: Table, most_moved: i
     held = jobs.exclusive(connection, chosen, settings.lease_seconds)
     with operational_errors(f"making partitions of {chosen.name}", hint=hint), held:
         table = tables.get(connection, chosen.name)
-        _clean_up(connection, table)
+        # Whatever the policy wants: a guard that was left refuses rows. A table that somebody reads can stay for now.
+        with suppress(psycopg.errors.LockNotAvailable):
+            premake.clean_up(connection, table)
         created, problem = _make_all(connection, table, most_moved)
         if not table.has_lake:  # others have a sweep, which knows whose files lie in the warehouse
             jobs.prune(connection, table, settings.job_history_days)
         return Result(table, tuple(created), premake.stray(connection, table), problem)
-
-
-def _clean_up(connection: Connection, table: Table) -> None:
-    """Whatever the policy wants: a guard that was left refuses rows. A table that somebody reads can stay for now."""
-    with suppress(psycopg.errors.LockNotAvailable):
-        premake.clean_up(connection, table)
 
 
 def _make_all(connection: Connection, table: Table, most_moved: int) -> tuple[list[Made], str | None]:
@@ -69,38 +65,28 @@ def _make_all(connection: Connection, table: Table, most_moved: int) -> tuple[li
     while True:
         wanted = premake.plan(connection, table)
         if not wanted.cells:
-            return created, _without_grid(table, wanted)
+            problem = wanted.problem
+            if problem is not None:
+                problem += f"; say how wide new ones are: frostline table set {table.name} --every WIDTH"
+            return created, problem
         made, problem = _make(connection, table, wanted, most_moved)
         created += made
-        if problem or not any(one.moved for one in made):
+        if problem or not any(partition.moved for partition in made):
             return created, problem
-
-
-def _without_grid(table: Table, wanted: Plan) -> str | None:
-    if wanted.problem is None:
-        return None
-    return f"{wanted.problem}; say how wide new ones are: frostline table set {table.name} --every WIDTH"
 
 
 def _make(connection: Connection, table: Table, wanted: Plan, most_moved: int) -> tuple[list[Made], str | None]:
     with job.begun(_log, connection, table, "premake") as (job_id, line):
         done = list(premake.make(connection, table, wanted, most_moved))
-        made = [one for one in done if isinstance(one, Made)]
-        problem = next((one.reason for one in done if isinstance(one, BlockedByDefaultRows)), None)
-        line.update(partitions=len(made), moved=sum(one.moved for one in made))
+        made = [outcome for outcome in done if isinstance(outcome, Made)]
+        problem = next((outcome.reason for outcome in done if isinstance(outcome, BlockedByDefaultRows)), None)
+        moved = sum(partition.moved for partition in made)
+        line.update(partitions=len(made), moved=moved)
         reached(Failpoint.PREMAKE_MADE)
-        _record(connection, job_id, made, problem)
+        names = ", ".join(str(partition.name) for partition in made) or "nothing"
+        jobs.describe(connection, job_id, f"made {names}" + (f"; {problem}" if problem else ""))
+        if problem and not made:
+            jobs.fail(connection, job_id, problem)
+        else:
+            jobs.advance(connection, job_id, State.PUBLISHED, rows=moved)
     return made, problem
-
-
-def _record(connection: Connection, job_id: int, made: Sequence[Made], problem: str | None) -> None:
-    jobs.describe(connection, job_id, _described(made, problem))
-    if problem and not made:
-        jobs.fail(connection, job_id, problem)
-    else:
-        jobs.advance(connection, job_id, State.PUBLISHED, rows=sum(one.moved for one in made))
-
-
-def _described(made: Sequence[Made], problem: str | None) -> str:
-    names = ", ".join(str(one.name) for one in made) or "nothing"
-    return f"made {names}" + (f"; {problem}" if problem else "")

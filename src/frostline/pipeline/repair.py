@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Found:
+class Findings:
     """What somebody else did, and what was done about it."""
 
     table: Table
@@ -67,7 +67,7 @@ class Found:
         return self.files.theirs if self.standing.is_foreign and self.is_readable else None
 
 
-def look(connection: Connection, table: Table) -> Found:
+def look(connection: Connection, table: Table) -> Findings:
     """What is different. Reads all manifests of both states, and asks the store for each of our files."""
     standing = pointers.standing(connection, table)
     location = standing.location
@@ -75,7 +75,7 @@ def look(connection: Connection, table: Table) -> Found:
     folder = None if location is None else location.rpartition("/metadata/")[0]
     with store.reachable(f"look for the lake's files of {table.name}"):
         missing = tuple(path for path in ours.files if paths.size_bytes(path) is None)
-    found = Found(
+    findings = Findings(
         table,
         standing,
         Difference(ours, ours),
@@ -83,45 +83,45 @@ def look(connection: Connection, table: Table) -> Found:
         missing=missing,
         no_append="nobody else has committed to it",
     )
-    return _compared(found, ours) if standing.is_foreign else found
+    return _compared(findings, ours) if standing.is_foreign else findings
 
 
-def _compared(found: Found, ours: Content) -> Found:
+def _compared(findings: Findings, ours: Content) -> Findings:
     """With what the other metadata has, if there is any and it can be read."""
-    standing = found.standing
+    standing = findings.standing
     if standing.pointer is None:
-        return replace(found, files=Difference(ours, NOTHING), no_append="the catalog has no such table any more")
+        return replace(findings, files=Difference(ours, NOTHING), no_append="the catalog has no such table any more")
     try:
         theirs = snapshots.metadata_now(standing.pointer)
         files = Difference(ours, difference.content(theirs))
     except (FrostlineError, ValueError, OSError) as error:
         why = f"its metadata cannot be read: {' '.join(message_of(error).split())}"
-        return replace(found, no_append=why, is_readable=False)
+        return replace(findings, no_append=why, is_readable=False)
     done = tuple(difference.operations(theirs, standing.snapshot_id))
     why = "Frostline has put nothing into the lake yet"
     if standing.location is not None:
-        why = difference.why_not_rows(found.table, snapshots.read_metadata(standing.location), theirs, files)
-    return replace(found, files=files, operations=done, no_append=why)
+        why = difference.why_not_rows(findings.table, snapshots.read_metadata(standing.location), theirs, files)
+    return replace(findings, files=files, operations=done, no_append=why)
 
 
-def restore(connection: Connection, settings: Settings, chosen: Table) -> Found:
+def restore(connection: Connection, settings: Settings, chosen: Table) -> Findings:
     """Let the Iceberg catalog point to the seam's state, as it did. The other's files stay where they are.
 
     CorruptionError when a file of that state is gone: then the other's may be all that is left of its rows.
     """
     with _leased(connection, settings, chosen) as table:
-        found = look(connection, table)
-        if not found.is_foreign:
-            return found
-        _refuse_missing(found)
+        findings = look(connection, table)
+        if not findings.is_foreign:
+            return findings
+        _refuse_missing(findings)
         job_id = jobs.start(connection, table, "repair")
         with job.failure_recorded(connection, job_id), _publishing(connection, table):
             leases.require(connection, table)
-            point_back(connection, found)
-            jobs.describe(connection, job_id, f"restored; the other's metadata was {found.standing.pointer}")
+            point_back(connection, findings)
+            jobs.describe(connection, job_id, f"restored; the other's metadata was {findings.standing.pointer}")
             jobs.advance(connection, job_id, State.PUBLISHED)
     _log.info("%s", logs.fields(stage="repair", table=str(table.name), job=job_id, done="restored"))
-    return replace(found, done="restored")
+    return replace(findings, done="restored")
 
 
 @contextmanager
@@ -139,37 +139,37 @@ def _publishing(connection: Connection, table: Table) -> AbstractContextManager[
     return publish.transaction(connection, f"repairing {table.name}", hint=hint)
 
 
-def point_back(connection: Connection, found: Found) -> None:
+def point_back(connection: Connection, findings: Findings) -> None:
     """Inside a transaction: the catalog has what the seam has, and no other name for it."""
-    standing = found.standing
-    pointers.put(connection, found.table, standing.pointer, standing.location, found.other_names)
+    standing = findings.standing
+    pointers.put(connection, findings.table, standing.pointer, standing.location, findings.other_names)
 
 
-def _refuse_missing(found: Found) -> None:
-    if found.missing:
+def _refuse_missing(findings: Findings) -> None:
+    if findings.missing:
         raise CorruptionError(
-            f"{len(found.missing)} files of {found.table.name} are gone, the first is {found.missing[0]}; "
+            f"{len(findings.missing)} files of {findings.table.name} are gone, the first is {findings.missing[0]}; "
             "nothing was changed",
-            hint=f"restore them from a backup of the warehouse, then run frostline repair {found.table.name}",
+            hint=f"restore them from a backup of the warehouse, then run frostline repair {findings.table.name}",
         )
 
 
-def adopt(connection: Connection, settings: Settings, chosen: Table) -> Found:
+def adopt(connection: Connection, settings: Settings, chosen: Table) -> Findings:
     """Take the rows that somebody else has appended into the table, as if they had been inserted, and point back.
 
     UsageError, with nothing changed, when it was no append, or when Postgres would not take one of the rows.
     """
     with _leased(connection, settings, chosen) as table:
-        found = look(connection, table)
-        if found.no_append:
-            hint = f"frostline repair {table.name} --restore" if found.is_foreign else "frostline status"
-            raise UsageError(f"nothing of {table.name} can be adopted: {found.no_append}", hint=hint)
-        _refuse_missing(found)
-        with _loaded(connection, settings, table, found.files.added) as rows, _publishing(connection, table):
-            point_back(connection, found)
+        findings = look(connection, table)
+        if findings.no_append:
+            hint = f"frostline repair {table.name} --restore" if findings.is_foreign else "frostline status"
+            raise UsageError(f"nothing of {table.name} can be adopted: {findings.no_append}", hint=hint)
+        _refuse_missing(findings)
+        with _loaded(connection, settings, table, findings.files.added) as rows, _publishing(connection, table):
+            point_back(connection, findings)
             rows.publish_all()
     _log.info("%s", logs.fields(stage="repair", table=str(table.name), job=rows.job_id, done="adopted", rows=rows.rows))
-    return replace(found, done="adopted", rows=rows.rows)
+    return replace(findings, done="adopted", rows=rows.rows)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Snapshot of many tables: one Spark job copies the pieces of all of them under one Postgres snapshot.
+"""A named snapshot: one Spark job copies the pieces of all its tables under one Postgres snapshot.
 
 A piece is a block range of a heap, an overlay, or a file of a managed table's lake. A task takes several: most
 tables are small. First how tables are cut into pieces; below it `copy_pieces`, which runs inside one Spark task, and
@@ -19,7 +19,7 @@ from frostline.model.range import Range
 from frostline.model.tables import NO_ROWS, Fingerprint, RecordedFile, Table
 from frostline.pipeline import copying, export, tasks
 from frostline.pipeline.export import Export
-from frostline.pipeline.snapshot_plan import Cold, Plan, Source, ranges
+from frostline.pipeline.snapshot_plan import Plan, Source, ranges
 from frostline.pipeline.tasks import Progress
 from frostline.settings import Settings
 from frostline.tiers import shards, survey
@@ -82,7 +82,7 @@ class Made:
 class Surveyed:
     """What Postgres says of the pieces of a task, by table."""
 
-    found: tuple[tuple[int, Fingerprint], ...]
+    fingerprints: tuple[tuple[int, Fingerprint], ...]
     written: tuple[WrittenFile, ...] = ()
 
 
@@ -105,7 +105,8 @@ class Copying:
         self, spark: "Callable[[], SparkSession]", without: frozenset[int]
     ) -> Mapping[int, Sequence[WrittenFile]]:
         """Copy the tables but for these; the written files by the number of their table."""
-        pieces = [piece for number in self._numbers(without) for piece in self._pieces(number)]
+        numbers = [number for number in range(len(self.plan.sources)) if number not in without]
+        pieces = [piece for number in numbers for piece in self._pieces(number)]
         files: dict[int, list[WrittenFile]] = {}
         for made in self._run(spark, copy_pieces, pieces):
             for number, file in made.files:
@@ -118,15 +119,17 @@ class Copying:
         Postgres computes the fingerprint of each under the snapshot; of a managed table, of its hot rows, to which the
         recorded ones of the lake's files are added.
         """
-        found = {n: _in_lake(one.cold) for n, one in enumerate(self.plan.sources) if _may_be_same(one)}
-        pieces = [piece for number in found for piece in self._heap_pieces(number)]
+        current = {
+            number: sum((file.fingerprint for file in source.cold.files), start=NO_ROWS) if source.cold else NO_ROWS
+            for number, source in enumerate(self.plan.sources)
+            if _may_be_same(source)
+        }
+        pieces = [piece for number in current for piece in self._heap_pieces(number)]
         for surveyed in self._run(spark, survey_pieces, pieces):
-            for number, one in surveyed.found:
-                found[number] += one
-        return frozenset(number for number, one in found.items() if one == _recorded(self.plan.sources[number]))
-
-    def _numbers(self, without: frozenset[int]) -> Iterator[int]:
-        return (number for number in range(len(self.plan.sources)) if number not in without)
+            for number, rows in surveyed.fingerprints:
+                current[number] += rows
+        bases = {number: self.plan.sources[number].base for number in current}
+        return frozenset(number for number, base in bases.items() if base and base.fingerprint == current[number])
 
     def _run(
         self,
@@ -189,15 +192,6 @@ def _may_be_same(origin: Source) -> bool:
     )
 
 
-def _in_lake(cold: Cold | None) -> Fingerprint:
-    """What the records of a managed table say that its lake holds."""
-    return sum((file.fingerprint for file in cold.files), start=NO_ROWS) if cold else NO_ROWS
-
-
-def _recorded(origin: Source) -> Fingerprint | None:
-    return origin.base.fingerprint if origin.base else None
-
-
 def copy_pieces(pieces: Sequence[Piece]) -> Made:
     """Write each piece to a file of its own and prove that all its rows are there; none for a piece without rows."""
     made: list[tuple[int, WrittenFile]] = []
@@ -210,11 +204,12 @@ def copy_pieces(pieces: Sequence[Piece]) -> Made:
 
 def survey_pieces(pieces: Sequence[HeapPiece]) -> Surveyed:
     """Fingerprint each piece in Postgres, without writing anything."""
-    return Surveyed(tuple((piece.number, _surveyed(piece.export)) for piece in pieces))
-
-
-def _surveyed(wanted: Export) -> Fingerprint:
-    return survey.of_rows(wanted.table, wanted.reader, wanted.shard).fingerprint
+    return Surveyed(
+        tuple(
+            (piece.number, survey.of_rows(piece.export.table, piece.export.reader, piece.export.shard).fingerprint)
+            for piece in pieces
+        )
+    )
 
 
 def copy_file(piece: LakePiece) -> WrittenFile | None:

@@ -23,8 +23,7 @@ from pyspark.sql import SparkSession
 from frostline import filemode, logs
 from frostline.catalog.connect import Connection
 from frostline.errors import UnavailableError
-from frostline.pipeline.apart import apart, told_by_java
-from frostline.pipeline.java import WRAPPER, find_java
+from frostline.pipeline.java import WRAPPER, call_java, find_java, told_by_java
 from frostline.pipeline.job import JobContext
 from frostline.pipeline.tasks import Report
 from frostline.settings import Settings
@@ -52,7 +51,7 @@ def session(master: str, *, memory: str = "1g", options: Mapping[str, str] | Non
 def _started(builder: SparkSession.Builder, master: str) -> SparkSession:
     try:
         with filemode.applied(filemode.in_use()):  # the Java process inherits it
-            started = apart(builder.getOrCreate)
+            started = call_java(builder.getOrCreate)
         _warn_if_open(started)  # Java may end itself in this moment, if no master answers
     except (Py4JError, PySparkException, OSError) as error:
         told = _did_not_start(master, error)
@@ -67,7 +66,7 @@ def _end_half_started() -> None:
     half = context._active_spark_context  # noqa: SLF001
     if half is not None:
         with suppress(Py4JError, OSError):
-            apart(half.stop)
+            call_java(half.stop)
     _end_java()
 
 
@@ -87,7 +86,7 @@ def _did_not_start(master: str, error: Exception) -> UnavailableError:
 def stop(spark: SparkSession) -> None:
     """Stop the session and the Java process behind it, dead or alive; a later `session` starts both anew."""
     with suppress(Py4JError, OSError):  # the process may be gone already
-        apart(spark.stop)
+        call_java(spark.stop)
     _end_java()
 
 
@@ -99,7 +98,7 @@ def _end_java() -> None:
         return
     context._gateway = context._jvm = None  # noqa: SLF001
     with suppress(Py4JError, OSError):
-        apart(gateway.shutdown)
+        call_java(gateway.shutdown)
     gateway.proc.stdin.close()  # the Java process ends when its standard input does
     gateway.proc.wait()
 
@@ -113,7 +112,7 @@ def is_alive(spark: SparkSession) -> bool:
     own: Any = spark.sparkContext
     try:
         scala = own._jsc  # noqa: SLF001
-        return scala is not None and not apart(lambda: scala.sc().isStopped())
+        return scala is not None and not call_java(lambda: scala.sc().isStopped())
     except (Py4JError, OSError):
         return False
 
@@ -136,9 +135,9 @@ def configured(environment: Mapping[str, str]) -> set[str]:
     folder = environment.get("SPARK_CONF_DIR") or str(Path(environment.get("SPARK_HOME", "")) / "conf")
     file = Path(folder) / "spark-defaults.conf"
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
-    found = {key[1] for key in map(_KEY.match, lines) if key}
+    in_file = {key[1] for key in map(_KEY.match, lines) if key}
     words = [word.removeprefix("--conf=") for word in shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", ""))]
-    return found | {word.partition("=")[0] for word in words if word.startswith("spark.")}
+    return in_file | {word.partition("=")[0] for word in words if word.startswith("spark.")}
 
 
 def _quiet() -> dict[str, str]:
@@ -168,7 +167,7 @@ def _closed(master: str) -> dict[str, str]:
 
 def _warn_if_open(spark: SparkSession) -> None:
     context = spark.sparkContext
-    if apart(lambda: context.getConf().get("spark.authenticate")) != "true":
+    if call_java(lambda: context.getConf().get("spark.authenticate")) != "true":
         warning = "Spark's ports ask for no secret: whoever reaches them runs code there"
         _log.warning("%s", logs.fields(stage="spark", master=context.master, warning=warning))
 

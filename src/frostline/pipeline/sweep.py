@@ -43,7 +43,7 @@ class Result:
     table: Table
     orphans: tuple[Orphan, ...] = ()
     left: int = 0
-    """Old files that belong to nothing here, and may belong to another history of this database."""
+    """Old files that belong to nothing here, and may belong to another lineage of this database."""
     unknown: tuple[str, ...] = ()
     """Old files that no job named. They are never deleted."""
     error: FrostlineError | None = None
@@ -96,12 +96,12 @@ def _sweep(connection: Connection, settings: Settings, chosen: Table, age: timed
         return Sweep(connection, settings, chosen, age, request).look()
     with job.on_table(connection, settings, chosen, "sweep", "sweeping the lake of") as table:
         sweep = Sweep(connection, settings, table, age, request)
-        found = sweep.look()
-        if found.orphans:
-            sweep.delete(found)
+        result = sweep.look()
+        if result.orphans:
+            sweep.delete(result)
         staging.drop_abandoned(connection)  # of writes from Spark, to whichever table
         jobs.prune(connection, table, settings.job_history_days, sweep.writers)
-        return found
+        return result
 
 
 class Sweep:
@@ -153,7 +153,7 @@ class Sweep:
             if file.location not in needed and now - file.modified_at >= self.age:
                 yield file, now - file.modified_at
 
-    def _refuse_another_place(self, found: Collection[str]) -> None:
+    def _refuse_another_place(self, listed: Collection[str]) -> None:
         """The lake's own names for its files must be those of the listing, or all of them would look like garbage.
 
         The same folder may have two names: by a link, a mount, or another spelling of the warehouse.
@@ -162,7 +162,7 @@ class Sweep:
         if base is None:
             return
         place = snapshots.read_metadata(base).location
-        if place != self.location or base not in found:
+        if place != self.location or base not in listed:
             raise UsageError(
                 f"the lake of {self.table.name} is at {place}, not at {self.location}; nothing was deleted",
                 hint="set warehouse as it was when the table was archived",
@@ -171,29 +171,29 @@ class Sweep:
     def _needed(self) -> Collection[str]:
         """Everything that the current metadata, its snapshots, or a state that may still be read consists of."""
         known = lake_states.list_all(self.connection, self.table)
-        needed = {one.metadata_location for one in known}
+        needed = {state.metadata_location for state in known}
         needed.update(file.path for file in lake_files.recorded(self.connection, self.table))
         base = self.base
         if base is None:
             return needed
         metadata = snapshots.read_metadata(base)
-        needed |= {base, *(one.metadata_file for one in metadata.metadata_log)}
+        needed |= {base, *(entry.metadata_file for entry in metadata.metadata_log)}
         needed |= reachable.all_files(metadata).keys()
         present = {snapshot.snapshot_id for snapshot in metadata.snapshots}
-        for one in known:
-            if one.snapshot_id is not None and one.snapshot_id not in present:
-                needed |= reachable.all_files(snapshots.read_metadata(one.metadata_location)).keys()
+        for state in known:
+            if state.snapshot_id is not None and state.snapshot_id not in present:
+                needed |= reachable.all_files(snapshots.read_metadata(state.metadata_location)).keys()
         return needed
 
-    def delete(self, found: Result) -> None:
+    def delete(self, result: Result) -> None:
         """Delete the orphans. Killed anywhere, the next sweep does the rest."""
-        begun = job.begun(_log, self.connection, self.table, "sweep", files=len(found.orphans))
+        begun = job.begun(_log, self.connection, self.table, "sweep", files=len(result.orphans))
         with begun as (job_id, _):
             with store.reachable(f"delete files of {self.table.name} that belong to nothing"):
-                for _ in paths.delete_each(orphan.location for orphan in found.orphans):
+                for _ in paths.delete_each(orphan.location for orphan in result.orphans):
                     failpoints.reached(Failpoint.SWEEP_DELETED_ONE)
-            lake_files.forget_checksums(self.connection, [orphan.location for orphan in found.orphans])
+            lake_files.forget_checksums(self.connection, [orphan.location for orphan in result.orphans])
             failpoints.reached(Failpoint.SWEEP_DELETED)
-            left = f", {found.left} of another history left" if found.left else ""
-            jobs.describe(self.connection, job_id, f"{len(found.orphans)} files{left}")
-            jobs.advance(self.connection, job_id, State.PUBLISHED, size_bytes=found.size_bytes)
+            left = f", {result.left} of another lineage left" if result.left else ""
+            jobs.describe(self.connection, job_id, f"{len(result.orphans)} files{left}")
+            jobs.advance(self.connection, job_id, State.PUBLISHED, size_bytes=result.size_bytes)

@@ -17,7 +17,7 @@ from frostline import errors, filemode
 from frostline.catalog import faults
 from frostline.lake import objectstore, store, warehouse
 from frostline.model.tables import Table
-from frostline.pipeline.apart import apart, say_no_more, told_by_java
+from frostline.pipeline.java import call_java, say_no_more, told_by_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,7 +100,7 @@ def run(
         except BaseException:
             say_no_more()
             with suppress(Py4JError, OSError):  # Java may have got the signal too
-                apart(lambda: (context.setLogLevel("OFF"), context.cancelAllJobs()))
+                call_java(lambda: (context.setLogLevel("OFF"), context.cancelAllJobs()))
             raise
     report(Progress(done.value, len(items), rows.value, size.value))
     try:

@@ -30,14 +30,14 @@ class Metadata:
     @classmethod
     def of(cls, table: Table, seam: Seam) -> "Metadata":
         """Read the state that the seam names. UnavailableError when a file is not there: perhaps nothing is."""
-        found = cls()
+        metadata = cls()
         try:
-            found._read(table, seam)
+            metadata._read(table, seam)
         except CorruptionError as error:
             said = str(error.args[0])
             reason = said.partition(" is damaged: ")[2] or said
-            found.fault = Fault(found.locations[-1], f"is damaged: {reason}")
-        return found
+            metadata.fault = Fault(metadata.locations[-1], f"is damaged: {reason}")
+        return metadata
 
     def _read(self, table: Table, seam: Seam) -> None:
         if seam.metadata_location is None:

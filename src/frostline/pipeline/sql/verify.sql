@@ -19,7 +19,7 @@ select count(*)
             else h.frostline_hash is not null end
 
 -- name: unmarked_keys
--- Rows below the frost line that are neither marked nor in an archived partition which is still whole. Locks nothing.
+-- Rows below the frost line that are neither marked nor in an archived partition that is not cleaned. Locks nothing.
 select h.tableoid::regclass::text, {key_hash}
   from (select *, tableoid from {heap} where {condition}) as h
  where h.tableoid not in ({archived})
