@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from frostline.cli import errors
-from frostline.cli.invocation import Invocation
-from frostline.cli.names import TABLE, chosen
+from frostline.cli.invocation import Invocation, master_option
+from frostline.cli.names import chosen, tables_argument
 from frostline.model.names import Name
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("names", type=TABLE, nargs=-1, metavar="[[SCHEMA.]TABLE]...")
-@click.option("--master", help="The Spark master.  [default: spark_master of the settings, else local[*]]")
+@tables_argument
+@master_option
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @click.pass_context
 def archive(context: click.Context, names: tuple[Name, ...], master: str | None, dry_run: bool) -> int:  # noqa: FBT001
@@ -32,19 +32,14 @@ def archive(context: click.Context, names: tuple[Name, ...], master: str | None,
     invocation: Invocation = context.obj
     with invocation.jobs(master) as jobs:
         results = job.run(jobs, chosen(jobs.connection, names))
-    invocation.output.records([_described(result) for result in results])
-    return errors.report_all(
-        [result.error for result in results if result.error], invocation.output, debug=invocation.debug
-    )
+    return errors.report_results(invocation, results, _described)
 
 
 def _described(result: "Result") -> dict[str, Any]:
     return {
-        "table": str(result.table.name),
         "archived_partitions": result.partitions,
         "rows": result.rows,
         "lake_bytes": result.size_bytes,
         "cleaned_partitions": len(result.cleaned.emptied),
         "waiting_partitions": len(result.cleaned.waiting),
-        "error": str(result.error) if result.error else None,
     }

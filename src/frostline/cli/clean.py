@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from frostline.cli.invocation import Invocation
-from frostline.cli.names import TABLE, chosen
+from frostline.cli.names import chosen, tables_argument
 from frostline.model.names import Name
 from frostline.model.tables import Table
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("names", type=TABLE, nargs=-1, metavar="[[SCHEMA.]TABLE]...")
+@tables_argument
 @click.pass_obj
 def clean(invocation: Invocation, names: tuple[Name, ...]) -> None:
     """Empty and drop archived heap partitions that nobody can still need, and say why others wait."""

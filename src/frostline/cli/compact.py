@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from frostline.cli import errors
-from frostline.cli.invocation import Invocation
-from frostline.cli.names import TABLE, chosen
+from frostline.cli.invocation import Invocation, master_option
+from frostline.cli.names import chosen, tables_argument
 from frostline.model.names import Name
 from frostline.model.tables import Table
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("names", type=TABLE, nargs=-1, metavar="[[SCHEMA.]TABLE]...")
-@click.option("--master", help="The Spark master.  [default: spark_master of the settings, else local[*]]")
+@tables_argument
+@master_option
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @click.pass_obj
 def compact(invocation: Invocation, names: tuple[Name, ...], master: str | None, dry_run: bool) -> int:  # noqa: FBT001
@@ -29,10 +29,7 @@ def compact(invocation: Invocation, names: tuple[Name, ...], master: str | None,
             invocation.output.records([_planned(table, job.plan(jobs.connection, table)) for table in tables])
             return 0
         results = job.run(jobs, tables)
-    invocation.output.records([_described(result) for result in results])
-    return errors.report_all(
-        [result.error for result in results if result.error], invocation.output, debug=invocation.debug
-    )
+    return errors.report_results(invocation, results, _described)
 
 
 def _planned(table: Table, plan: "Plan") -> dict[str, Any]:
@@ -48,10 +45,8 @@ def _planned(table: Table, plan: "Plan") -> dict[str, Any]:
 
 def _described(result: "Result") -> dict[str, Any]:
     return {
-        "table": str(result.table.name),
         "merged_files": result.merged_files,
         "written_files": result.written_files,
         "replaced_manifests": result.replaced_manifests,
         "written_manifests": result.written_manifests,
-        "error": str(result.error) if result.error else None,
     }

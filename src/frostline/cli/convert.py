@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
 @click.option("--partition-by", type=ROLE, metavar="COLUMN", help="The tier key: a time or an integer column.")
-@click.option("--every", help="Width of a partition: month, day, '3 months'; for integer tier keys a number.")
+@click.option(
+    "--every",
+    "partition_interval",
+    help="Width of a partition: month, day, '3 months'; for integer tier keys a number.",
+)
 @click.option("--keep-old", is_flag=True, help="Keep the old table, in a schema of its own.")
 @click.option("--dry-run", is_flag=True, help="Print the SQL and change nothing.")
 @click.option("--abandon", is_flag=True, help="Remove what an unfinished conversion has made.")
@@ -43,12 +47,14 @@ def convert(invocation: Invocation, name: Name, dry_run: bool, abandon: bool, **
         _convert(invocation, request(name, **requested), dry_run=dry_run)
 
 
-def request(name: Name, partition_by: str | None, every: str | None, *, keep_old: bool = False) -> Conversion:
+def request(
+    name: Name, partition_by: str | None, partition_interval: str | None, *, keep_old: bool = False
+) -> Conversion:
     """What the options ask for; both of them are needed."""
-    if partition_by is None or every is None:
+    if partition_by is None or partition_interval is None:
         hint = f"for example: frostline table convert {name} --partition-by ts --every month"
         raise UsageError("--partition-by and --every say how to cut the table", hint=hint)
-    return Conversion(name, partition_by, every, keep_old)
+    return Conversion(name, partition_by, partition_interval, keep_old)
 
 
 def _convert(invocation: Invocation, wanted: Conversion, *, dry_run: bool) -> None:

@@ -3,13 +3,16 @@
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import click
 
 from frostline.catalog import faults
+from frostline.cli.invocation import Invocation
 from frostline.cli.output import ClosedOutput, Complaint, Output
 from frostline.errors import FrostlineError, UnavailableError, UsageError
+from frostline.model.tables import Table
 
 INTERRUPTED = 130
 """128 and the number of SIGINT, as shells say it."""
@@ -36,6 +39,40 @@ def report(error: BaseException, output: Output, *, debug: bool) -> int:
     complaint = explain(error)
     output.complain(complaint)
     return complaint.exit_code
+
+
+class TableResult(Protocol):
+    """What a job did on one table, or why it failed."""
+
+    @property
+    def table(self) -> Table:
+        """The table."""
+        ...
+
+    @property
+    def error(self) -> FrostlineError | None:
+        """None if it did not fail."""
+        ...
+
+
+_Result = TypeVar("_Result", bound=TableResult)
+
+
+def report_results(
+    invocation: Invocation, results: Sequence[_Result], described: Callable[[_Result], Mapping[str, Any]]
+) -> int:
+    """Print one record a table, then the errors of those that failed; returns the gravest exit code."""
+    records = [
+        {
+            "table": str(result.table.name),
+            **described(result),
+            "error": str(result.error) if result.error else None,
+        }
+        for result in results
+    ]
+    invocation.output.records(records)
+    failed = [result.error for result in results if result.error]
+    return report_all(failed, invocation.output, debug=invocation.debug)
 
 
 def report_all(errors: Sequence[BaseException], output: Output, *, debug: bool) -> int:

@@ -6,7 +6,7 @@ import click
 
 from frostline.cli import errors
 from frostline.cli.invocation import Invocation
-from frostline.cli.names import TABLE, chosen
+from frostline.cli.names import chosen, tables_argument
 from frostline.model.names import Name
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("names", type=TABLE, nargs=-1, metavar="[[SCHEMA.]TABLE]...")
+@tables_argument
 @click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
 @click.pass_obj
 def expire(invocation: Invocation, names: tuple[Name, ...], dry_run: bool) -> int:  # noqa: FBT001
@@ -23,19 +23,14 @@ def expire(invocation: Invocation, names: tuple[Name, ...], dry_run: bool) -> in
 
     with invocation.catalog() as connection:
         results = job.run(connection, invocation.settings(), chosen(connection, names), dry_run=dry_run)
-    invocation.output.records([_described(result) for result in results])
-    return errors.report_all(
-        [result.error for result in results if result.error], invocation.output, debug=invocation.debug
-    )
+    return errors.report_results(invocation, results, _described)
 
 
 def _described(result: "Result") -> dict[str, Any]:
     return {
-        "table": str(result.table.name),
         "snapshots": result.snapshots,
         "files": result.files,
         "size_bytes": result.size_bytes,
         "left_files": result.left,
         "waits": list(result.waiting),
-        "error": str(result.error) if result.error else None,
     }

@@ -3,13 +3,13 @@
 import click
 
 from frostline.cli.invocation import Invocation
-from frostline.cli.names import ROLE, TABLE, chosen
+from frostline.cli.names import ROLE, chosen, tables_argument
 from frostline.model.names import Name
 
 
 @click.command()
 @click.argument("role", type=ROLE, metavar="ROLE")
-@click.argument("names", type=TABLE, nargs=-1, metavar="[[SCHEMA.]TABLE]...")
+@tables_argument
 @click.option("--dry-run", is_flag=True, help="Print the SQL and change nothing.")
 @click.pass_obj
 def grant(invocation: Invocation, role: str, names: tuple[Name, ...], dry_run: bool) -> None:  # noqa: FBT001

@@ -89,6 +89,12 @@ class SharedOption(click.Option):
         return False
 
 
+master_option = click.option(
+    "--master", help="The Spark master.  [default: spark_master of the settings, else local[*]]"
+)
+"""For `Invocation.jobs`."""
+
+
 def shared_options(*, environment: bool = True) -> list[click.Parameter]:
     """`--home`, `--output` and `--debug`, which every command takes before or after its name.
 

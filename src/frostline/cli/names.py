@@ -40,6 +40,8 @@ class RoleName(click.ParamType[str]):
 
 TABLE = TableName()
 ROLE = RoleName()
+tables_argument = click.argument("names", type=TABLE, nargs=-1, metavar="[[SCHEMA.]TABLE]...")
+"""Any number of tables; `chosen` and `managed` say what none means."""
 
 
 def chosen(connection: Connection, names: Sequence[Name]) -> list[Table]:

@@ -51,8 +51,8 @@ class Output(ABC):
         """Print one record."""
 
     @abstractmethod
-    def screen(self, everything: Record, brief: Sequence[Record], lines: Sequence[str]) -> None:
-        """Print one screen: to programs everything, to people what is brief and then the lines."""
+    def screen(self, complete: Record, brief: Sequence[Record], lines: Sequence[str]) -> None:
+        """Print one screen: to programs what is complete, to people what is brief and then the lines."""
 
     @abstractmethod
     def line(self, text: str) -> None:
@@ -102,7 +102,7 @@ class TextOutput(Output):
             printed.append(record)
         return printed
 
-    def screen(self, everything: Record, brief: Sequence[Record], lines: Sequence[str]) -> None:  # noqa: ARG002
+    def screen(self, complete: Record, brief: Sequence[Record], lines: Sequence[str]) -> None:  # noqa: ARG002
         """Print a table and lines below it."""
         self.records(brief)
         for line in lines:
@@ -136,9 +136,9 @@ class JsonOutput(Output):
         self.records(collected)
         return collected
 
-    def screen(self, everything: Record, brief: Sequence[Record], lines: Sequence[str]) -> None:  # noqa: ARG002
+    def screen(self, complete: Record, brief: Sequence[Record], lines: Sequence[str]) -> None:  # noqa: ARG002
         """Print an object."""
-        self.record(everything)
+        self.record(complete)
 
     def line(self, text: str) -> None:
         """Print a string."""

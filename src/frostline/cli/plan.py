@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from frostline.cli.invocation import Invocation
-from frostline.cli.names import TABLE, chosen
+from frostline.cli.names import chosen, tables_argument
 from frostline.model.names import Name
 from frostline.model.tiers import to_text
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("names", type=TABLE, nargs=-1, metavar="[[SCHEMA.]TABLE]...")
+@tables_argument
 @click.pass_obj
 def plan(invocation: Invocation, names: tuple[Name, ...]) -> None:
     """Say which partitions would move to the lake, why, and how much that is."""

@@ -51,7 +51,7 @@ OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     (
         "--fold-rows",
         "fold_rows",
-        {"type": _MARKS, "metavar": "N", "help": "So many changed cold rows are to be folded."},
+        {"type": _MARKS, "metavar": "N", "help": "Fold when this many cold rows have changed."},
     ),
     ("--fold-age", "fold_age", {"help": "Changed cold rows this old are to be folded.  [default: 1 day]"}),
     (

@@ -7,7 +7,7 @@ import click
 
 from frostline.cli import errors
 from frostline.cli.invocation import Invocation
-from frostline.cli.names import TABLE, managed
+from frostline.cli.names import managed, tables_argument
 from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
@@ -21,7 +21,7 @@ _ROWS = click.IntRange(0, 10**9)
 
 
 @click.command()
-@click.argument("names", type=TABLE, nargs=-1, metavar="[[SCHEMA.]TABLE]...")
+@tables_argument
 @click.option(
     "--move-rows", type=_ROWS, default=10_000, show_default=True, metavar="N", help="Out of DEFAULT, at most."
 )
@@ -43,10 +43,7 @@ def premake(invocation: Invocation, names: tuple[Name, ...], move_rows: int, dry
             invocation.output.records(records)
             return 0
         results = job.each(connection, invocation.settings(), chosen, move_rows)
-    invocation.output.records([_described(result) for result in results])
-    return errors.report_all(
-        [result.error for result in results if result.error], invocation.output, debug=invocation.debug
-    )
+    return errors.report_results(invocation, results, _described)
 
 
 def _planned(table: Table, wanted: "Plan", left: "Stray") -> dict[str, Any]:
@@ -56,12 +53,10 @@ def _planned(table: Table, wanted: "Plan", left: "Stray") -> dict[str, Any]:
 
 def _described(result: "Result") -> dict[str, Any]:
     return {
-        "table": str(result.table.name),
         "made": [str(partition.name) for partition in result.created],
         "moved_rows": sum(partition.moved for partition in result.created),
         **_stray(result.stray),
         "problem": result.problem,
-        "error": str(result.error) if result.error else None,
     }
 
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from frostline.cli import errors
-from frostline.cli.invocation import Invocation
-from frostline.cli.names import TABLE, managed
+from frostline.cli.invocation import Invocation, master_option
+from frostline.cli.names import managed, tables_argument
 from frostline.model.names import Name
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("names", type=TABLE, nargs=-1, metavar="[[SCHEMA.]TABLE]...")
-@click.option("--master", help="The Spark master.  [default: spark_master of the settings, else local[*]]")
+@tables_argument
+@master_option
 @click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
 @click.pass_obj
 def retain(invocation: Invocation, names: tuple[Name, ...], master: str | None, dry_run: bool) -> int:  # noqa: FBT001
@@ -29,15 +29,11 @@ def retain(invocation: Invocation, names: tuple[Name, ...], master: str | None, 
     with invocation.jobs(master) as jobs:
         tables = managed(jobs.connection, names)
         results = [job.planned(jobs.connection, table) for table in tables] if dry_run else job.run(jobs, tables)
-    invocation.output.records([_described(result) for result in results])
-    return errors.report_all(
-        [result.error for result in results if result.error], invocation.output, debug=invocation.debug
-    )
+    return errors.report_results(invocation, results, _described)
 
 
 def _described(result: "Result") -> dict[str, Any]:
     return {
-        "table": str(result.table.name),
         "retained_from": result.line,
         "removed_files": result.removed_files,
         "trimmed_files": result.trimmed_files,
@@ -45,5 +41,4 @@ def _described(result: "Result") -> dict[str, Any]:
         "overlay_rows": result.marks,
         "partitions": list(result.partitions),
         "waits": list(result.waiting),
-        "error": str(result.error) if result.error else None,
     }

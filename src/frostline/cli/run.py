@@ -2,12 +2,12 @@
 
 import click
 
-from frostline.cli.invocation import Invocation
+from frostline.cli.invocation import Invocation, master_option
 from frostline.cli.signals import stop_with_parent, stopped_in_time
 
 
 @click.command()
-@click.option("--master", help="The Spark master.  [default: spark_master of the settings, else local[*]]")
+@master_option
 @click.option("--with-parent", is_flag=True, hidden=True)
 @click.pass_obj
 def run(invocation: Invocation, master: str | None, with_parent: bool) -> None:  # noqa: FBT001

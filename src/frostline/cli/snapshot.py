@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from frostline.catalog import snapshot_versions
-from frostline.cli.invocation import Invocation
+from frostline.cli.invocation import Invocation, master_option
 from frostline.cli.progress import copying
 from frostline.errors import UsageError
 from frostline.model import snapshot as rules
@@ -72,7 +72,7 @@ def snapshot() -> None:
 @click.option("--exclude", type=PATTERNS, multiple=True, metavar="PATTERN", help="Tables to leave out.")
 @click.option("--incremental", is_flag=True, help="Use the last version's files of tables that have the same rows.")
 @click.option("--require-atomic", is_flag=True, help="Refuse a REST catalog that cannot commit many tables at once.")
-@click.option("--master", help="The Spark master.  [default: spark_master of the settings, else local[*]]")
+@master_option
 @click.option("--dry-run", is_flag=True, help="List the tables, and copy none.")
 @click.pass_obj
 def create(invocation: Invocation, name: str, master: str | None, dry_run: bool, **request: Any) -> None:  # noqa: FBT001
@@ -159,8 +159,8 @@ def show(invocation: Invocation, name: str, version: int | None) -> None:
         chosen = snapshot_drop.find(connection, name, version)
         tables = snapshot_versions.tables(connection, chosen)
     query = rules.cut_query(name, version)
-    everything = _listed(chosen) | {"cut": query, "copies": [_copied(table) for table in tables]}
-    invocation.output.screen(everything, [_brief(table) for table in tables], ["", query])
+    complete = _listed(chosen) | {"cut": query, "copies": [_copied(table) for table in tables]}
+    invocation.output.screen(complete, [_brief(table) for table in tables], ["", query])
 
 
 def _copied(shown: "Shown") -> dict[str, Any]:

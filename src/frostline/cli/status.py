@@ -28,13 +28,13 @@ def status(invocation: Invocation) -> None:
     if current.tables and not answers((settings.lake_host, settings.lake_port), 1.0):
         where = f"{settings.lake_host}:{settings.lake_port}"
         wrong.append(Problem(f"the lake server does not answer on {where}", "frostline serve"))
-    everything = {
+    complete = {
         "tables": [_described(table) for table in current.tables],
         "worker": current.leader,
         "problems": [_problem(problem) for problem in wrong],
     }
     lines = [f"worker: {current.leader or 'none'}", *(f"! {problem.what}\n    {problem.command}" for problem in wrong)]
-    invocation.output.screen(everything, [_brief(table) for table in current.tables], lines)
+    invocation.output.screen(complete, [_brief(table) for table in current.tables], lines)
 
 
 def _problem(problem: Problem) -> dict[str, str]:

@@ -7,7 +7,7 @@ import click
 
 from frostline.cli import errors
 from frostline.cli.invocation import Invocation
-from frostline.cli.names import TABLE, chosen
+from frostline.cli.names import chosen, tables_argument
 from frostline.cli.output import Output
 from frostline.model.names import Name
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("names", type=TABLE, nargs=-1, metavar="[[SCHEMA.]TABLE]...")
+@tables_argument
 @click.option(
     "--older-than", default="3 days", show_default=True, metavar="INTERVAL", help="Leave younger files alone."
 )
@@ -70,6 +70,6 @@ def _count(output: Output, results: Sequence["Result"]) -> None:
 def _say(output: Output, results: Sequence["Result"]) -> None:
     for result in results:
         if result.left:
-            output.say(f"{result.table.name}: {result.left} files of another history were left; see --take-over")
+            output.say(f"{result.table.name}: {result.left} files of another lineage were left; see --take-over")
         for location in result.unknown:
             output.say(f"{result.table.name}: {location} is not Frostline's, and was left")

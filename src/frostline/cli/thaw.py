@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from frostline.catalog import tables
-from frostline.cli.invocation import Invocation
+from frostline.cli.invocation import Invocation, master_option
 from frostline.cli.names import TABLE
 from frostline.model.names import Name
 from frostline.model.tiers import to_text
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
 @click.option("--from", "first", required=True, metavar="VALUE", help="Rounded down to where its partition begins.")
 @click.option("--to", "last", metavar="VALUE", help="Can only be the frost line, which is the default.")
-@click.option("--master", help="The Spark master.  [default: spark_master of the settings, else local[*]]")
+@master_option
 @click.pass_obj
 def thaw(invocation: Invocation, name: Name, first: str, last: str | None, master: str | None) -> None:
     """Bring all rows from a tier value up to the frost line back into heap partitions, verified.

@@ -3,7 +3,7 @@
 import click
 
 from frostline.catalog import tables
-from frostline.cli.invocation import Invocation
+from frostline.cli.invocation import Invocation, master_option
 from frostline.cli.names import TABLE
 from frostline.model.names import Name
 from frostline.model.tiers import to_text
@@ -12,7 +12,7 @@ from frostline.model.tiers import to_text
 @click.command()
 @click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
 @click.option("--to", metavar="VALUE", help="Where a partition begins.  [default: as far as the heap has all rows]")
-@click.option("--master", help="The Spark master.  [default: spark_master of the settings, else local[*]]")
+@master_option
 @click.pass_obj
 def undo(invocation: Invocation, name: Name, to: str | None, master: str | None) -> None:
     """Make archived partitions that were not cleaned yet hot again. Moves no rows, so it takes a moment.

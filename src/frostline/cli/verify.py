@@ -5,14 +5,14 @@ from contextlib import ExitStack
 import click
 
 from frostline.cli.invocation import Invocation
-from frostline.cli.names import TABLE, chosen
+from frostline.cli.names import chosen, tables_argument
 from frostline.model.names import Name
 
 FAULTY = 1
 
 
 @click.command()
-@click.argument("names", type=TABLE, nargs=-1, metavar="[[SCHEMA.]TABLE]...")
+@tables_argument
 @click.pass_obj
 def verify(invocation: Invocation, names: tuple[Name, ...]) -> int:
     """Compare every value of the lake with its recorded fingerprint, and with the heap where that still has it.
