@@ -62,8 +62,8 @@ class _Scale:
         """1, 2 and 5 of each power of ten; the powers alone where that is too much."""
         powers = range(math.floor(self.low), math.ceil(self.high) + 1)
         steps = (1, 2, 5) if self.high - self.low < 2.5 else (1,)
-        every = [step * 10.0**power for power in powers for step in steps]
-        return [value for value in every if self.low <= math.log10(value) <= self.high]
+        candidates = [step * 10.0**power for power in powers for step in steps]
+        return [value for value in candidates if self.low <= math.log10(value) <= self.high]
 
 
 def _ticks(scale: _Scale, height: int) -> Iterator[str]:

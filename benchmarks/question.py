@@ -78,12 +78,12 @@ class Answer:
 def answer(question: Question, samples: Iterable[Sample]) -> Answer:
     """Compare the first sample of ours with the first of the other, the second with the second, and so on."""
     known = list(samples)
-    ours = [one for one in known if one.what == question.ours]
-    others = [one for one in known if one.what == question.other]
-    assert ours, f"no sample {question.ours!r} among {sorted({one.what for one in known})}"
+    ours = [sample for sample in known if sample.what == question.ours]
+    others = [sample for sample in known if sample.what == question.other]
+    assert ours, f"no sample {question.ours!r} among {sorted({sample.what for sample in known})}"
     if not question.measure.is_ratio:
-        return Answer(question, [_alone(question.measure, one) for one in ours])
-    assert others, f"no sample {question.other!r} among {sorted({one.what for one in known})}"
+        return Answer(question, [_alone(question.measure, sample) for sample in ours])
+    assert others, f"no sample {question.other!r} among {sorted({sample.what for sample in known})}"
     return Answer(question, [_ratio(question.measure, *pair) for pair in zip(ours, others, strict=False)])
 
 

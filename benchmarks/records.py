@@ -50,19 +50,19 @@ def keep(path: Path, new: Record) -> None:
 
 def load(path: Path) -> dict[str, Record]:
     """All records of the file, by case."""
-    return {name: _record(one) for name, one in json.loads(path.read_text()).items()}
+    return {name: _record(kept) for name, kept in json.loads(path.read_text()).items()}
 
 
-def _record(one: Mapping[str, Any]) -> Record:
-    answers = [Answer(_question(each["question"]), each["values"]) for each in one["answers"]]
-    samples = [Sample(**each) for each in one["samples"]]
-    rest: dict[str, Any] = {key: value for key, value in one.items() if key not in ("answers", "samples")}
+def _record(kept: Mapping[str, Any]) -> Record:
+    answers = [Answer(_question(each["question"]), each["values"]) for each in kept["answers"]]
+    samples = [Sample(**each) for each in kept["samples"]]
+    rest: dict[str, Any] = {key: value for key, value in kept.items() if key not in ("answers", "samples")}
     return Record(**rest, answers=answers, samples=samples)
 
 
-def _question(one: Mapping[str, Any]) -> Question:
-    rest: dict[str, Any] = {key: value for key, value in one.items() if key != "measure"}
-    return Question(**rest, measure=Measure(one["measure"]))
+def _question(kept: Mapping[str, Any]) -> Question:
+    rest: dict[str, Any] = {key: value for key, value in kept.items() if key != "measure"}
+    return Question(**rest, measure=Measure(kept["measure"]))
 
 
 @cache
@@ -92,5 +92,5 @@ def _processor() -> str:
 
 
 def _git(*arguments: str) -> str:
-    found = subprocess.run(["git", *arguments], cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-    return found.stdout.strip() or "unknown"
+    done = subprocess.run(["git", *arguments], cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"

@@ -77,16 +77,16 @@ def _answered(lab: Lab, name: str, case: Any, scale: float) -> Record:
         samples.append(sample)
         print(f"  {sample}", flush=True)
     answers = [answer(question, samples) for question in case.QUESTIONS]
-    for one in answers:
-        print(f"{'met   ' if one.is_met else 'MISSED'} {_line(one)}", flush=True)
+    for answered in answers:
+        print(f"{'met   ' if answered.is_met else 'MISSED'} {_line(answered)}", flush=True)
     minutes = (time.monotonic() - start) / 60
     return records.record(name, str(case.__doc__).strip(), scale, minutes, samples, answers)
 
 
-def _line(one: Answer) -> str:
-    measure = one.question.measure
-    spread = f"{figure(min(one.values), measure)} to {figure(max(one.values), measure)}"
-    return f"{one.question.text}: {figure(one.value, measure)} ({spread}), wanted {one.question.goal}"
+def _line(answered: Answer) -> str:
+    measure = answered.question.measure
+    spread = f"{figure(min(answered.values), measure)} to {figure(max(answered.values), measure)}"
+    return f"{answered.question.text}: {figure(answered.value, measure)} ({spread}), wanted {answered.question.goal}"
 
 
 if __name__ == "__main__":

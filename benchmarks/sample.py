@@ -75,11 +75,11 @@ def watched(interval_s: float = 0.25) -> Generator[Watch]:
 
 def _resident() -> int:
     total = 0
-    process = psutil.Process()
-    for one in (process, *process.children(recursive=True)):
+    root = psutil.Process()
+    for process in (root, *root.children(recursive=True)):
         try:
-            if "postgres" not in one.name() and "java" not in one.name():
-                total += one.memory_info().rss
+            if "postgres" not in process.name() and "java" not in process.name():
+                total += process.memory_info().rss
         except psutil.NoSuchProcess:
             continue
     return total
@@ -87,14 +87,14 @@ def _resident() -> int:
 
 def resident_by_program() -> dict[str, int]:
     """Resident bytes now: of this process, of Spark's Java, of the lake server, and of Spark's largest Python worker."""
-    process = psutil.Process()
-    found = {"driver": process.memory_info().rss, "java": 0, "frostline": 0, "worker": 0}
-    for one in process.children(recursive=True):
+    root = psutil.Process()
+    resident = {"driver": root.memory_info().rss, "java": 0, "frostline": 0, "worker": 0}
+    for process in root.children(recursive=True):
         try:
-            name, size = one.name(), one.memory_info().rss
+            name, size = process.name(), process.memory_info().rss
         except psutil.NoSuchProcess:
             continue
         if "postgres" not in name:
-            program = next((one for one in ("java", "frostline") if one in name), "worker")
-            found[program] = max(found[program], size)
-    return found
+            program = next((known for known in ("java", "frostline") if known in name), "worker")
+            resident[program] = max(resident[program], size)
+    return resident

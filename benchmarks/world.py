@@ -156,13 +156,13 @@ def _serving(settings: Settings) -> Generator[None]:
     environment = {**os.environ, **_environment(settings)}
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as one:
+    ) as server:
         try:
-            assert one.stdout
-            assert one.stdout.readline(), "the lake server does not start"
+            assert server.stdout
+            assert server.stdout.readline(), "the lake server does not start"
             yield
         finally:
-            one.terminate()
+            server.terminate()
 
 
 def _environment(settings: Settings) -> dict[str, str]:
@@ -193,5 +193,5 @@ def opened(folder: Path, scale: float, spark_memory: str = SPARK_MEMORY) -> Gene
 
 def _jars() -> dict[str, str]:
     """The JDBC driver, if `make jars` has fetched it: only what Frostline is compared with needs it."""
-    found = sorted(JARS.glob("postgresql-*.jar"))
-    return {"spark.jars": str(found[0])} if found else {}
+    jars = sorted(JARS.glob("postgresql-*.jar"))
+    return {"spark.jars": str(jars[0])} if jars else {}

@@ -46,8 +46,8 @@ def measure(lab: Lab, scale: float) -> Iterator[Sample]:
 def _in_turn(world: World, name: str, ours: str, other: str, rows: int) -> Iterator[Sample]:
     for number in range(ROUNDS + 1):
         expected, other_s = _answered(world, other)
-        found, our_s = _answered(world, ours)
-        assert frozenset(found) == frozenset(expected)
+        our_rows, our_s = _answered(world, ours)
+        assert frozenset(our_rows) == frozenset(expected)
         if number > 0:
             yield Sample(f"heap, {name}", other_s, rows * 9 // data.MONTHS)
             yield Sample(f"lake server, {name}", our_s, rows * 9 // data.MONTHS)

@@ -1,7 +1,7 @@
 """Do the latest cold rows, and a look-up by id alone, take longer in a lake of many files?
 
-Two lakes with files of a thousand rows: twenty of them, and two thousand. In turn, the foreign table of each is asked for its ten latest rows, for
-its largest tier value, and the relation for one row by its id, which names no tier value. A sample is the median of some. All were asked before.
+Two lakes with files of a thousand rows: twenty of them, and two thousand. In turn, the foreign tables of each are asked for the ten latest rows, for
+the largest tier value, and the relation for one row by its id, which names no tier value. A sample is the median of some. All were asked before.
 """
 
 import statistics
@@ -33,15 +33,15 @@ def prepare(world: World, _scale: float) -> None:
 def measure(lab: Lab, _scale: float) -> Iterator[Sample]:
     """Each question to both lakes in turn."""
     with lab.world(prepare) as world:
-        foreign = {size.name: _foreign_table(world, size) for size in (FEW, MANY)}
+        lake = {size.name: f'frostline_lake."{world.table(size.name).internal}"' for size in (FEW, MANY)}
         for number in range(ROUNDS + 1):
             for size in (FEW, MANY):
-                latest = f"select id, n, status from {foreign[size.name]} order by n desc limit 10"
+                latest = f"select id, n, status from {lake[size.name]} order by n desc limit 10"
                 samples = (
                     _timed(f"the ten latest cold rows of {size.name}", lambda _, text=latest: world.ask(text), 10),
                     _timed(
                         f"the largest cold tier value of {size.name}",
-                        lambda _, size=size: world.ask(f"select max(n) from {foreign[size.name]}"),
+                        lambda _, size=size: world.ask(f"select max(n) from {lake[size.name]}"),
                         1,
                     ),
                     _timed(
@@ -54,14 +54,6 @@ def measure(lab: Lab, _scale: float) -> Iterator[Sample]:
                 )
                 if number > 0:
                     yield from samples
-
-
-def _foreign_table(world: World, size: Size) -> str:
-    ((name,),) = world.ask(
-        "select i.inhrelid::regclass::text from pg_inherits i join pg_foreign_table f on f.ftrelid = i.inhrelid "
-        f"where i.inhparent = 'frostline_lake.\"{world.table(size.name).internal}\"'::regclass"
-    )
-    return str(name)
 
 
 def _timed(what: str, ask: Callable[[int], list[tuple[object, ...]]], rows: int) -> Sample:

@@ -50,8 +50,8 @@ def _duckdb(paths: Sequence[str]) -> duckdb.DuckDBPyConnection:
 def _by_duckdb(connection: duckdb.DuckDBPyConnection, key: tuple[int, object]) -> Sequence[Any]:
     number, moment = key
     # Rows as Python objects would cost more than the query: the table stays Arrow's.
-    found = connection.execute(f"execute point({number}, timestamptz '{moment}')").to_arrow_table()
-    return [found["id"].to_pylist()]
+    table = connection.execute(f"execute point({number}, timestamptz '{moment}')").to_arrow_table()
+    return [table["id"].to_pylist()]
 
 
 def _by_relation(world: World, key: tuple[int, object]) -> Sequence[Any]:

@@ -102,7 +102,7 @@ def _duckdb(world: World) -> None:
 def _copy(world: World) -> None:
     """Each connection copies its share of the partitions; psql does nothing but read."""
     running = [_psql(world, _partitions()[number::CORES]) for number in range(CORES)]
-    assert not any([one.wait() for one in running])  # noqa: C419  (each must be waited for)
+    assert not any([process.wait() for process in running])  # noqa: C419  (each must be waited for)
 
 
 def _psql(world: World, names: Sequence[str]) -> subprocess.Popen[bytes]:

@@ -18,16 +18,16 @@ from benchmarks.sample import Sample, watched
 from benchmarks.world import Lab, World
 from frostline.relation import marks
 
-EVERY = {"1 k": 5000, "100 k": 50, "1 M": 5}
+STEPS = {"1 k": 5000, "100 k": 50, "1 M": 5}
 """How many marks there are at scale 1, and which row of the table is the next with one."""
 ROUNDS = 2
 _OTHER = "Spark rewrites the files of {}"
 QUESTIONS = (
-    *(Question(f"fold of {size} marks", f"fold of {size}", Measure.SPEED, 1.0, _OTHER.format(size)) for size in EVERY),
+    *(Question(f"fold of {size} marks", f"fold of {size}", Measure.SPEED, 1.0, _OTHER.format(size)) for size in STEPS),
     Question("fold of 100 k marks: corrections", "fold of 100 k", Measure.RATE, 20_000),
 )
 _CHANGED = """
-create temp table changed as select {before}, amount + 1 as amount, {after} from public.images where id % {every} = 0"""
+create temp table changed as select {before}, amount + 1 as amount, {after} from public.images where id % {step} = 0"""
 
 
 def measure(lab: Lab, scale: float) -> Iterator[Sample]:
@@ -35,9 +35,9 @@ def measure(lab: Lab, scale: float) -> Iterator[Sample]:
     with lab.world(prepare) as world:
         _spark(world, "warm-up", 0)
         for _ in range(ROUNDS):
-            for size, every in EVERY.items():
-                corrections = _correct(world, every)
-                assert corrections == -(-data.rows(scale) // every)
+            for size, step in STEPS.items():
+                corrections = _correct(world, step)
+                assert corrections == -(-data.rows(scale) // step)
                 yield _folded(world, f"fold of {size}", corrections)
                 yield _spark(world, _OTHER.format(size), corrections)
 
@@ -52,12 +52,12 @@ def prepare(world: World, scale: float) -> None:
         time.sleep(0.5)  # an autovacuum may look at the partitions just now
 
 
-def _correct(world: World, every: int) -> int:
-    """Give every so-manieth row another amount; returns how many there are."""
+def _correct(world: World, step: int) -> int:
+    """Give the rows whose id is a multiple of `step` another amount; returns how many there are."""
     before, _, after = data.COLUMNS.partition(", amount, ")
     table = world.table("events")
     with world.connection.transaction(), marks.marking_disabled(world.connection, table):
-        world.run(_CHANGED.format(before=before, after=after, every=every))
+        world.run(_CHANGED.format(before=before, after=after, step=step))
         world.run(f"insert into public._events ({data.COLUMNS}) select {data.COLUMNS} from changed")
         corrections = world.run(
             f"insert into frostline_overlay.{table.internal} ({data.COLUMNS}, frostline_live) "

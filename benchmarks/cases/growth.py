@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from benchmarks.question import Measure, Question
-from benchmarks.rig.large_lake import Size, one_more, prepare
+from benchmarks.rig.large_lake import Size, prepare, ripe_partition
 from benchmarks.sample import Sample
 from benchmarks.world import Lab, World
 from frostline.catalog import jobs
@@ -50,9 +50,9 @@ def measure(lab: Lab, scale: float) -> Iterator[Sample]:
     with lab.world() as world:
         for size in sizes:
             prepare(world, size)
-        for turn in range(ROUNDS):
+        for round_number in range(ROUNDS):
             for size in sizes:
-                yield from _answers(world, size, turn)
+                yield from _answers(world, size, round_number)
 
 
 def _sizes(scale: float) -> tuple[Size, Size, Size]:
@@ -65,27 +65,27 @@ def _sizes(scale: float) -> tuple[Size, Size, Size]:
     )
 
 
-def _answers(world: World, size: Size, turn: int) -> Iterator[Sample]:
+def _answers(world: World, size: Size, round_number: int) -> Iterator[Sample]:
     world.restart_lake()
     first = _seconds(lambda: world.run(_READ.format(name=size.name, n=0)))
     yield Sample(f"first cold point read, {size.name}", first, 1)
-    yield _read(world, size, turn)
+    yield _read(world, size, round_number)
     yield _status(world, size)
-    first_number = turn * (1 + PUBLISHES)
-    one_more(world, size, first_number, ARCHIVED)
+    first_number = round_number * (1 + PUBLISHES)
+    ripe_partition(world, size, first_number, ARCHIVED)
     yield Sample(f"archive, {size.name}", _seconds(lambda: _archive(world, size)), ARCHIVED)
     spent: list[float] = []
     for number in range(1, 1 + PUBLISHES):
-        one_more(world, size, first_number + number, ARCHIVED)
+        ripe_partition(world, size, first_number + number, ARCHIVED)
         spent.append(_publish(world, size))
     yield Sample(f"publish, {size.name}", statistics.median(spent), ARCHIVED)
 
 
-def _read(world: World, size: Size, turn: int) -> Sample:
+def _read(world: World, size: Size, round_number: int) -> Sample:
     """The median of point reads all over the lake."""
     spent: list[float] = []
     for number in range(READS):
-        row = (number * READS + turn) * size.rows // READS**2
+        row = (number * READS + round_number) * size.rows // READS**2
         start = time.perf_counter()
         assert world.run(_READ.format(name=size.name, n=row)) == 1
         spent.append(time.perf_counter() - start)
@@ -101,8 +101,8 @@ def _status(world: World, size: Size) -> Sample:
 
 
 def _archive(world: World, size: Size) -> None:
-    found = world.archive(size.name)
-    assert (found.rows, found.cleaned.waiting) == (ARCHIVED, ()), found
+    result = world.archive(size.name)
+    assert (result.rows, result.cleaned.waiting) == (ARCHIVED, ()), result
 
 
 def _publish(world: World, size: Size) -> float:

@@ -59,12 +59,12 @@ def measure(lab: Lab, scale: float) -> Iterator[Sample]:  # noqa: ARG001  (the t
 def _rounds(world: World, name: str, texts: Mapping[str, str]) -> Iterator[Sample]:
     note = ""
     for number in range(ROUNDS + 1):
-        found = {side: _explained(world, text) for side, text in texts.items()}
+        explained = {side: _explained(world, text) for side, text in texts.items()}
         if number == 0:
-            ours, other = (found[side]["execution"] for side in TABLES)
+            ours, other = (explained[side]["execution"] for side in TABLES)
             note = _plans(world, texts) if ours > OVER * other else ""
             continue
-        for side, times in found.items():
+        for side, times in explained.items():
             for part, seconds in times.items():
                 yield Sample(f"{side}, {name}, {part}", seconds, 1, note=note if part == "execution" else "")
             note = ""
@@ -106,11 +106,11 @@ def _explained(world: World, text: str) -> dict[str, float]:
     for _ in range(RUNS):
         with world.connection.transaction(force_rollback=True):
             _search(world)
-            ((found,),) = world.ask(f"explain (analyze, timing off, buffers off, summary, format json) {text}")
-            assert isinstance(found, list)
-            runs.append(found[0])
+            ((explained,),) = world.ask(f"explain (analyze, timing off, buffers off, summary, format json) {text}")
+            assert isinstance(explained, list)
+            runs.append(explained[0])
     times = {"planning": "Planning Time", "execution": "Execution Time"}
-    return {part: statistics.median(one[key] for one in runs) / 1000 for part, key in times.items()}
+    return {part: statistics.median(run[key] for run in runs) / 1000 for part, key in times.items()}
 
 
 def _search(world: World) -> None:

@@ -20,7 +20,7 @@ ROUNDS = 5
 READS = 15
 RANGE = 100_000
 MARKS = {"1 k marks": (1_000, 1.2), "100 k marks": (100_000, 2.0)}
-_MARK = "update public.events set note = 'corrected' where ts < '2024-10-01' and id % {every} = {rest}"
+_MARK = "update public.events set note = 'corrected' where ts < '2024-10-01' and id % {step} = {rest}"
 
 
 def _questions() -> Iterator[Question]:
@@ -51,8 +51,8 @@ def measure(lab: Lab, scale: float) -> Iterator[Sample]:
 
 def _mark(world: World, count: int, scale: float) -> None:
     """Mark about so many rows; vacuum and analyze as autovacuum would a little later."""
-    every = max(2, data.rows(scale) * 9 // data.MONTHS // max(count, 1))
-    world.run(_MARK.format(every=every, rest=1))
+    step = max(2, data.rows(scale) * 9 // data.MONTHS // max(count, 1))
+    world.run(_MARK.format(step=step, rest=1))
     world.run(f'vacuum analyze frostline_overlay."{world.table("events").internal}"')
 
 

@@ -32,8 +32,8 @@ def measure(lab: Lab, scale: float) -> Iterator[Sample]:
     with lab.world() as world:
         for name, partitions in (("first", 5), (FEW, few), (MANY, many)):
             _prepare(world, name, partitions)
-            found = list(_steps(world, world.add(name, "1", lake_partition=f"truncate[{WIDTH}]"), partitions))
-            yield from found if name != "first" else ()
+            samples = list(_steps(world, world.add(name, "1", lake_partition=f"truncate[{WIDTH}]"), partitions))
+            yield from samples if name != "first" else ()
 
 
 def _prepare(world: World, name: str, partitions: int) -> None:
@@ -65,6 +65,6 @@ def _archived(world: World, table: Table) -> int:
 def _done(table: Table, what: str, partitions: int, step: Callable[[], int]) -> Sample:
     """The time of one partition."""
     with watched() as watch:
-        found = step()
-    assert found == partitions, (what, found)
+        counted = step()
+    assert counted == partitions, (what, counted)
     return Sample(f"{what}, {table.name.table}", watch.seconds / partitions, 1)

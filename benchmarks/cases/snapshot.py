@@ -45,7 +45,7 @@ QUESTIONS = (Question("snapshot of 20 tables", "snapshot", Measure.SPEED, 2.0, "
 
 def measure(lab: Lab, scale: float) -> Iterator[Sample]:
     """Both in turn; each snapshot is the first of its name. What comes first warms up and is not counted."""
-    rows = rows_of_one(scale)
+    rows = rows_a_table(scale)
     with lab.world() as world:
         prepare(world, rows)
         few = NAMES[: len(SHAPES)]
@@ -56,7 +56,7 @@ def measure(lab: Lab, scale: float) -> Iterator[Sample]:
             yield _snapshot(world, f"all_{number}", NAMES, rows)
 
 
-def rows_of_one(scale: float) -> int:
+def rows_a_table(scale: float) -> int:
     """So many rows has each table, at that scale."""
     return int(ROWS * scale) // len(NAMES)
 
@@ -79,7 +79,7 @@ def _snapshot(world: World, called: str, names: Sequence[str], rows: int) -> Sam
     request = Request(called, tuple(patterns.parse_patterns(f"public.{name}" for name in names)))
     with watched() as watch:
         made = snapshot.create(world.connection, lambda: world.spark, world.settings, request, lambda _progress: None)
-    assert [one.fingerprint.rows for one in made.tables] == [rows] * len(names)
+    assert [copy.fingerprint.rows for copy in made.tables] == [rows] * len(names)
     return Sample("snapshot", watch.seconds, rows * len(names), watch.peak_bytes)
 
 

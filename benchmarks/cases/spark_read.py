@@ -36,8 +36,8 @@ def measure(lab: Lab, scale: float) -> Iterator[Sample]:
     with lab.world(prepare) as world:
         rows, files = data.rows(scale), world.lake_files("events")
         for number in range(ROUNDS + 1):
-            found = list(_round(world, files, rows))
-            yield from found if number else ()
+            samples = list(_round(world, files, rows))
+            yield from samples if number else ()
 
 
 def prepare(world: World, scale: float) -> None:
@@ -61,8 +61,8 @@ def _drop(frame: DataFrame) -> None:
 
 def _aggregate(rows: int) -> Job:
     def run(frame: DataFrame) -> None:
-        found = frame.groupBy("status").agg(F.count("*").alias("n"), F.sum("amount")).collect()
-        assert sum(row["n"] for row in found) == rows
+        groups = frame.groupBy("status").agg(F.count("*").alias("n"), F.sum("amount")).collect()
+        assert sum(row["n"] for row in groups) == rows
 
     return run
 

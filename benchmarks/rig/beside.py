@@ -86,7 +86,7 @@ def _busy_s() -> float:
 
 
 def _used_s(processes: Sequence[psutil.Process]) -> float:
-    return sum(sum(one.cpu_times()[:2]) for one in processes)
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
 @contextmanager
@@ -97,6 +97,6 @@ def _burning(load: float) -> Generator[None]:
     try:
         yield
     finally:
-        for one in burners:
-            one.kill()
-            one.wait()
+        for burner in burners:
+            burner.kill()
+            burner.wait()

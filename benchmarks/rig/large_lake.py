@@ -50,7 +50,7 @@ def prepare(world: World, size: Size) -> None:
     world.run("vacuum analyze frostline.lake_file")
 
 
-def one_more(world: World, size: Size, number: int, rows: int) -> None:
+def ripe_partition(world: World, size: Size, number: int, rows: int) -> None:
     """A partition of the heap that is ripe, the next one after the lake's files, with so many rows."""
     lower = (size.files + number) * size.rows_a_file
     heap = f"_{size.name}"
@@ -70,7 +70,7 @@ class _Given(archive.Job):
         pieces = [self._numbers[first : first + _FILES_A_TASK] for first in range(0, len(self._numbers), _FILES_A_TASK)]
         given = [_Piece(self.table, self.location, self.job_id, piece, self._width) for piece in pieces]
         made = self.context.run_tasks(self.table, write, given)
-        return [file for one in made for file in one.written]
+        return [file for task in made for file in task.written]
 
 
 @dataclass(frozen=True)

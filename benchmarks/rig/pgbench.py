@@ -14,7 +14,7 @@ Mode = Literal["prepared", "simple"]
 _FAILED = re.compile(r"number of failed transactions: [1-9]")
 _PROCESSED = re.compile(r"number of transactions actually processed: (\d+)")
 _RATE = re.compile(r"tps = ([\d.]+) \(without initial connection time\)")
-_OF_ONE = re.compile(r"- (\d+) transactions \(.*?- latency average = ([\d.]+) ms", re.DOTALL)
+_OF_A_SCRIPT = re.compile(r"- (\d+) transactions \(.*?- latency average = ([\d.]+) ms", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ def mixed(world: World, scripts: Mapping[str, str], how: How) -> list[Sample]:
     pgbench tells the mean time of each script in whole microseconds.
     """
     output = _output(world, list(scripts.values()), how)
-    found = _OF_ONE.findall(output)
-    assert len(found) == len(scripts), output
+    scripts_run = _OF_A_SCRIPT.findall(output)
+    assert len(scripts_run) == len(scripts), output
     return [
         Sample(what, int(count) * float(mean_ms) / 1000, int(count))
-        for what, (count, mean_ms) in zip(scripts, found, strict=True)
+        for what, (count, mean_ms) in zip(scripts, scripts_run, strict=True)
     ]
 
 

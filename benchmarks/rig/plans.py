@@ -14,9 +14,9 @@ Node = Mapping[str, Any]
 def explained(world: World, query: str, *, analyze: bool) -> str:
     """The plan of the query. `analyze` runs it once more, and shows how many rows each node really gave."""
     options = "verbose, costs off, format json" + (", analyze, timing off, buffers off" if analyze else "")
-    (((found,),),) = (world.ask(f"explain ({options}) {query}"),)
-    assert isinstance(found, list)
-    return short(found[0]["Plan"])
+    (((plan,),),) = (world.ask(f"explain ({options}) {query}"),)
+    assert isinstance(plan, list)
+    return short(plan[0]["Plan"])
 
 
 def folded(ours: str, other: str) -> str:
@@ -44,8 +44,11 @@ def _lines(node: Node, depth: int) -> Iterator[str]:
 
 def _children(node: Node) -> list[Node]:
     """Without the look at the seam, which every arm of a relation has, and without scans of sub-queries that do nothing else."""
-    found = [one for one in node.get("Plans", []) if one.get("Relation Name") != "seam"]
-    return [_children(one)[0] if one["Node Type"] == "Subquery Scan" and "Filter" not in one else one for one in found]
+    children = [child for child in node.get("Plans", []) if child.get("Relation Name") != "seam"]
+    return [
+        _children(child)[0] if child["Node Type"] == "Subquery Scan" and "Filter" not in child else child
+        for child in children
+    ]
 
 
 def _title(node: Node) -> str:
@@ -70,7 +73,7 @@ def _kind(node: Node) -> tuple[str, ...]:
 def _rows(nodes: Sequence[Node]) -> str:
     if "Actual Loops" not in nodes[0]:
         return "rows unknown"
-    return f"{sum(one['Actual Rows'] * one['Actual Loops'] for one in nodes):.0f} rows in all"
+    return f"{sum(node['Actual Rows'] * node['Actual Loops'] for node in nodes):.0f} rows in all"
 
 
 def _text(value: object) -> str:
@@ -78,6 +81,6 @@ def _text(value: object) -> str:
 
 
 def _cut(line: str) -> str:
-    one = " ".join(line.split())
+    short_line = " ".join(line.split())
     indent = line[: len(line) - len(line.lstrip())]
-    return f"{indent}{one[:WIDTH]}{' ...' if len(one) > WIDTH else ''}"
+    return f"{indent}{short_line[:WIDTH]}{' ...' if len(short_line) > WIDTH else ''}"

@@ -66,7 +66,7 @@ WRONG: dict[tuple[str, str], list[str]] = {
     ],
     ("table convert", "name"): [f"table convert {name} --partition-by ts --every month" for name in NAMES],
     ("table convert", "partition_by"): ["table convert plain --partition-by nosuch --every month"],
-    ("table convert", "every"): [
+    ("table convert", "partition_interval"): [
         "table convert plain --partition-by ts --every often",
         "table convert plain --partition-by ts",
     ],

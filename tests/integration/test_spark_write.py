@@ -204,7 +204,7 @@ def lose_the_first(batches):
         yield batch
 
 def collected(reports):
-    found = write_map.mapped(reports, lose_the_first, write_task.REPORT).collect()
+    found = writes.mapped(reports, lose_the_first, write_task.REPORT).collect()
     import psycopg
     with psycopg.connect(sys.argv[1]) as connection:
         stage = connection.execute("select relname from pg_class where relname like 'batch%'").fetchone()[0]

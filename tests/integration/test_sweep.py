@@ -262,7 +262,7 @@ def test_the_command_counts_and_lists(events: Lake, command: Command, monkeypatc
     assert json.loads(said.stdout) == [
         {"table": "public.events", "files": 1, "size_bytes": 3, "left_files": 1, "unknown_files": 1, "error": None}
     ]
-    assert "1 files of another history were left" in said.stderr
+    assert "1 files of another lineage were left" in said.stderr
     assert f"{strange} is not Frostline's" in said.stderr
     assert files(events) >= {foreign, strange}
     assert command("sweep", "--older-than", "1 minute").exit_code == 2

@@ -294,19 +294,19 @@ def test_a_transaction_reads_its_own_writes(twin_lake: Lake, level: str) -> None
 @pytest.mark.parametrize("level", LEVELS)
 def test_savepoints(twin_lake: Lake, level: str) -> None:
     with begun(twin_lake, level) as twins:
-        first = twins.everything("plain")
+        first = twins.rows_of("plain")
         twins.connection.execute("savepoint a")
         twins.both("update {t} set status = 'gone soon' where id % 2 = 0")
         twins.both("delete from {t} where id % 5 = 0")
-        second = twins.everything("events")
+        second = twins.rows_of("events")
         twins.connection.execute("savepoint b")
         twins.both("update {t} set ts = '2024-03-31', status = 'again' where id % 3 = 0")
         twins.both("insert into {t} (ts) values ('2024-01-01'), ('2090-01-01')")
         twins.connection.execute("rollback to b")
-        assert twins.everything("events") == second
+        assert twins.rows_of("events") == second
         twins.both("update {t} set status = 'after' where id % 2 = 0")
         twins.connection.execute("rollback to a")
-        assert twins.everything("events") == first
+        assert twins.rows_of("events") == first
         twins.both("update {t} set status = 'at last' where id in (4, 64)")
 
 
