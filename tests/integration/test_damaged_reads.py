@@ -23,16 +23,21 @@ EVERYTHING = "select * from public.events order by id"
 WRONG = "wrong"
 
 
+def made_cold(lake: Lake) -> Lake:
+    """Three months that are only in the lake, in one file each."""
+    make_events(lake.catalog, "public.events", months=3)
+    fill_events(lake.catalog, months=3, rows_a_month=300)
+    lake.add()
+    (result,) = lake.archive()
+    assert result.error is None
+    assert rows(lake.catalog, "select count(*) from public._events") == [(0,)]
+    return lake
+
+
 @pytest.fixture(scope="module")
 def cold(shared_lake: Lake) -> Lake:
-    """Three months that are only in the lake, in one file each."""
-    make_events(shared_lake.catalog, "public.events", months=3)
-    fill_events(shared_lake.catalog, months=3, rows_a_month=300)
-    shared_lake.add()
-    (result,) = shared_lake.archive()
-    assert result.error is None
-    assert rows(shared_lake.catalog, "select count(*) from public._events") == [(0,)]
-    return shared_lake
+    """Those, for all tests that leave the files as they are."""
+    return made_cold(shared_lake)
 
 
 @pytest.fixture
@@ -181,13 +186,14 @@ def test_a_file_from_before_checksums_is_compared_by_size_until_verify_adds_one(
         assert outcome(app, EVERYTHING, right).startswith("XX001")
 
 
-def test_files_that_only_an_older_snapshot_has_are_compared_too(cold: Lake, app: psycopg.Connection) -> None:
+def test_files_that_only_an_older_snapshot_has_are_compared_too(lake: Lake) -> None:
     """In a lake server that has never read them: it was started again after a fold had replaced them."""
-    right, old = rows(app, EVERYTHING), holding(cold, "2024-02-07")
+    cold = made_cold(lake)
+    right, old = rows(cold.catalog, EVERYTHING), holding(cold, "2024-02-07")
     with cold.connect() as reader, reader.transaction():
         run(reader, "set transaction isolation level repeatable read")
         run(reader, "select 1 from public.events where ts > '2090-01-01'")
-        run(app, "update public.events set status = 'new' where id = 400")
+        run(cold.catalog, "update public.events set status = 'new' where id = 400")
         (result,) = cold.fold()
         assert (result.error, holding(cold, "2024-02-07") != old) == (None, True)
         damage.forget_everything(cold)

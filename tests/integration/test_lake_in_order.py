@@ -9,7 +9,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from tests.fixtures.lakeserver import PASSWORD, USER, StoredTables, column, lake_dsn, table
+from tests.fixtures.lakeserver import column, lake_dsn, stored_in, table, without_postgres
 from tests.fixtures.statements import rows, run
 
 from frostline.model.tiers import TierKind
@@ -26,25 +26,14 @@ Row = tuple[int, int, str, int | None]
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[LakeServer]:
-    """A lake server that has no Postgres to ask."""
-    stored = StoredTables(tmp_path)
-    stored.add(EVENTS)
-    server = LakeServer("127.0.0.1", 0, stored, USER, PASSWORD, None, warehouse=str(tmp_path))
-    server.start()
-    yield server
-    server.stop()
+    with without_postgres(tmp_path, EVENTS) as server:
+        yield server
 
 
 @pytest.fixture
 def client(server: LakeServer) -> Iterator[psycopg.Connection]:
     with psycopg.connect(lake_dsn(server), autocommit=True) as connection:
         yield connection
-
-
-def stored(server: LakeServer) -> StoredTables:
-    tables = server.backend.tables
-    assert isinstance(tables, StoredTables)
-    return tables
 
 
 def as_file(found: Sequence[Row]) -> Mapping[str, Sequence[object]]:
@@ -57,7 +46,7 @@ def many_files(server: LakeServer) -> None:
         as_file([(10 * i + (i % 3), i + (i % 7), f"note {i}", i % 5) for i in range(first, first + ROWS)])
         for first in range(0, FILES * ROWS, ROWS)
     ]
-    stored(server).publish(7, 1, *files)
+    stored_in(server).publish(7, 1, *files)
 
 
 def opened(server: LakeServer, before: Reading) -> int:
@@ -129,12 +118,12 @@ def test_a_cursor_that_is_closed_early_has_opened_a_few_files(server: LakeServer
 
 
 def test_a_snapshot_that_has_moved_has_its_own_files(server: LakeServer, client: psycopg.Connection) -> None:
-    stored(server).publish(7, 1, as_file([(1, 1, "a", None)]), as_file([(2, 2, "b", None)]))
+    stored_in(server).publish(7, 1, as_file([(1, 1, "a", None)]), as_file([(2, 2, "b", None)]))
     query = f"select max(n) from {SOURCE}"
     assert rows(client, query) == [(2,)]
     look_up = f"select note from {SOURCE} where id = 9"
     assert rows(client, look_up) == []
-    stored(server).publish(7, 2, as_file([(1, 1, "a", None)]), as_file([(9, 3, "c", None)]))
+    stored_in(server).publish(7, 2, as_file([(1, 1, "a", None)]), as_file([(9, 3, "c", None)]))
     assert rows(client, query) == [(3,)]
     assert rows(client, look_up) == [("c",)]
     assert rows(client, f"{query} where frostline_snapshot = 1") == [(2,)]
@@ -165,7 +154,7 @@ def test_any_order_is_that_of_one_sort(server: LakeServer, client: psycopg.Conne
             for i in range(chance.randint(1, 40))
         ]
         files.append(made)
-    stored(server).publish(7, 1, *map(as_file, files))
+    stored_in(server).publish(7, 1, *map(as_file, files))
     every = [row for file in files for row in file]
     for _ in range(8):
         key, direction = chance.choice(["n", "id"]), chance.choice(["asc", "desc"])
@@ -199,13 +188,13 @@ TEXTS = table(8, [column(1, "id", "uuid"), column(2, "n", "int8"), column(3, "no
 
 def test_a_key_of_text_is_looked_for_where_it_may_be(server: LakeServer, client: psycopg.Connection) -> None:
     """Identifiers that begin with the time, as UUIDs of version 7 do, rise with the tier key."""
-    stored(server).add(TEXTS)
+    stored_in(server).add(TEXTS)
     ids = [str(UUID(int=(number << 80) + (number * 7919) % 65536)) for number in range(100)]
     files = [
         {"id": ids[first : first + 10], "n": list(range(first, first + 10)), "note": ids[first : first + 10]}
         for first in range(0, 100, 10)
     ]
-    stored(server).publish(8, 1, *files)
+    stored_in(server).publish(8, 1, *files)
     before = server.backend.meter.reading()
     texts = 'public."8[,1000000)"'
     assert rows(client, f"select n from {texts} where id = '{ids[55].upper()}'") == [(55,)]

@@ -1,7 +1,7 @@
 """Large cold batches from Spark go into the lake as files: once, and with every key only once, whoever writes meanwhile."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -36,9 +36,18 @@ DRIVER = "select pid from pg_stat_activity where application_name = 'frostline s
 
 
 @pytest.fixture(scope="module")
-def world(shared_lake: Lake) -> World:
+def world(shared_lake: Lake) -> Iterator[World]:
+    """After all tests, whatever they loaded is as its checksums say."""
     make_twins(shared_lake)
-    return World(shared_lake)
+    yield World(shared_lake)
+    assert verify.run(shared_lake.catalog, shared_lake.table()).faults == ()
+
+
+@pytest.fixture
+def own_world(lake: Lake) -> World:
+    """One that no other test has: what is hot, cold and in its grace period changes."""
+    make_twins(lake)
+    return World(lake)
 
 
 def _cold(world: World, count: int = 3, **columns: Any) -> list[Row]:
@@ -329,9 +338,9 @@ def test_rows_before_what_was_removed_are_refused(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_loaded_files_live_on_as_all_others(world: World) -> None:
-    """The last test of the table: what was loaded is changed, folded, merged, thawed, archived and compared."""
-    lake = world.lake
+def test_loaded_files_live_on_as_all_others(own_world: World) -> None:
+    """What was loaded is changed, folded, merged, thawed and compared."""
+    world, lake = own_world, own_world.lake
     assert verify.run(lake.catalog, lake.table()).faults == ()
     loaded = _cold(world, 6)
     world.both(loaded, lake_rows=6)
@@ -347,9 +356,10 @@ def test_loaded_files_live_on_as_all_others(world: World) -> None:
     assert world.both([new(number, hot=False) for number in world.ids(2)], lake_rows=1) == Written(2, inserted=2)
 
 
-def test_a_partition_in_its_grace_period_takes_its_rows_itself(world: World) -> None:
-    """After the thaw above: February and March are hot, and archived once more."""
-    lake = world.lake
+def test_a_partition_in_its_grace_period_takes_its_rows_itself(own_world: World) -> None:
+    """February and March are hot once more, and archived again."""
+    world, lake = own_world, own_world.lake
+    lake.thaw(first="2024-02-01 00:00+00")
     run(lake.catalog, "update frostline.managed_table set grace_period = '1 day', held_from = null")
     assert lake.archive("events")[0].error is None
     done = world.both(_cold(world), lake_rows=3)
