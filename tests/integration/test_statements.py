@@ -10,6 +10,7 @@ import string
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from typing import LiteralString, cast
 
 import postgast
@@ -19,6 +20,7 @@ from tests.fixtures.example import BEFORE, DEFAULTS, OWN, WORLD
 from tests.fixtures.golden import GOLDEN
 from tests.fixtures.statements import run, value
 
+import frostline
 from frostline import sqlfiles
 from frostline.catalog.connect import connect as open_connection
 from frostline.model.names import Name
@@ -131,6 +133,12 @@ def world(made_world: World) -> Iterator[World]:
     run(made_world.connection, "begin isolation level repeatable read")
     yield made_world
     run(made_world.connection, "rollback")
+
+
+def test_no_package_with_statements_is_left_out() -> None:
+    source = Path(frostline.__file__).parent
+    folders = {file.parent.parent.relative_to(source) for file in source.rglob("sql/*.sql")}
+    assert {".".join(folder.parts) for folder in folders} == set(PACKAGES)
 
 
 @pytest.mark.parametrize("name", [one for one in TRIED if one not in PARSED])
