@@ -1,6 +1,7 @@
 """`spark.read.format("frostline")` and `using frostline`: one point for all actions, the rows of both tiers."""
 
 import gc
+import os
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -192,6 +193,24 @@ def test_a_lost_holder_is_an_error(events: Lake) -> None:
     )
     with pytest.raises(PySparkException, match="point in time of this DataFrame is gone"):
         frame.collect()
+
+
+def test_points_of_a_postgres_that_is_gone_end_with_the_process_and_without_a_word(
+    lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is logged so late goes to a file that may be closed already."""
+    make_archived(lake)
+    own = keeper.Keeper()
+    kept = [own.take(lake.dsn, None, ["events"], None) for _ in range(2)]
+    run(
+        lake.catalog,
+        "select pg_terminate_backend(pid, 60000) from pg_stat_activity where application_name like 'frostline %' and datname = current_database() and pid <> pg_backend_pid()",
+    )
+    own.release(kept[0].id)
+    assert "stage=release" in caplog.text
+    caplog.clear()
+    own._at_exit(os.getpid())
+    assert (own.ids(), caplog.text) == ([], "")
 
 
 def test_the_keeper_answers_only_those_who_know_the_secret() -> None:

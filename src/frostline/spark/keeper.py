@@ -108,15 +108,16 @@ class Keeper:
 
     def release(self, point_id: str) -> None:
         """Give a point up; nothing happens when it was released before."""
-        with self._lock:
-            found = self._held.pop(point_id, None)
-        if found is None:
-            return
         try:
-            found[1].close()
+            self._give_up(point_id)
         except (psycopg.Error, FrostlineError) as error:
             # What was read is right all the same: a lost snapshot fails each task, a lost pin each missing file.
             _log.warning("%s", logs.fields(stage="release", point=point_id, warning=first_line(error)))
+
+    def _give_up(self, point_id: str) -> None:
+        with self._lock:
+            _, opened = self._held.pop(point_id, (None, ExitStack()))
+        opened.close()
 
     def address(self) -> Address:
         """Where this keeper listens. It begins to with the first call."""
@@ -159,9 +160,13 @@ class Keeper:
         return self.release(request.point_id) if request.is_released else self.get(request.point_id)
 
     def _at_exit(self, pid: int) -> None:
-        """A process that was forked from this one has the points' connections, but they are not its own."""
+        """A process that was forked from this one has the points' connections, but they are not its own.
+
+        A Postgres that is gone by now is not worth a word, and whoever logs may have closed its file already.
+        """
         for point_id in self.ids() if os.getpid() == pid else ():
-            self.release(point_id)
+            with suppress(psycopg.Error, FrostlineError):
+                self._give_up(point_id)
 
 
 def ask(address: Address, request: Request) -> Kept:
