@@ -3,6 +3,8 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -163,3 +165,16 @@ def kill(server: Postgres) -> None:
     process = psutil.Process(pid)
     os.kill(pid, signal.SIGKILL)
     psutil.wait_procs([process])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root needs another user for the server")
+def test_processes_that_start_at_once_add_one_user() -> None:
+    name = f"frostline_test_{os.getpid()}"
+    code = f"from frostline.runtime import programs as p; p.SYSTEM_USER = {name!r}; print(p.server_owner().pw_uid)"
+    try:
+        started = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(6)]
+        answers = [process.communicate()[0] for process in started]
+        assert len(set(answers)) == 1, answers
+        assert answers[0].strip().isdigit()
+    finally:
+        subprocess.run(["userdel", name], check=False, capture_output=True)

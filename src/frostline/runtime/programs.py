@@ -1,5 +1,6 @@
 """The programs of a PostgreSQL installation. The server is run as a user that Postgres accepts: it refuses root."""
 
+import fcntl
 import os
 import pwd
 import re
@@ -7,6 +8,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -129,9 +131,17 @@ def let_through(path: Path) -> None:
 
 
 def _add_user() -> pwd.struct_passwd:
+    """Add the system user, unless another process that started with us has.
+
+    useradd does not take turns by itself: of two at once, both may succeed, and the second one's number counts.
+    """
     command: Sequence[str] = ("useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", SYSTEM_USER)
     try:
-        subprocess.run(command, check=True, capture_output=True)
+        with Path("/etc/passwd").open() as users:
+            fcntl.flock(users, fcntl.LOCK_EX)
+            with suppress(KeyError):
+                return pwd.getpwnam(SYSTEM_USER)
+            subprocess.run(command, check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
         hint = "run Frostline as an ordinary user"
         raise UnavailableError(f"cannot add the system user {SYSTEM_USER!r} for Postgres", hint=hint) from None
