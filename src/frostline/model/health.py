@@ -26,6 +26,8 @@ class Signs:
     """Why no partition can be made ahead."""
     blockers: tuple[str, ...] = ()
     """Whose old transactions keep archived partitions from being cleaned."""
+    columns: str | None = None
+    """How the heap's columns differ from those that the table was added with."""
     row_security: str | None = None
     """On which heap row security is not what the relation applies, and how it differs."""
 
@@ -46,6 +48,9 @@ def of_all(states: Sequence[TableState], due: int, leader: str | None) -> list[P
 def _faults(state: TableState, signs: Signs) -> Iterator[Problem]:
     if state.foreign:
         yield Problem(f"{state.foreign}; every job on it waits", f"frostline repair {state.name}")
+    if signs.columns:
+        stopped = f"the heap has changed ({signs.columns}); archive, fold and clean wait"
+        yield Problem(stopped, f"frostline table sync {state.name}")
     if signs.row_security:
         yield Problem(signs.row_security, "frostline init")
     for kind, failed in state.failures.items():

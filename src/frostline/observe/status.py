@@ -15,7 +15,7 @@ from frostline.model.work import Kind, TableState
 from frostline.observe import survey
 from frostline.observe.survey import Facts
 from frostline.partitions import premake
-from frostline.relation import heap, rowsecurity
+from frostline.relation import columns, heap, rowsecurity
 
 
 @dataclass(frozen=True)
@@ -157,6 +157,7 @@ def _signs(connection: Connection, table: Table, state: TableState, seen: Facts,
         stray_rows=premake.stray(connection, table, seen.layout.frost_line).rows,
         grid_problem=state.grid_problem,
         blockers=tuple(horizon.older_snapshots(connection, over[0].published_xid)) if over else (),
+        columns=columns.difference(connection, table) if table.has_lake else None,
         row_security=f"on {table.heap} {strayed}" if strayed else None,
     )
 

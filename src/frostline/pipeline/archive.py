@@ -23,7 +23,7 @@ from frostline.model.tables import Table
 from frostline.pipeline import clean, job, plan, settle
 from frostline.pipeline.export import Export, export_shard
 from frostline.pipeline.job import JobContext
-from frostline.relation import bound, heap, marks, references
+from frostline.relation import bound, columns, heap, marks, references
 from frostline.tiers import moment, target
 from frostline.tiers.moment import Moment
 from frostline.tiers.shards import Shard
@@ -58,6 +58,7 @@ def archive_table(context: JobContext, chosen: Table) -> Result:
     connection, settings = context.connection, context.settings
     moved, rows, size = 0, 0, 0
     with job.on_table(connection, settings, chosen, "archive", "archiving") as table:
+        columns.require(connection, table)
         heap.refuse_unlogged(connection, table)
         settle.lake(connection, settings, table)
         planned = references.limited(connection, table, plan.of_table(connection, table).plan)
@@ -178,6 +179,7 @@ class Job:
         planned = replace(seams.get(self.connection, self.table), frost_line=self.batch.from_line)
         publish.lake(self.connection, self.table, planned, staged, line=self.batch.to_line)
         heap.keep(self.connection, self.table, self.batch.partitions)
+        columns.require(self.connection, self.table)
         marks.forget_lost(self.connection, self.table, *line)
         recorded = [file.recorded for file in files]
         lake_files.replace_range(self.connection, self.table, self.job_id, *line, recorded)

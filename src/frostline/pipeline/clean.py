@@ -13,7 +13,7 @@ from frostline.failpoints import Failpoint, reached
 from frostline.lake import foreign, warehouse
 from frostline.model.tables import Table
 from frostline.pipeline import job, verify
-from frostline.relation import bound, heap, references
+from frostline.relation import bound, columns, heap, references
 from frostline.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -58,6 +58,7 @@ def within_job(connection: Connection, table: Table) -> Result:
     emptied: list[str] = []
     waiting: list[Waiting] = []
     foreign.refuse(connection, table)
+    columns.require(connection, table)
     archived_partitions.adopt_xids(connection, table)
     for partition in archived_partitions.uncleaned(connection, table):
         reason = _reason_to_wait(connection, table, partition)

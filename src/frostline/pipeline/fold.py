@@ -23,7 +23,7 @@ from frostline.model.range import Range, overlapping
 from frostline.model.tables import NO_ROWS, RecordedFile, Table
 from frostline.pipeline import copying, job, settle
 from frostline.pipeline.job import JobContext
-from frostline.relation import heap, marks
+from frostline.relation import columns, heap, marks
 from frostline.tiers import moment, shards, survey, target
 from frostline.tiers.moment import Moment
 from frostline.tiers.proof import fingerprint
@@ -86,6 +86,7 @@ def fold_table(context: JobContext, chosen: Table) -> Result:
     """Fold what the overlay holds below the frost line."""
     connection, settings = context.connection, context.settings
     with job.on_table(connection, settings, chosen, "fold", "folding") as table:
+        columns.require(connection, table)
         trust.require_no_user_triggers(connection, table)
         heap.refuse_smallest(connection, table, [Name("frostline_overlay", table.internal)], marks=True)
         settle.lake(connection, settings, table)

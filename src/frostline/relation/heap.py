@@ -20,7 +20,7 @@ from frostline.model.partitions import Identity, Partition, bounds
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind, from_text, to_text
 from frostline.partitions import new_partition
-from frostline.relation import clock, names, references
+from frostline.relation import clock, columns, names, references
 from frostline.relation import marks as overlay_marks
 from frostline.relation.definition import marking, replace_image
 from frostline.relation.references import Reference
@@ -340,6 +340,7 @@ def empty(connection: Connection, table: Table, partition: Name, lower: int | No
     connection.execute(sql.SQL("lock table only {} in access exclusive mode").format(target))
     if marks(connection, table, lower, upper):
         return False
+    columns.require(connection, table)
     with overlay_marks.marking_disabled(connection, table), new_partition.user_triggers_disabled(connection, partition):
         connection.execute(_statement("empty").format(partition=target))
     return True
@@ -362,6 +363,7 @@ def delete_archived(
     connection.execute(sql.SQL("lock table only {} in exclusive mode").format(names.identifier(partition)))
     if marks(connection, table, lower, upper):
         return CHANGED_JUST_NOW
+    columns.require(connection, table)
     reason = references.reason_to_stay(connection, table, foreign_keys, partition)
     if reason is None:
         trust.require_no_user_triggers(connection, table)

@@ -13,7 +13,7 @@ from frostline.catalog.connect import Connection, only_row, only_value
 from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
-from frostline.relation import names, renewal, staging
+from frostline.relation import columns, names, renewal, staging
 from frostline.relation.staging import Stage
 
 _statement = sqlfiles.statements(__name__, "loading")
@@ -34,6 +34,8 @@ def obstacle(connection: Connection, table: Table) -> str | None:
     reason: str | None = _value(connection, _statement("obstacle").format(**_literals(connection, table)))
     if reason is None and not renewal.is_current(connection, table):
         return "its marking function is of an older version: frostline init renews it"
+    if reason is None and columns.difference(connection, table):
+        return f"its heap has other columns than its relation: frostline table sync {table.name}"
     return reason
 
 

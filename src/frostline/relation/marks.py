@@ -10,7 +10,7 @@ from frostline import sqlfiles
 from frostline.catalog import trust
 from frostline.catalog.connect import Connection, only_value
 from frostline.model.tables import Table
-from frostline.relation import names, references
+from frostline.relation import columns, names, references
 
 _statement = sqlfiles.statements(__name__, "marks")
 
@@ -50,17 +50,24 @@ def take_away_all(connection: Connection, table: Table, line: int) -> int:
     connection.execute(_statement("forget"))
     _note(connection, table, line)
     _prepare_to_join(connection, table)
-    return take_away(connection, table, line, ())
+    return _take_away(connection, table, line, (), checked=False)
 
 
 def take_away(connection: Connection, table: Table, frost_line: int, in_grace: Iterable[str]) -> int:
     """Delete every remembered mark that is still the same and that nobody holds; returns how many.
 
-    Inside the publishing transaction. Row locks only, none of them waited for.
+    Inside the publishing transaction. Row locks only, none of them waited for. UsageError when the heap has columns
+    that the lake has not: a row that goes would lose their values.
     """
+    return _take_away(connection, table, frost_line, in_grace, checked=True)
+
+
+def _take_away(connection: Connection, table: Table, frost_line: int, in_grace: Iterable[str], *, checked: bool) -> int:
     parts = _parts(table, frost_line)
     with marking_disabled(connection, table):
         _lock_heap(connection, parts)
+        if checked:
+            columns.require(connection, table)
         references.keep(connection, table)
         _analyze(connection, "frostline_locked")
         connection.execute(_statement("lock_overlay").format(**parts))

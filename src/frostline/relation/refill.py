@@ -11,7 +11,7 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import facts, made
+from frostline.catalog import facts, made, tables
 from frostline.catalog.connect import Connection, first_line, only_value
 from frostline.catalog.made import Purpose
 from frostline.catalog.patience import set_lock_timeout
@@ -92,6 +92,7 @@ def attach(connection: Connection, table: Table, cold_range: ColdRange, refill: 
     with marks.marking_disabled(connection, table):
         for partition in filter(None, (default, cold_range.partition)):
             with new_partition.user_triggers_disabled(connection, partition):
+                _keep_added(connection, table, cold_range, refill, partition)
                 _take_rows_from(connection, table, cold_range, partition)
     if cold_range.partition is not None:
         _drop_partition(connection, cold_range.partition)
@@ -112,6 +113,22 @@ def _lock(connection: Connection, table: Table, cold_range: ColdRange, default: 
     for partition in filter(None, (default, cold_range.partition)):
         connection.execute(sql.SQL("lock table only {} in access exclusive mode").format(names.identifier(partition)))
     connection.execute(sql.SQL("lock table {} in share mode").format(names.overlay(table)))
+
+
+def _keep_added(connection: Connection, table: Table, cold_range: ColdRange, refill: Name, partition: Name) -> None:
+    """Before rows are deleted from a partition: what a column has that came after the table was added."""
+    known = {column.name for column in table.columns}
+    heap_columns = facts.read_columns(connection, tables.heap_oid(connection, table))
+    added = [column.name for column in heap_columns if column.name not in known and not column.generated]
+    if added:
+        assignments = (sql.SQL("{0} = h.{0}").format(sql.Identifier(name)) for name in added)
+        statement = _statement("keep_added").format(
+            partition=names.identifier(partition),
+            assignments=names.COMMA.join(assignments),
+            refill_is_heap=names.equal("r", "h", table.key),
+            **_parts(table, cold_range, refill),
+        )
+        connection.execute(statement)
 
 
 def _take_rows_from(connection: Connection, table: Table, cold_range: ColdRange, partition: Name) -> None:

@@ -33,6 +33,10 @@ insert into pg_temp.frostline_applied select * from pg_temp.frostline_fresh
 -- name: done_with_fresh
 drop table pg_temp.frostline_fresh
 
+-- name: keep_added
+-- The values of columns that were added to the heap later: the overlay's images have none.
+update only {refill} as r set {assignments} from only {partition} as h where {heap_in_range} and {refill_is_heap}
+
 -- name: leave_default
 -- These rows are in the overlay, and so in the refilled table.
 delete from only {partition} as h using {overlay} as o where {heap_in_range} and {overlay_is_heap} and o.frostline_live
