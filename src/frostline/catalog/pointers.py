@@ -132,7 +132,7 @@ def drop(connection: Connection, pointer: Pointer) -> None:
 
 
 def drop_copies(connection: Connection, pointers: Iterable[Pointer]) -> None:
-    """Take copies out of the Iceberg catalog, and namespaces that are empty then."""
+    """Take copies, or a lake without rows, out of the Iceberg catalog, and namespaces that are empty then."""
     gone = list(pointers)
     if not gone:
         return

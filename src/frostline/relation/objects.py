@@ -4,6 +4,7 @@
 removal drops them in reverse.
 """
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -65,6 +66,29 @@ class DatabaseObject:
     def key(self) -> str:
         """What stands for it in the catalog."""
         return str(self.addresses[0])
+
+
+@dataclass(frozen=True)
+class SequenceRight:
+    """USAGE on the sequence of an identity column, which somebody got by registration."""
+
+    sequence: str
+    """Qualified and quoted."""
+    role: str | None
+    """None for all."""
+
+    @property
+    def key(self) -> str:
+        """What stands for it in the catalog, among the objects."""
+        return _RIGHT + json.dumps([self.sequence, self.role], ensure_ascii=False)
+
+
+_RIGHT = "usage on sequence "
+
+
+def recorded_rights(keys: Iterable[str]) -> list[SequenceRight]:
+    """Those among what the catalog has of a table."""
+    return [SequenceRight(*json.loads(key.removeprefix(_RIGHT))) for key in keys if key.startswith(_RIGHT)]
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from frostline.model.types import encoding
 from frostline.relation import dependents, foreign_server, names, policy, renewal
 from frostline.relation.definition import Definition
 from frostline.relation.lakecolumns import domain_name, needs_domain
-from frostline.relation.objects import template
+from frostline.relation.objects import SequenceRight, template
 
 LOCK_TIMEOUT_MS = 5_000
 """How long registration may wait for the table's lock; everybody else queues behind it meanwhile."""
@@ -144,11 +144,12 @@ def _add(connection: Connection, request: Request) -> Added:
     seams.insert(connection, table)
     # Beside the table, what names the table goes on reading it.
     before = dependents.NONE if table.relation_name else dependents.read(connection, heap.oid)
+    granted = missing_rights(connection, heap)
     done: list[str] = []
     for statement in _statements(connection, table, heap, before):
         done.append(statement.as_string(connection))
         connection.execute(statement)
-    renewal.record(connection, Definition(table, heap))
+    renewal.record(connection, Definition(table, heap), granted)
     if not any(partition.is_default for partition in heap.partitions):
         ours = request.name.default_partition(otherwise=heap.default_name_taken)
         made.record(connection, table, ours, Purpose.DEFAULT)
@@ -205,12 +206,20 @@ def rights(connection: Connection, table: Table, heap: HeapFacts) -> Iterator[sq
     yield template("grant_inner").format(inner=names.inner(table), owner=owner)
     yield template("owner").format(relation=relation, owner=owner)
     yield from grants(connection, heap.oid, relation)
-    # An identity column needs no right on its sequence, but a view's default does.
-    for column in heap.columns:
-        if column.identity_sequence:
-            for role in _inserters(connection, heap.oid):
-                sequence = names.trusted(column.identity_sequence)
-                yield template("grant_sequence").format(sequence=sequence, grantee=grantee(role))
+    for right in missing_rights(connection, heap):
+        yield template("grant_sequence").format(sequence=names.trusted(right.sequence), grantee=grantee(right.role))
+
+
+def missing_rights(connection: Connection, heap: HeapFacts) -> list[SequenceRight]:
+    """An identity column needs no right on its sequence, but a view's default does: whoever may insert and has none."""
+    inserters = _inserters(connection, heap.oid)
+    return [
+        SequenceRight(column.identity_sequence, role)
+        for column in heap.columns
+        if column.identity_sequence
+        for role in inserters
+        if (role,) not in catalog_facts.rows(connection, "sequence_users", sequence=column.identity_sequence)
+    ]
 
 
 def grants(connection: Connection, oid: int, target: sql.Identifier) -> Iterator[sql.Composed]:

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from psycopg import sql
 
-from frostline.catalog import facts, jobs, lake_files, made, tables
+from frostline.catalog import facts, jobs, lake_files, made, pointers, tables
 from frostline.catalog.connect import Connection
+from frostline.catalog.pointers import Pointer
 from frostline.errors import UsageError
 from frostline.lake import foreign
 from frostline.model.names import Name
@@ -13,7 +14,9 @@ from frostline.model.tables import Table
 from frostline.partitions import partition_mode, premake
 from frostline.relation import dependents, heap, names, objects, refill
 from frostline.relation.definition import Definition
-from frostline.relation.registration import changing, grants
+from frostline.relation.lakecolumns import domain_name, needs_domain
+from frostline.relation.objects import template
+from frostline.relation.registration import changing, grantee, grants
 
 
 def remove(connection: Connection, name: Name, *, keep_lake: bool = False, dry_run: bool = False) -> tuple[str, ...]:
@@ -35,6 +38,8 @@ def remove(connection: Connection, name: Name, *, keep_lake: bool = False, dry_r
             refill.drop_leftovers(connection, table)
             premake.clean_up(connection, table)
             done = [_run(connection, statement) for statement in _statements(connection, table)]
+            if not keep_lake and not pointers.standing(connection, table).is_foreign:
+                pointers.drop_copies(connection, [Pointer.of(table)])  # it leads to no row
             tables.delete(connection, table)
             return tuple(done)
 
@@ -83,6 +88,8 @@ def _statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
             yield database_object.drop
     yield from given
     yield from _drop_our_default(connection, table, heap_facts.oid)
+    yield from _drop_unused_domains(connection, table)
+    yield from _revoke(connection, table)
 
 
 def _refuse_dependents(table: Table, readers: dependents.Dependents) -> None:
@@ -99,3 +106,17 @@ def _drop_our_default(connection: Connection, table: Table, oid: int) -> Iterato
     default = facts.default_partition(connection, oid)
     if default and made.is_default(connection, table, default) and not heap.has_rows(connection, default):
         yield sql.SQL("drop table {}").format(names.identifier(default))
+
+
+def _drop_unused_domains(connection: Connection, table: Table) -> Iterator[sql.Composed]:
+    wanted = {domain_name(column) for column in table.columns if needs_domain(column)}
+    for (domain,) in facts.rows(connection, "unused_domains", domains=sorted(wanted)):
+        yield template("drop_domain").format(domain=sql.Identifier(domain))
+
+
+def _revoke(connection: Connection, table: Table) -> Iterator[sql.Composed]:
+    """What registration gave; not what somebody had before, or has taken back."""
+    for right in objects.recorded_rights(tables.object_digests(connection, table)):
+        if (right.role,) in facts.rows(connection, "sequence_users", sequence=right.sequence):
+            parts = {"sequence": names.trusted(right.sequence), "grantee": grantee(right.role)}
+            yield template("revoke_sequence").format(**parts)

@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import psycopg
@@ -17,7 +17,7 @@ from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.relation import names, objects
 from frostline.relation.definition import Definition
-from frostline.relation.objects import DatabaseObject
+from frostline.relation.objects import DatabaseObject, SequenceRight
 
 _statement = sqlfiles.statements(__name__, "plans")
 
@@ -104,9 +104,12 @@ def let_guard_pass(connection: Connection) -> None:
     connection.execute(sql.SQL("set local frostline.renewing = 'on'"))
 
 
-def record(connection: Connection, definition: Definition) -> None:
-    """Say of which version the objects are that this transaction has made."""
-    tables.set_object_digests(connection, definition.table, _State.read(connection, definition).digests)
+def record(connection: Connection, definition: Definition, granted: Iterable[SequenceRight] = ()) -> None:
+    """Say of which version the objects are that this transaction has made, and which rights it has given."""
+    state = _State.read(connection, definition)
+    rights = [*objects.recorded_rights(state.recorded), *granted]
+    digests = {**dict.fromkeys((right.key for right in rights), ""), **state.digests}
+    tables.set_object_digests(connection, definition.table, digests)
 
 
 def is_current(connection: Connection, table: Table) -> bool:

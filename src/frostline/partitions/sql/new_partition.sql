@@ -1,6 +1,7 @@
 -- name: create
--- ACCESS SHARE on the heap. The check spares ATTACH from reading the table under its locks. Identity belongs to the heap alone.
-create table {partition} (like {heap} including all excluding identity,
+-- ACCESS SHARE on the heap. The check spares ATTACH from reading the table under its locks. Identity, comments and extended
+-- statistics belong to the heap alone, as with PARTITION OF.
+create table {partition} (like {heap} including all excluding identity excluding comments excluding statistics,
     constraint frostline_range check ({tier_key} is not null and {in_range}));
 alter table {partition} owner to {owner}
 

@@ -261,6 +261,9 @@ grant {privilege}{columns} on {relation} to {grantee}{option};
 -- name: grant_sequence
 grant usage on sequence {sequence} to {grantee};
 
+-- name: revoke_sequence
+revoke usage on sequence {sequence} from {grantee};
+
 -- name: comment
 comment on view {relation} is {comment};
 
@@ -269,6 +272,9 @@ comment on column {relation}.{column} is {comment};
 
 -- name: domain
 create domain frostline_lake.{domain} as {base};
+
+-- name: drop_domain
+drop domain frostline_lake.{domain};
 
 -- name: foreign_table
 create foreign table {foreign_table} (frostline_snapshot bigint, {columns})

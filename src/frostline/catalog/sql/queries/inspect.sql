@@ -186,6 +186,12 @@ select null as column, case when a.grantee = 0 then null else g.rolname end as g
  where c.oid = %(oid)s and a.grantee is distinct from c.relowner
  order by 2, 3
 
+-- name: sequence_users
+-- Who was granted USAGE, or ALL, on a sequence; no row when it is gone. Its name is qualified and quoted.
+select case when a.grantee = 0 then null else g.rolname end
+  from pg_class c cross join lateral aclexplode(c.relacl) a left join pg_roles g on g.oid = a.grantee
+ where c.oid = to_regclass(%(sequence)s) and a.privilege_type = 'USAGE' and a.grantee is distinct from c.relowner
+
 -- name: column_grants
 select t.attname as column, case when a.grantee = 0 then null else g.rolname end as grantee, a.privilege_type as privilege, a.is_grantable
   from pg_attribute t cross join lateral aclexplode(t.attacl) a left join pg_roles g on g.oid = a.grantee
@@ -202,6 +208,13 @@ select pg_has_role(current_user, %(owner)s, 'usage'), current_user::text
 -- name: domain_exists
 select exists (select from pg_type t join pg_namespace n on n.oid = t.typnamespace
                 where n.nspname = 'frostline_lake' and t.typname = %(domain)s and t.typtype = 'd')
+
+-- name: unused_domains
+-- Of the lake's types, those that no column has any more. Tables of one type share it.
+select t.typname::text from pg_type t
+ where t.typnamespace = 'frostline_lake'::regnamespace and t.typtype = 'd' and t.typname = any (%(domains)s::text[])
+   and not exists (select from pg_depend d where d.refclassid = 'pg_type'::regclass and d.refobjid = t.oid and d.deptype = 'n')
+ order by 1
 
 -- name: may_read
 select coalesce(has_table_privilege(%(oid)s, 'select'), false)
