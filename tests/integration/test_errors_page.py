@@ -13,7 +13,7 @@ from tests.fixtures.tables import make_events
 from frostline.catalog.connect import Connection
 from frostline.model.tables import Table
 from frostline.model.tiers import from_text
-from frostline.relation import bound
+from frostline.relation import bound, guard
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
 _SAID = re.compile(r"```sql\n(.*?)```\n(?:\n```text\n(\w{5}) (.*?)\n```)?", re.DOTALL)
@@ -31,7 +31,8 @@ def tables(catalog: Connection, events: str, add: Callable[..., Table]) -> Conne
         add(name)
     archived = add("public.archived")
     bound.raise_to(catalog, archived, from_text(archived.tier_kind, "2024-02-01 00:00:00+00"), print)
-    catalog.execute("set search_path = public")
+    assert guard.ensure(catalog)
+    catalog.execute("set search_path = public; set frostline.guard = on")
     return catalog
 
 
@@ -54,4 +55,4 @@ def test_the_page_says_what_postgres_says(tables: Connection, statement: str, sq
 
 
 def test_there_are_cases() -> None:
-    assert len(CASES) == 12
+    assert len(CASES) == 13

@@ -162,16 +162,19 @@ def test_what_a_policy_reads_may_be_dropped_with_it(notes: Lake, alice: str, by:
     drop_guards(notes)
 
 
-def test_what_a_policy_calls_cannot_be_dropped_under_the_relation(notes: Lake) -> None:
+@pytest.mark.parametrize("schema", ["public", "frostline_mine"])
+def test_what_a_policy_calls_cannot_be_dropped_under_the_relation(notes: Lake, schema: str) -> None:
+    """Also not in a schema that begins as ours do."""
     assert guard.ensure(notes.catalog)
-    run(notes.catalog, "create function public.mine() returns int language sql immutable as 'select 1'")
-    run(notes.catalog, "alter policy members on public._notes using (tenant = public.mine())")
+    run(notes.catalog, f"create schema if not exists {schema}")
+    run(notes.catalog, f"create function {schema}.mine() returns int language sql immutable as 'select 1'")
+    run(notes.catalog, f"alter policy members on public._notes using (tenant = {schema}.mine())")
     with pytest.raises(
         psycopg.errors.DependentObjectsStillExist, match=r"mine\(\) is used by a policy of public.notes"
     ):
-        run(notes.catalog, "drop function public.mine() cascade")
+        run(notes.catalog, f"drop function {schema}.mine() cascade")
     run(notes.catalog, "alter policy members on public._notes using (tenant = 1)")
-    run(notes.catalog, "drop function public.mine()")
+    run(notes.catalog, f"drop function {schema}.mine()")
     with notes.catalog.transaction(force_rollback=True):  # what has no policy is none of this guard's business
         run(notes.catalog, "drop table public._notes cascade")
     drop_guards(notes)

@@ -28,6 +28,8 @@ _TRANSACTIONS = {"default_transaction_isolation": "read committed", "default_tra
 """What is looked at under a lock must be newer than the lock, whatever the role's or the database's defaults are."""
 _POLICIES = {"row_security": "off"}
 """A job sees all rows or fails. No policy of a table hides one from it, or has its functions run with its rights."""
+_GUARD = {"frostline.guard": "off"}
+"""What guards a managed table's objects lets our own commands drop and make them: docs/design/guards.md."""
 _LIMITS: dict[str, Any] = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
@@ -76,7 +78,7 @@ def connect(dsn: str, *, purpose: str, for_user: bool = False) -> Connection:
 
     `for_user` is for what a user reads or writes through the relation, under the policies of that user.
     """
-    chosen = {**TYPE_SETTINGS, **_TRANSACTIONS, **({} if for_user else _POLICIES)}
+    chosen = {**TYPE_SETTINGS, **_TRANSACTIONS, **({} if for_user else _POLICIES | _GUARD)}
     options = " ".join(f"-c {key}={value.replace(' ', _SPACE)}" for key, value in chosen.items())
     try:
         return psycopg.connect(

@@ -64,6 +64,7 @@ class Definition:
         yield from Writes(table, self.facts, self.body).objects()
         yield objects.function(names.function(table, "mark"), self._mark_function())
         yield marking(table, self.default_partition_name())
+        yield from self._truncate_guard()
 
     def _policies(self) -> DatabaseObject:
         """The functions that say what the heap's policies do. Those called `policy_` are there if one has a query."""
@@ -180,6 +181,20 @@ class Definition:
     def _clear(self) -> sql.Composed:
         cleared = [column.name for column in self.rest if column.name not in self.marked]
         return sql.Composed([sql.SQL("{} = null, ").format(sql.Identifier(name)) for name in cleared])
+
+    def _truncate_guard(self) -> Iterator[DatabaseObject]:
+        """What keeps TRUNCATE of the heap from leaving the lake's rows behind."""
+        function, relation = names.function(self.table, "truncate"), self.table.relation
+        create = template("truncate_function").format(
+            function=function,
+            body=self.body,
+            table_id=sql.Literal(self.table.id),
+            message=sql.Literal(f"{relation} has rows in the lake, which TRUNCATE would leave there"),
+            hint=sql.Literal(f"A single partition can be truncated; all rows go by DELETE, of {relation}"),
+        )
+        yield objects.function(function, create)
+        trigger = template("truncate_trigger").format(heap=self.heap, function=function)
+        yield objects.triggers(self.heap, ["!frostline_truncate_all"], trigger)
 
     def _truncate(self) -> sql.Composed:
         """The table's parts are texts here: only the statement knows which partition it is."""

@@ -1,21 +1,30 @@
-"""Event triggers on DDL of the heap: partitions below the frost line, and code that would run with our rights.
+"""Event triggers on DDL: what would hide rows, lose objects of a managed table, or run code with our rights.
 
-Those are refused. Row security is followed by the relation.
+Those are refused: docs/design/guards.md and deputies.md. Row security is followed by the relation.
 """
 
+from collections.abc import Iterator
+
 import psycopg
+from psycopg import sql
 
 from frostline import sqlfiles
 from frostline.catalog.connect import Connection, only_value
+from frostline.errors import UsageError
+from frostline.model.names import OWN_SCHEMAS, quoted
 
 _statement = sqlfiles.statements(__name__, "guard")
+_of_drops = sqlfiles.statements(__name__, "drops")
 
 TRIGGERS = {
-    "frostline_partitions": "trigger",
-    "frostline_row_security": "follow_trigger",
-    "frostline_dropped_policies": "dropped_trigger",
-    "frostline_drops": "drop_trigger",
-    "frostline_code": "code_trigger",
+    "frostline_partitions": _statement("trigger"),
+    "frostline_row_security": _statement("follow_trigger"),
+    "frostline_dropped_policies": _statement("dropped_trigger"),
+    "frostline_drops": _statement("drop_trigger"),
+    "frostline_code": _statement("code_trigger"),
+    "frostline_lost_objects": _of_drops("drop_trigger"),
+    "frostline_lost_guard": _of_drops("guard_trigger"),
+    "frostline_hidden_rows": _of_drops("hide_trigger"),
 }
 
 
@@ -23,18 +32,36 @@ def ensure(connection: Connection) -> bool:
     """Install the guards where the role may: event triggers need a superuser, or what a managed Postgres has for one.
 
     Says whether they are there. Without them archive still finds and adopts such partitions, each job looks for such
-    code when it begins, and the worker, `init` and `up` follow row security.
+    code when it begins, the worker, `init` and `up` follow row security, and `status` reports lost objects.
     """
     try:
         with connection.transaction():
-            connection.execute(_statement("function"))
-            connection.execute(_statement("follow_function"))
-            connection.execute(_statement("code_function"))
-            connection.execute(_statement("drop_function"))
+            for function in _functions(connection):
+                connection.execute(function)
             present = only_value(connection.execute(_statement("exists")))
             for name, statement in TRIGGERS.items():
                 if name not in present:
-                    connection.execute(_statement(statement))
+                    connection.execute(statement)
     except psycopg.errors.InsufficientPrivilege:
         return False
     return True
+
+
+def _functions(connection: Connection) -> Iterator[sql.SQL | sql.Composed]:
+    own = sql.Literal(list(OWN_SCHEMAS))
+    for name in ("function", "follow_function", "code_function"):
+        yield _statement(name)
+    yield _statement("drop_function").format(own_schemas=own)
+    yield _of_drops("schema")
+    _refuse_strange_schema(connection)
+    yield _of_drops("drop_function").format(own_schemas=own)
+    yield _of_drops("guard_function")
+    yield _of_drops("hide_function")
+
+
+def _refuse_strange_schema(connection: Connection) -> None:
+    """Whose schema it is could put another function in the place of ours."""
+    for is_ours, owner in connection.execute(_of_drops("schema_owner")):
+        if not is_ours:
+            hint = f"run it as {quoted(owner)} if that role installed Frostline; else drop the schema"
+            raise UsageError(f"schema frostline_guard belongs to role {quoted(owner)}", hint=hint)

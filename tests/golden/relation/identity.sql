@@ -480,3 +480,19 @@ create or replace trigger "!frostline_mark" after insert or update or delete on 
 create or replace trigger "!frostline_truncate" before truncate on "Odd ""Shop"""."rest"
     for each statement execute function "frostline_relation"."mark_7"();
 alter table "Odd ""Shop"""."rest" enable always trigger "!frostline_mark", enable always trigger "!frostline_truncate";
+
+-- Of the heap as a whole, also by CASCADE through a foreign key: the lake's half would stay. One partition may be truncated.
+create or replace function "frostline_relation"."truncate_7"() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+begin
+    if exists (select from frostline.lake_file as f where f.table_id = 7) then
+        raise object_not_in_prerequisite_state using message = '"Odd ""Shop"""."Größe" has rows in the lake, which TRUNCATE would leave there', hint = 'A single partition can be truncated; all rows go by DELETE, of "Odd ""Shop"""."Größe"';
+    end if;
+    return null;
+end
+$body$;
+revoke execute on function "frostline_relation"."truncate_7"() from public;
+
+create or replace trigger "!frostline_truncate_all" before truncate on "Odd ""Shop"""."_Größe"
+    for each statement execute function "frostline_relation"."truncate_7"();
+alter table only "Odd ""Shop"""."_Größe" enable always trigger "!frostline_truncate_all";

@@ -477,3 +477,19 @@ create or replace trigger "!frostline_mark" after insert or update or delete on 
 create or replace trigger "!frostline_truncate" before truncate on "public"."messages_default"
     for each statement execute function "frostline_relation"."mark_7"();
 alter table "public"."messages_default" enable always trigger "!frostline_mark", enable always trigger "!frostline_truncate";
+
+-- Of the heap as a whole, also by CASCADE through a foreign key: the lake's half would stay. One partition may be truncated.
+create or replace function "frostline_relation"."truncate_7"() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+begin
+    if exists (select from frostline.lake_file as f where f.table_id = 7) then
+        raise object_not_in_prerequisite_state using message = 'public.messages has rows in the lake, which TRUNCATE would leave there', hint = 'A single partition can be truncated; all rows go by DELETE, of public.messages';
+    end if;
+    return null;
+end
+$body$;
+revoke execute on function "frostline_relation"."truncate_7"() from public;
+
+create or replace trigger "!frostline_truncate_all" before truncate on "public"."_messages"
+    for each statement execute function "frostline_relation"."truncate_7"();
+alter table only "public"."_messages" enable always trigger "!frostline_truncate_all";

@@ -10,9 +10,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 from frostline.catalog import migrations, pointers
 from frostline.errors import UnavailableError, UsageError
-from frostline.observe.doctor.finding import State, Verdict, fault, ok, warning
+from frostline.observe.doctor.finding import State, Unknowable, Verdict, fault, ok, warning
 from frostline.observe.doctor.patient import Patient
-from frostline.relation import rowsecurity
+from frostline.relation import guard, rowsecurity
 
 OLDEST_POSTGRES = 15
 OLD = "1 hour"
@@ -90,6 +90,21 @@ def owners(patient: Patient) -> Verdict:
         detail = f"{strangers[0][0]} belongs to {owner}, for whom {me} may not act"
         return fault(detail, f"as an administrator: psql -c {shlex.quote(f'grant {owner} to {me}')}")
     return ok(f"of {len(patient.tables)} managed tables")
+
+
+def guards(patient: Patient) -> Verdict:
+    """Whether event triggers keep managed tables from being dropped in passing."""
+    found = dict(patient.rows("event_triggers"))
+    if not patient.has_catalog:
+        raise Unknowable("needs the catalog")
+    for name, is_on in found.items():
+        if not is_on:
+            detail = f"event trigger {name} is switched off: what would lose rows is not refused"
+            return warning(detail, patient.psql(f"alter event trigger {name} enable"))
+    if set(guard.TRIGGERS) <= set(found):
+        return ok("event triggers refuse to drop what a managed table needs")
+    detail = "no event trigger refuses to drop what a managed table needs: frostline status tells of it afterwards"
+    return Verdict(State.OK, detail, f"as a superuser: {patient.command('init')}")
 
 
 def row_security(patient: Patient) -> Verdict:

@@ -52,6 +52,7 @@ CHECKS = (
     Check("postgres", database.postgres),
     Check("catalog", database.catalog),
     Check("privileges", database.role),
+    Check("guards", database.guards),
     Check("table owners", database.owners),
     Check("row security", database.row_security),
     Check("foreign commits", database.foreign_commits),

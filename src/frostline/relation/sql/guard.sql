@@ -124,7 +124,7 @@ declare
                     where not d.original and d.address_names[1] = 'frostline_write' and d.address_names[2] ~ '^may_(select|insert|update|become|delete)_\d+$');
 begin
     if taken is not null and not exists (select from pg_event_trigger_dropped_objects() d
-                                          where d.original and coalesce(d.schema_name, d.object_name) like 'frostline%') then
+                                          where d.original and coalesce(d.schema_name, d.object_name) = any ({own_schemas})) then
         raise dependent_objects_still_exist using
             message = format('%s is used by a policy of %s', (select string_agg(d.object_identity, ', ') from pg_event_trigger_dropped_objects() d
                                                               where d.original),

@@ -249,6 +249,24 @@ create or replace trigger "!frostline_truncate" before truncate on {partition}
     for each statement execute function {function}();
 alter table {partition} enable always trigger "!frostline_mark", enable always trigger "!frostline_truncate";
 
+-- name: truncate_function
+-- Of the heap as a whole, also by CASCADE through a foreign key: the lake's half would stay. One partition may be truncated.
+create or replace function {function}() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as {body}
+begin
+    if exists (select from frostline.lake_file as f where f.table_id = {table_id}) then
+        raise object_not_in_prerequisite_state using message = {message}, hint = {hint};
+    end if;
+    return null;
+end
+{body};
+revoke execute on function {function}() from public;
+
+-- name: truncate_trigger
+create or replace trigger "!frostline_truncate_all" before truncate on {heap}
+    for each statement execute function {function}();
+alter table only {heap} enable always trigger "!frostline_truncate_all";
+
 -- name: owner
 alter view {relation} owner to {owner};
 

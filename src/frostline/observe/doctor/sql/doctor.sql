@@ -28,6 +28,9 @@ select count(*) = 2 from pg_trigger
  where tgrelid = 'frostline.iceberg_tables'::regclass and tgname in ('keep_pointer', 'keep_pointers')
    and tgenabled in ('O', 'A')
 
+-- name: event_triggers
+select evtname::text, evtenabled <> 'D' from pg_event_trigger where evtname like 'frostline\_%%' order by 2, 1
+
 -- name: wrapper
 select exists (select from pg_extension where extname = 'postgres_fdw'),
        exists (select from pg_available_extensions where name = 'postgres_fdw'),
