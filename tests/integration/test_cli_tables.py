@@ -376,4 +376,4 @@ def test_a_table_of_a_missing_heap_is_reported_and_does_not_hide_the_hint(manage
     run(managed.catalog, "alter table public._events rename to lost")
     said = command("status")
     assert said.exit_code == 0
-    assert "the heap public._events of managed table public.events is gone" in said.stdout
+    assert "! public.events: its heap public._events is gone\n    frostline table adopt public.events\n" in said.stdout

@@ -123,6 +123,13 @@ def require_mode(table: Table, mode: Mode) -> None:
         raise UsageError(f"{table.name} is managed already, in mode {table.mode}", hint=hint)
 
 
+def without_columns(connection: Connection, name: Name) -> Table:
+    """The managed table of that name as far as the catalog alone knows it, whether or not its heap is there."""
+    for row in _rows(connection, name=name):
+        return _bare(row)
+    raise UsageError(f"{name} is not managed by Frostline", hint="frostline table list")
+
+
 def by_id(connection: Connection, table_id: int) -> Table:
     """The managed table with that number; UsageError when there is none."""
     for row in _rows(connection, table_id=table_id):
@@ -131,7 +138,12 @@ def by_id(connection: Connection, table_id: int) -> Table:
 
 
 def _table(connection: Connection, row: _Row) -> Table:
-    table = Table(
+    table = _bare(row)
+    return _described(connection, table) if table.has_lake else table
+
+
+def _bare(row: _Row) -> Table:
+    return Table(
         id=row.table_id,
         name=Name(row.schema_name, row.table_name),
         columns=(),
@@ -145,7 +157,6 @@ def _table(connection: Connection, row: _Row) -> Table:
         relation_name=row.relation_name,
         token=row.token,
     )
-    return _described(connection, table) if table.has_lake else table
 
 
 def _policy(row: _Row) -> Policy:
@@ -182,10 +193,10 @@ def heap_oid(connection: Connection, table: Table) -> int:
     heap, name = table.heap, table.name
     row = connection.execute(_statement("heap_oid"), {"schema": heap.schema, "table": heap.table}).fetchone()
     if row is None:
-        given_up = " --keep-lake" if table.has_lake else ""
+        adopt, give_up = f"frostline table adopt {name}", f"frostline table remove {name}"
         raise CorruptionError(
             f"the heap {heap} of managed table {name} is gone",
-            hint=f"restore it, or give the table up: frostline table remove {name}{given_up}",
+            hint=f"restore it, or: {adopt if table.has_lake else give_up}",
         )
     return row[0]
 

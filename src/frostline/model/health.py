@@ -30,6 +30,8 @@ class Signs:
     """How the heap's columns differ from those that the table was added with."""
     row_security: str | None = None
     """On which heap row security is not what the relation applies, and how it differs."""
+    lost: tuple[tuple[str, str], ...] = ()
+    """Which of its objects are gone, each with the command that makes it again."""
 
 
 def problems(state: TableState, signs: Signs) -> list[Problem]:
@@ -46,6 +48,7 @@ def of_all(states: Sequence[TableState], due: int, leader: str | None) -> list[P
 
 
 def _faults(state: TableState, signs: Signs) -> Iterator[Problem]:
+    yield from (Problem(*one) for one in signs.lost)
     if state.foreign:
         yield Problem(f"{state.foreign}; every job on it waits", f"frostline repair {state.name}")
     if signs.columns:

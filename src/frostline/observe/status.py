@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from frostline.catalog import horizon, jobs, lake_files, leases, seams
+from frostline.catalog import horizon, jobs, lake_files, leases, lost, seams
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import Job
 from frostline.model import health, work
@@ -13,7 +13,7 @@ from frostline.model.tables import Table
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, to_text
 from frostline.model.work import Kind, TableState
 from frostline.observe import survey
-from frostline.observe.survey import Facts
+from frostline.observe.survey import Facts, Unreadable
 from frostline.partitions import premake
 from frostline.relation import columns, heap, rowsecurity
 
@@ -97,8 +97,15 @@ def read(connection: Connection) -> Status:
     leader = leases.leader(connection)
     seen = [table.state for table in statuses]
     due = sum(len(work.due(state)) for state in seen)
-    lost = [Problem(f"{table.name} cannot be read: {table.why}", "frostline doctor") for table in unreadable]
-    return Status(tuple(statuses), leader, (*lost, *health.of_all(seen, due, leader)))
+    broken = [problem for table in unreadable for problem in _unreadable(connection, table)]
+    return Status(tuple(statuses), leader, (*broken, *health.of_all(seen, due, leader)))
+
+
+def _unreadable(connection: Connection, table: Unreadable) -> list[Problem]:
+    """What is gone of it, or else what Postgres says."""
+    gone = [one for one in lost.read(connection) if one.table == table.name]
+    named = [Problem(f"{one.table}: its {one}", f"frostline {one.remedy}") for one in gone]
+    return named or [Problem(f"{table.name} cannot be read: {table.why}", "frostline doctor")]
 
 
 def of_table(connection: Connection, table: Table) -> TableStatus:
@@ -159,6 +166,7 @@ def _signs(connection: Connection, table: Table, state: TableState, seen: Facts,
         blockers=tuple(horizon.older_snapshots(connection, over[0].published_xid)) if over else (),
         columns=columns.difference(connection, table) if table.has_lake else None,
         row_security=f"on {table.heap} {strayed}" if strayed else None,
+        lost=tuple((f"its {one}", f"frostline {one.remedy}") for one in lost.read(connection, table)),
     )
 
 

@@ -174,6 +174,14 @@ def settle_standbys(connection: Connection) -> int:
     return behind if settled else standbys
 
 
+def restore(connection: Connection, table: Table) -> int:
+    """Inside a transaction: where no foreign table is left, make one for all below the frost line; returns that."""
+    line = seams.get(connection, table).frost_line
+    if current(connection, table) is None:
+        _attach(connection, table, None, line)
+    return line
+
+
 def merge(connection: Connection, table: Table) -> bool:
     """Make one foreign table of several, if nobody holds the lake table just now; says whether it did.
 

@@ -82,7 +82,7 @@ class Definition:
         """The outer view, with grants and views of other people on it. Dropped when it has stepped aside."""
         return DatabaseObject(
             (Address(Kind.VIEW, self.relation.as_string()),),
-            (self.views.outer_view(), *self.views.defaults()),
+            (self.views.outer_view(template("outer_view")), *self.views.defaults()),
             template("drop_view").format(view=names.identifier(names.aside(self.table))),
             is_replaceable=False,
         )

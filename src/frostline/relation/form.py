@@ -33,7 +33,7 @@ def _change(connection: Connection, table: Table, wanted: str | None) -> Table:
         connection.execute(sql.SQL("lock table {} in access exclusive mode").format(names.identifier(name)))
     view = facts.relation(connection, table.relation)
     if view is None:
-        raise CorruptionError(f"the view {table.relation} is gone", hint=f"frostline table remove {table.name} --thaw")
+        raise CorruptionError(f"the view {table.relation} is gone", hint=f"frostline table adopt {table.name}")
     heap = facts.read(connection, table.heap, catalogs_only=True)
     # Refuse what registration would.
     as_new = replace(heap, name=table.name, heap_name_taken=facts.exists(connection, table.name.heap))

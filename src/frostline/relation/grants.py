@@ -55,7 +55,7 @@ def _grant(connection: Connection, role: str, table: Table) -> Granted:
 def _statements(connection: Connection, role: str, table: Table) -> Iterator[sql.Composed]:
     relation = facts.relation(connection, table.relation)
     if relation is None:
-        raise CorruptionError(f"the view {table.relation} is gone", hint=f"frostline table remove {table.name} --thaw")
+        raise CorruptionError(f"the view {table.relation} is gone", hint=f"frostline table adopt {table.name}")
     oid = relation.oid
     grantee = sql.Identifier(role)
     if _rows(connection, "lacks_schema", role=role, schema=table.name.schema)[0][0]:

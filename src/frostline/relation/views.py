@@ -74,9 +74,9 @@ class Views:
             for name in self.table.key
         )
 
-    def outer_view(self) -> sql.Composed:
-        """The relation itself."""
-        return template("outer_view").format(
+    def outer_view(self, create: sql.SQL) -> sql.Composed:
+        """The relation itself, made anew or in the place of a narrower one."""
+        return create.format(
             relation=self.relation,
             columns=names.columns(None, self.columns),
             inner=names.inner(self.table),

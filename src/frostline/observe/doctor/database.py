@@ -8,7 +8,7 @@ from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict
 
-from frostline.catalog import migrations, pointers
+from frostline.catalog import lost, migrations, pointers
 from frostline.errors import UnavailableError, UsageError
 from frostline.observe.doctor.finding import State, Unknowable, Verdict, fault, ok, warning
 from frostline.observe.doctor.patient import Patient
@@ -90,6 +90,17 @@ def owners(patient: Patient) -> Verdict:
         detail = f"{strangers[0][0]} belongs to {owner}, for whom {me} may not act"
         return fault(detail, f"as an administrator: psql -c {shlex.quote(f'grant {owner} to {me}')}")
     return ok(f"of {len(patient.tables)} managed tables")
+
+
+def objects(patient: Patient) -> Verdict:
+    """Whether every managed table has all of its objects."""
+    connection = patient.postgres
+    if not patient.has_catalog:
+        raise Unknowable("needs the catalog")
+    gone = lost.read(connection)
+    for one in gone:
+        return fault(_and_more(f"{one.table}: its {one}", len(gone)), patient.command(one.remedy))
+    return ok("each managed table has all of its own")
 
 
 def guards(patient: Patient) -> Verdict:

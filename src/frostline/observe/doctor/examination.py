@@ -52,6 +52,7 @@ CHECKS = (
     Check("postgres", database.postgres),
     Check("catalog", database.catalog),
     Check("privileges", database.role),
+    Check("objects of tables", database.objects),
     Check("guards", database.guards),
     Check("table owners", database.owners),
     Check("row security", database.row_security),

@@ -13,6 +13,32 @@ create table {default_partition} partition of {heap} default;
 comment on table {default_partition} is {made_by};
 alter table {default_partition} owner to {owner};
 
+-- name: schema
+-- It may have been dropped with all that was in it.
+create schema if not exists {schema};
+
+-- name: heap
+-- In the place of one that is gone: empty, of the overlay's columns.
+create table {heap} (
+    {columns},
+    primary key ({key})
+) partition by range ({tier_key});
+
+-- name: heap_rows
+-- The newest version of a changed cold row is in the heap, too. Whatever partition had it, DEFAULT takes it now.
+insert into {heap} ({written}) overriding system value
+select {written} from {overlay} as o where o.frostline_live and o.{tier_key} < {line}
+on conflict do nothing;
+
+-- name: deleted_marks
+-- Until it is cleaned, an archived partition is the whole truth of its range: what only the lake has of it was deleted.
+insert into {overlay} ({marked}, frostline_live)
+select {lake_marked}, false
+  from {lake} as c
+ where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = {table_id})
+   and {in_range} and not exists (select from only {partition} as h where {lake_is_heap})
+on conflict do nothing;
+
 -- name: overlay
 create table {overlay} (
     {columns},
