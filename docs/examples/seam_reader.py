@@ -40,12 +40,12 @@ def from_postgres(connection, seam, columns):
 
 
 def from_lake(seam, columns, renew):
-    """The rows of S below T, by field id. PyIceberg takes the axis value of the line for every kind of tier key."""
+    """The rows of S below T, by field id; NULL where S lacks it. PyIceberg takes the axis value of any kind of line."""
     scan = StaticTable.from_metadata(seam.metadata_location).scan(snapshot_id=seam.snapshot_id)
     names = {column.name: scan.projection().find_column_name(column.field_id) for column in columns}
     for batch in scan.filter(LessThan(names[seam.tier_key], seam.frost_line_axis)).to_arrow_batch_reader():
         renew()
-        yield from zip(*(batch.column(name).to_pylist() for name in names.values()), strict=True)
+        yield from zip(*(batch[n].to_pylist() if n else [None] * len(batch) for n in names.values()), strict=True)
 
 
 @contextmanager

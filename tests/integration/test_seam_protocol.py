@@ -19,7 +19,7 @@ from tests.fixtures.statements import rows, run, value
 from tests.fixtures.states import expired, location
 
 from frostline.model import keys
-from frostline.relation import policy
+from frostline.relation import following, policy
 
 pytestmark = pytest.mark.spark
 
@@ -98,6 +98,17 @@ def test_the_reader_agrees_all_through_the_life_of_a_table(events: Lake, reader:
     assert events.clean().waiting == ()
     assert (count(events, "heap ts < T"), count(events, "overlay")) == (0, 0)
     agree(events, reader)
+
+
+def test_the_reader_agrees_when_a_column_was_added(events: Lake, reader: Any) -> None:
+    archive(events)
+    change(events)
+    run(events.catalog, "alter table public._events add column extra text")
+    following.follow(events.catalog, events.table())
+    run(events.catalog, "update public.events set extra = 'here' where code = 'a'")
+    for job in (lambda _: None, fold):
+        job(events)
+        assert Counter(reader.read(events.dsn, "public", "events")) == shown(events, "extra")
 
 
 def set_line(lake: Lake, line: str) -> None:

@@ -23,6 +23,7 @@ from tests.fixtures.states import expired
 from frostline import spark as connector
 from frostline.catalog import seams
 from frostline.errors import UsageError
+from frostline.relation import following
 from frostline.spark.frames import _Frame
 from frostline.spark.keeper import KEEPER
 
@@ -419,14 +420,7 @@ def test_columns_are_found_by_field_id_whatever_the_files_call_them(events: Lake
 @pytest.mark.slow
 def test_a_column_that_older_files_lack_is_null_there(events: Lake) -> None:
     run(events.catalog, "alter table public._events add column extra text")
-    attnum = value(
-        events.catalog,
-        "select attnum from pg_attribute where attrelid = 'public._events'::regclass and attname = 'extra'",
-    )
-    run(
-        events.catalog,
-        f"insert into frostline.managed_column (table_id, attnum, field_id, lake_type, as_text, pushable) select table_id, {attnum}, 50, 'string', false, true from frostline.managed_table",
-    )
+    following.follow(events.catalog, events.table())
     run(events.catalog, "update public._events set extra = 'here' where ts > '2090-01-01'")
     frame = read(events)
     assert frame.columns == ["id", "ts", "status", "amount", "data", "extra"]

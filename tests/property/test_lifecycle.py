@@ -28,7 +28,7 @@ from tests.fixtures.statements import run
 
 from frostline.errors import UsageError
 from frostline.failpoints import Failpoint
-from frostline.relation import form, removal
+from frostline.relation import following, form, removal
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -58,6 +58,7 @@ INSERT = """insert into public.{t}
 select i, '{at}'::timestamptz + interval '1 h' * i, 'late', 0 from generate_series(100, 106) i where i % {every} = 0"""
 UPDATE = "update public.{t} set amount = amount + 1, status = 'changed {every}' where ts >= '{at}' and id % {every} = 0"
 DELETE = "delete from public.{t} where ts >= '{at}' and ts < '{next}' and id % {every} = 0"
+FILL = "update public.{t} set COLUMN = VALUE where ts >= '{at}' and id % {every} = 0"
 MOVE = """update public.{t} set id = id + 1000, ts = ts + interval '{days} days'
  where ts >= '{at}' and ts < '{next}' and id % {every} = 0 and id < 1000"""
 
@@ -79,6 +80,7 @@ class Life(RuleBasedStateMachine):
         self.reader: psycopg.Connection | None = None
         self.seen: list[Any] = []
         self.writer: psycopg.Connection | None = None
+        self.kinds: list[str] = []
 
     @property
     def lake(self) -> Lake:
@@ -110,6 +112,25 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: not self.writer)
     def move(self, every: int, back: int, ending: str, days: int) -> None:
         self._write(self.world.connection, MOVE, ending, every=every, back=back, days=days)
+
+    # A transaction that has read a table keeps ALTER TABLE and the sync out.
+    @rule(kind=st.sampled_from(["int", "text", "numeric", "timestamptz[]"]), later=st.booleans())
+    @precondition(lambda self: not self.writer and not self.reader and len(self.kinds) < 4)
+    def add_a_column(self, kind: str, later: bool) -> None:
+        self.kinds.append(kind)
+        for heap in ("_events", "plain"):
+            run(self.lake.catalog, f"alter table public.{heap} add column c{len(self.kinds)} {kind}")
+        if later:
+            (archived,) = self.lake.archive()
+            assert isinstance(archived.error, UsageError)
+        following.follow(self.lake.catalog, self.lake.table())
+
+    @rule(every=rows_of, back=months_back, ending=endings)
+    @precondition(lambda self: not self.writer and bool(self.kinds))
+    def fill_the_column(self, every: int, back: int, ending: str) -> None:
+        value = "array[ts]" if self.kinds[-1] == "timestamptz[]" else "id"
+        statement = FILL.replace("COLUMN", f"c{len(self.kinds)}").replace("VALUE", value)
+        self._write(self.world.connection, statement, ending, every=every, back=back)
 
     def _write(
         self, connection: psycopg.Connection, statement: str, ending: str, *, every: int, back: int, days: int = 0

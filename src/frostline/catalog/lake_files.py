@@ -67,8 +67,15 @@ def _files(connection: Connection, query: str, values: dict[str, int | None]) ->
     return fetch(connection, _recorded, _statement(query), values)
 
 
-def _recorded(*, rows: int, hash_sum: Decimal, **others: Any) -> RecordedFile:
-    return RecordedFile(fingerprint=Fingerprint(rows, int(hash_sum)), **others)
+def _recorded(*, rows: int, hash_sum: Decimal, fields: list[int] | None, **others: Any) -> RecordedFile:
+    of_fields = None if fields is None else tuple(fields)
+    return RecordedFile(fingerprint=Fingerprint(rows, int(hash_sum)), fields=of_fields, **others)
+
+
+def keep_fields(connection: Connection, table: Table) -> None:
+    """Before the table gets another column: write down that the fingerprints of its files are of those that it has."""
+    values = {"table_id": table.id, "fields": [column.field_id for column in table.columns]}
+    connection.execute(_statement("keep_fields"), values)
 
 
 def totals(connection: Connection, table: Table) -> tuple[int, int, int]:

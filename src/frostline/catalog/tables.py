@@ -1,7 +1,7 @@
 """Managed tables: reading, adding and removing their rows in the catalog."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -55,6 +55,7 @@ class _Carried:
     lake_type: str
     as_text: bool
     pushable: bool
+    is_later: bool
 
     @property
     def encoding(self) -> LakeEncoding:
@@ -181,9 +182,9 @@ def _described(connection: Connection, table: Table) -> Table:
     carried = {row.attnum: row for row in rows}
     ((key,),) = facts.rows(connection, "primary_key", oid=oid)
     columns = (
-        column(heap, carried[heap.attnum].field_id, carried[heap.attnum].encoding)
+        column(heap, known.field_id, known.encoding, is_later=known.is_later)
         for heap in facts.read_columns(connection, oid)
-        if heap.attnum in carried
+        if (known := carried.get(heap.attnum)) is not None
     )
     return replace(table, columns=tuple(columns), key=tuple(key or ()))
 
@@ -201,7 +202,7 @@ def heap_oid(connection: Connection, table: Table) -> int:
     return row[0]
 
 
-def column(heap: HeapColumn, field_id: int, encoding: LakeEncoding) -> Column:
+def column(heap: HeapColumn, field_id: int, encoding: LakeEncoding, *, is_later: bool = False) -> Column:
     """A heap column with the way it travels."""
     return Column(
         name=heap.name,
@@ -213,6 +214,7 @@ def column(heap: HeapColumn, field_id: int, encoding: LakeEncoding) -> Column:
         not_null=heap.not_null,
         collation_name=heap.collation_name,
         generated=heap.generated,
+        is_later=is_later,
     )
 
 
@@ -237,20 +239,31 @@ def insert(connection: Connection, table: Table) -> None:
         **_policy_values(table.tier_kind, table.policy),
     }
     connection.execute(_statement("insert"), values)
-    for added in table.columns:
-        _insert_column(connection, table.id, added)
+    replace_columns(connection, table, table.columns)
 
 
-def _insert_column(connection: Connection, table_id: int, added: Column) -> None:
-    values = {
-        "table_id": table_id,
+def replace_columns(connection: Connection, table: Table, columns: Iterable[Column]) -> None:
+    """Write down how the table's columns travel, these and no others."""
+    connection.execute(_statement("delete_columns"), {"table_id": table.id})
+    for added in columns:
+        connection.execute(_statement("insert_column"), _column_values(table, added))
+
+
+def _column_values(table: Table, added: Column) -> dict[str, Any]:
+    return {
+        "table_id": table.id,
         "attnum": added.attnum,
         "field_id": added.field_id,
         "lake_type": added.encoding.lake_type,
         "as_text": added.encoding.as_text,
         "pushable": added.encoding.pushable,
+        "is_later": added.is_later,
     }
-    connection.execute(_statement("insert_column"), values)
+
+
+def last_field_id(connection: Connection, table: Table) -> int:
+    """The largest Iceberg field id that a column of the table has had."""
+    return only_value(connection.execute(_statement("last_field_id"), {"table_id": table.id}))
 
 
 def delete(connection: Connection, table: Table) -> None:

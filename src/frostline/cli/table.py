@@ -23,7 +23,7 @@ _MODES = click.Choice([mode.value for mode in Mode])
 
 @click.group()
 def table() -> None:
-    """Manage tables: add, list, show, set, remove, adopt, convert, row-security, export, import."""
+    """Manage tables: add, list, show, set, sync, remove, adopt, convert, row-security, export, import."""
 
 
 for _command in (convert, policyfile.export, policyfile.import_):
@@ -107,6 +107,18 @@ def set_(invocation: Invocation, name: Name, release: bool, relation: str | None
         if given or release or relation is None:
             after = change(connection, after, release=release, **given)
     invocation.output.record(_described(after) | {"changed": before != after})
+
+
+@table.command()
+@click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
+@click.pass_obj
+def sync(invocation: Invocation, name: Name) -> None:
+    """Give the relation the columns that were added to its heap. The worker does it by itself."""
+    from frostline.relation import following  # noqa: PLC0415
+
+    with invocation.catalog() as connection:
+        added = following.follow(connection, tables.with_lake(connection, name))
+    invocation.output.record({"table": str(name), "added": list(added), "changed": bool(added)})
 
 
 @table.command(name="row-security")

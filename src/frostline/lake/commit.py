@@ -304,6 +304,7 @@ def _write_snapshot(
     summary: Mapping[str, str],
 ) -> None:
     transaction = CachingTransaction(current)
+    schema.follow(transaction, schema.iceberg_schema(table))
     update = transaction.update_snapshot(snapshot_properties=dict(summary))
     with update.overwrite() if removed else update.fast_append() as producer:
         _exchange(table, current, producer, add, removed)
@@ -340,6 +341,7 @@ def _write_same_rows(
     meant = {file.file_path for file in snapshots.data_files(current.current_snapshot(), current.io)}
     meant = meant - {file.file_path for file in removed} | {file.path for file in add}
     transaction = CachingTransaction(current)
+    schema.follow(transaction, schema.iceberg_schema(table))
     snapshot = Packing if packed else ReplaceFiles
     with snapshot(transaction, dict(summary), current.io) as producer:
         _exchange(table, current, producer, add, removed)

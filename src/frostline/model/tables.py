@@ -28,6 +28,8 @@ class Column:
     """Quoted and qualified, when it is not the database's default."""
     generated: bool = False
     """GENERATED ALWAYS AS (...) STORED: the heap computes it, so writes leave it out."""
+    is_later: bool = False
+    """It was added to the heap after the table was added to Frostline. The inner view has it after its own columns."""
 
 
 @dataclass(frozen=True)
@@ -272,6 +274,8 @@ class RecordedFile:
     fingerprint: Fingerprint
     sha256: bytes | None = None
     """Of the whole file; None for a file from before checksums were kept."""
+    fields: tuple[int, ...] | None = None
+    """The columns, by field id, that the fingerprint is of; None for those that the table has now."""
 
     @property
     def range(self) -> Range:

@@ -22,7 +22,7 @@ from frostline.model.compaction import Bin
 from frostline.model.tables import NO_ROWS, Table
 from frostline.pipeline import copying, job, settle
 from frostline.pipeline.job import JobContext
-from frostline.tiers.proof.files import blame, proved
+from frostline.tiers.proof.files import blame, proved, whole
 
 _log = logging.getLogger(__name__)
 
@@ -186,7 +186,7 @@ def merge_files(piece: Merge) -> WrittenFile:
     reached(Failpoint.COMPACT_BEFORE_FILE)
     copying.copy(piece.table, piece.files, location, piece.memory_limit)
     reached(Failpoint.COMPACT_WROTE_FILE)
-    meant = sum((file.fingerprint for file in piece.files), start=NO_ROWS)
+    meant = sum((whole(piece.table, file) for file in piece.files), start=NO_ROWS)
     try:
         return proved(piece.table, location, meant, "compaction")
     except CorruptionError:

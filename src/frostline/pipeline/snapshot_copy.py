@@ -25,7 +25,7 @@ from frostline.settings import Settings
 from frostline.tiers import shards, survey
 from frostline.tiers.moment import Holder
 from frostline.tiers.proof import fingerprint
-from frostline.tiers.proof.files import blamed, proved
+from frostline.tiers.proof.files import blamed, proved, whole
 from frostline.tiers.shards import Shard
 from frostline.tiers.target import Reader
 
@@ -188,7 +188,8 @@ def _may_be_same(origin: Source) -> bool:
     if origin.base is None or origin.base.columns != tuple(map(fields.of, origin.table.columns)):
         return False
     return origin.cold is None or (
-        origin.cold.marks == 0 and all(file.upper < origin.cold.line for file in origin.cold.files)
+        origin.cold.marks == 0
+        and all(file.upper < origin.cold.line and file.fields is None for file in origin.cold.files)
     )
 
 
@@ -240,7 +241,7 @@ def _meant(piece: LakePiece, keys: frozenset[int]) -> Fingerprint:
     """What the copy must have, from the whole file, which must be what was recorded of it."""
     managed, path = piece.managed, piece.file.path
     others, named = fingerprint.split(path, managed, keys)
-    if others + named != piece.file.fingerprint:
+    if others + named != whole(managed, piece.file):
         raise damage.damaged(f"file {path}", "it is not what was written", managed.name)
     if piece.file.upper < piece.line:
         return others

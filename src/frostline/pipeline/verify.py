@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from psycopg import errors, sql
 
 from frostline import sqlfiles
-from frostline.catalog import archived_partitions, facts, lake_files, pointers, seams, trust
+from frostline.catalog import archived_partitions, facts, lake_files, pointers, seams, tables, trust
 from frostline.catalog.archived_partitions import ArchivedPartition
 from frostline.catalog.connect import Connection, only_row, only_value
 from frostline.errors import CorruptionError, FrostlineError
@@ -20,6 +20,7 @@ from frostline.pipeline import doubles
 from frostline.pipeline.verify_metadata import Fault, Metadata, strangers
 from frostline.relation import names
 from frostline.tiers.proof import fingerprint
+from frostline.tiers.proof.files import as_written
 
 _statement = sqlfiles.statements(__name__, "verify")
 
@@ -46,6 +47,7 @@ def run(connection: Connection, table: Table) -> Report:
     """
     with connection.transaction():
         connection.execute(_statement("one_snapshot"))
+        table = tables.get(connection, table.name)  # with the columns of the snapshot
         trust.require(connection, table)
         seam = seams.get(connection, table)
         recorded = lake_files.recorded(connection, table)
@@ -153,7 +155,7 @@ def _unlike_lake(
 ) -> Iterator[Fault]:
     """What the heap has other than the lake. A file that is not what was recorded says nothing about the heap."""
     marked = _marked_keys(connection, table, partition)
-    opened = [file for file in files if marked or not partition.range.covers(file.range)]
+    opened = [file for file in files if marked or file.fields or not partition.range.covers(file.range)]
     if not opened:
         yield from _different(connection, table, partition, files)
         return
@@ -247,7 +249,7 @@ def _bad_files(
 def _bad_content(table: Table, file: RecordedFile, sums: dict[str, Checksum]) -> Iterator[Fault]:
     try:
         with damage.parsing(f"file {file.path}"):
-            seal = fingerprint.sealed(file.path, table)
+            seal = fingerprint.sealed(file.path, as_written(table, file))
     except CorruptionError as error:
         yield Fault(file.path, f"cannot be read: {str(error.args[0]).partition(' is damaged: ')[2]}")
         return
@@ -277,7 +279,7 @@ def _different(
     in_heap = _heap_fingerprint(connection, table, partition.name)
     in_lake = NO_ROWS
     for file in files:
-        if not marked and partition.range.covers(file.range):
+        if not marked and partition.range.covers(file.range) and file.fields is None:
             in_lake += file.fingerprint
         else:
             unmarked, _ = fingerprint.split(file.path, table, marked, within=partition.range)

@@ -33,7 +33,8 @@ class Views:
         return template("inner_view_secured" if self.facts.row_security else "inner_view").format(
             inner=names.inner(self.table),
             arms=self._arms(),
-            columns=names.columns(None, self.columns),
+            first=self._first(None),
+            later=self._later(None),
             alias=sql.Identifier(self.table.name.table),
             heap_name=self.heap_name,
             may_select=self.may("select", names.columns(None, self.columns)),
@@ -45,7 +46,8 @@ class Views:
 
     def _arms(self) -> sql.Composed:
         return template("arms").format(
-            columns=names.columns("u", self.columns),
+            first=self._first("u"),
+            later=self._later("u"),
             heap=self.heap,
             lake=names.lake(self.table),
             overlay=names.overlay(self.table),
@@ -59,6 +61,14 @@ class Views:
             key=COMMA.join(self._hashed_key("u")),
             marked_key=COMMA.join(self._hashed_key("m")),
         )
+
+    def _first(self, alias: LiteralString | None) -> sql.Composed:
+        return names.columns(alias, [column.name for column in self.table.columns if not column.is_later])
+
+    def _later(self, alias: LiteralString | None) -> sql.Composed:
+        """A view takes new columns at its end only, so those that came later are behind the view's own."""
+        later = [column.name for column in self.table.columns if column.is_later]
+        return sql.Composed([sql.SQL(", ") + names.column(alias, name) for name in later])
 
     def _hashed_key(self, row: LiteralString) -> Iterator[sql.Composable]:
         """The key in types that Postgres can hash. Of the others, `bit` is one, equal values are written alike."""

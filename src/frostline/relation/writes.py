@@ -172,11 +172,12 @@ class Writes:
     def _update_function(self) -> sql.Composed:
         columns = list(self.numbers)
         returned = [
-            *(self._number("n", name) for name in columns),
+            *(self._number("n", column.name) for column in self.table.columns if not column.is_later),
             sql.SQL(
                 "'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, "
                 "null::pg_catalog.tid"
             ),
+            *(self._number("n", column.name) for column in self.table.columns if column.is_later),
         ]
         return _template("update_function").format(
             function=names.function(self.table, "update"),

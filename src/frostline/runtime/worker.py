@@ -22,7 +22,7 @@ from frostline.observe import survey
 from frostline.pipeline import archive, clean, compact, expire, fold, premake, retain, sweep
 from frostline.pipeline import spark as pipeline_spark
 from frostline.pipeline.job import JobContext
-from frostline.relation import rowsecurity
+from frostline.relation import following, rowsecurity
 from frostline.settings import Settings
 
 _RECONNECT_S = (1, 2, 5, 10, 30, 60)
@@ -109,6 +109,7 @@ class Worker:
     def round(self, still_leads: Callable[[], bool] = lambda: True) -> list[Action]:
         """Do what is due now; returns what was tried."""
         rowsecurity.follow(self.context.connection)
+        following.follow_all(self.context.connection)
         states = survey.list_all(self.context.connection)
         self._tell(states)
         actions = decide(states, self.tries)

@@ -13,6 +13,10 @@ class LakeTables(Protocol):
         """The table with that id; raises UsageError when there is none."""
         ...
 
+    def forget(self) -> None:
+        """Ask for the tables' columns again: a query has named one that was not there."""
+        ...
+
     def current_snapshot(self, table_id: int) -> int | None:
         """The lake snapshot that the seam names now; None while nothing is archived."""
         ...

@@ -49,6 +49,10 @@ class CatalogTables:
         self._tables[table_id] = (time.monotonic(), table)
         return table
 
+    def forget(self) -> None:
+        """Ask for the tables' columns again: a query has named one that was not there."""
+        self._tables.clear()
+
     def current_snapshot(self, table_id: int) -> int | None:
         """The lake snapshot that the seam names now; None while nothing is archived."""
         table = self.resolve(table_id)

@@ -14,6 +14,7 @@ from frostline.server.portals import Interruptible, Portal
 from frostline.server.reading import Question, answer, answer_of, copy_lines, in_order
 from frostline.server.segments import InOrder, Segment
 from frostline.server.translate.plan import DuckPlan, PostgresPlan, Scan, plan
+from frostline.server.translate.scope import UnknownColumn
 from frostline.server.translate.statements import Select
 
 _log = logging.getLogger(__name__)
@@ -42,6 +43,13 @@ class Backend:
         return portal
 
     def _open(self, select: Select, params: Params, running: Running) -> Portal:
+        try:
+            return self._decided(select, params, running)
+        except UnknownColumn:
+            self.tables.forget()  # it may have been added since the table's columns were asked for
+            return self._decided(select, params, running)
+
+    def _decided(self, select: Select, params: Params, running: Running) -> Portal:
         fixed = answers.fixed(select.sql, self.tables)
         if fixed is not None:
             return fixed

@@ -48,6 +48,9 @@ class OneTable:
             TierKind.TIMESTAMPTZ,
         )
 
+    def forget(self) -> None:
+        """Nothing is remembered."""
+
     def resolve(self, table_id: int) -> Table:
         return self.table
 

@@ -70,7 +70,7 @@ create or replace view {inner} as
 -- The policy stands here, behind a barrier, and not in the outer view: an UPDATE would put the outer view's condition and
 -- the user's on this view together, and a function of the user could see a row before the policy does.
 create or replace view {inner} with (security_barrier) as
-select {columns}, frostline_tier, frostline_snapshot, frostline_secret, frostline_partition, frostline_place
+select {first}, frostline_tier, frostline_snapshot, frostline_secret, frostline_partition, frostline_place{later}
   from (
 {arms}
 ) as {alias}
@@ -79,7 +79,7 @@ select {columns}, frostline_tier, frostline_snapshot, frostline_secret, frostlin
 -- name: arms
 -- Postgres makes one Append of the three tables only if no arm has a condition of its own; so all stand above, and each
 -- folds away where it does not apply. docs/design/relation.md says why each is written as it is.
-select {columns}, frostline_tier, frostline_snapshot, {secret} as frostline_secret, frostline_partition, frostline_place
+select {first}, frostline_tier, frostline_snapshot, {secret} as frostline_secret, frostline_partition, frostline_place{later}
   from (
     select {heap_columns}, 'heap'::text as frostline_tier, null::bigint as frostline_snapshot,
            h.tableoid as frostline_partition, h.ctid as frostline_place,
@@ -108,6 +108,26 @@ select {columns}, frostline_tier, frostline_snapshot, {secret} as frostline_secr
 
 -- name: outer_view
 create view {relation} as select {columns} from {inner} as {alias};
+
+-- name: keep_statements_out
+-- ACCESS EXCLUSIVE on this view alone: LOCK TABLE would lock all that it reads, the seam of all tables included. Changes nothing.
+alter view {view} reset (check_option);
+
+-- name: widen_view
+-- ACCESS EXCLUSIVE on the view. Whatever reads it goes on, and does not have the new columns.
+create or replace view {relation} as select {columns} from {inner} as {alias};
+
+-- name: widen_overlay
+-- ACCESS EXCLUSIVE for a moment: no row is written.
+alter table {overlay} add column {column};
+
+-- name: widen_lake
+-- ACCESS EXCLUSIVE on the lake's table and its foreign tables for a moment. No file is asked for.
+alter table {lake} add column {column};
+
+-- name: fill_images
+-- What the heap has in the new columns, for the marks that were made before. Row locks.
+update {overlay} as o set {assignments} from {heap} as h where {heap_is_overlay} and o.frostline_live and {has_value};
 
 -- name: view_default
 alter view {relation} alter column {column} set default {default};

@@ -9,7 +9,7 @@ from frostline.errors import CorruptionError, FrostlineError
 from frostline.lake import checksums, damage, datafiles
 from frostline.lake.datafiles import WrittenFile
 from frostline.model.range import EVERYTHING, Range
-from frostline.model.tables import Fingerprint, LakeTable, RecordedFile
+from frostline.model.tables import Fingerprint, LakeTable, RecordedFile, TableCopy
 from frostline.tiers.proof import fingerprint
 
 
@@ -18,12 +18,28 @@ def checked(file: RecordedFile, table: LakeTable, within: Range) -> Fingerprint:
     is_proved = checksums.check(file, table.name)
     with damage.parsing(f"file {file.path}", table.name):
         part, _ = fingerprint.split(file.path, table, frozenset(), within=within)
-        of_file = part if within.covers(file.range) else None
+        of_file = part if file.fields is None and within.covers(file.range) else None
         if of_file is None and not is_proved:
-            of_file = fingerprint.of_parquet([file.path], table)
+            of_file = fingerprint.of_parquet([file.path], as_written(table, file))
     if of_file not in (None, file.fingerprint):
         raise damage.damaged(f"file {file.path}", "it is not what was written", table.name)
     return part
+
+
+def as_written(table: LakeTable, file: RecordedFile) -> LakeTable:
+    """The table with those of its columns that the file's recorded fingerprint is of."""
+    if file.fields is None:
+        return table
+    known = tuple(column for column in table.columns if column.field_id in file.fields)
+    return TableCopy(table.name, known, table.tier)
+
+
+def whole(table: LakeTable, file: RecordedFile) -> Fingerprint:
+    """The fingerprint of all rows of the file, of the columns that the table has now.
+
+    It is the recorded one, unless a column was added since: then CorruptionError if the file is not as it was recorded.
+    """
+    return file.fingerprint if file.fields is None else checked(file, table, EVERYTHING)
 
 
 def sound(file: RecordedFile, table: LakeTable) -> None:

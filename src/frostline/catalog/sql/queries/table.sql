@@ -15,9 +15,17 @@ values (%(table_id)s, %(token)s, %(schema)s, %(table)s, %(relation)s, %(tier_key
         %(every_interval)s::text::interval, %(every_span)s::text::bigint, %(premake)s, %(expire_by)s,
         %(fold_rows)s, %(fold_age)s::text::interval, %(snapshot_retention)s::text::interval, %(target_file_size)s)
 
+-- name: delete_columns
+-- In the transaction that inserts them anew. Row locks.
+delete from frostline.managed_column where table_id = %(table_id)s
+
 -- name: insert_column
-insert into frostline.managed_column (table_id, attnum, field_id, lake_type, as_text, pushable)
-values (%(table_id)s, %(attnum)s, %(field_id)s, %(lake_type)s, %(as_text)s, %(pushable)s)
+insert into frostline.managed_column (table_id, attnum, field_id, lake_type, as_text, pushable, is_later)
+values (%(table_id)s, %(attnum)s, %(field_id)s, %(lake_type)s, %(as_text)s, %(pushable)s, %(is_later)s)
+
+-- name: last_field_id
+-- The largest that a column has had. Ids are not given twice, and no row of this table goes while the table is managed.
+select max(field_id) from frostline.managed_column where table_id = %(table_id)s
 
 -- name: find
 -- All, or the one of a number or of a name: its own, or its relation's. Locks nothing.
@@ -61,7 +69,7 @@ with managed as (
            and not exists (select from pg_attribute
                             where attrelid = %(oid)s and attnum = gap.number and attisdropped)) as is_true
 )
-select case when restored.is_true then heap.attnum else managed.attnum end as attnum, field_id, lake_type, as_text, pushable
+select case when restored.is_true then heap.attnum else managed.attnum end as attnum, field_id, lake_type, as_text, pushable, is_later
   from managed left join heap using (position) cross join restored
 
 -- name: delete_pins
