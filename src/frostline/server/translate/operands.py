@@ -9,7 +9,8 @@ from frostline.server.translate import tree
 
 INTEGERS = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
 """Integer types, with the first magnitude that does not fit."""
-_NUMBERS = {*INTEGERS, "numeric", "float4", "float8"}
+_FLOATS = {"float4", "float8"}
+_NUMBERS = {*INTEGERS, *_FLOATS, "numeric"}
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 
@@ -105,7 +106,15 @@ def _cast(inner: Const, node: tree.TypeName | None) -> Const | None:
         return None
     if inner.type is None or inner.type == target or inner.text is None:
         return Const(target, inner.text)
-    widens = inner.type in INTEGERS and target in _NUMBERS and INTEGERS[inner.type] <= INTEGERS.get(target, 2**63)
-    if widens or (inner.type == "numeric" and target == "float8"):
+    if target in INTEGERS and inner.type in INTEGERS:
+        return Const(target, inner.text) if _fits(inner.text, target) else None
+    if target in _NUMBERS and inner.type in INTEGERS:
+        return Const(target, inner.text)
+    if target in _FLOATS and inner.type == "numeric":
         return Const(target, inner.text)
     return None
+
+
+def _fits(text: str, integer: str) -> bool:
+    number = whole_number(text)
+    return number is not None and -INTEGERS[integer] <= number < INTEGERS[integer]
