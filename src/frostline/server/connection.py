@@ -8,7 +8,6 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from frostline.errors import FrostlineError, message_of
@@ -17,14 +16,17 @@ from frostline.server.authentication import MECHANISM
 from frostline.server.protocol import backend
 from frostline.server.protocol.frontend import (
     CancelRequest,
+    Flush,
     GssRequest,
     Later,
     Message,
     MessageReader,
     Password,
     ProtocolError,
+    Query,
     SslRequest,
     Startup,
+    Sync,
     Terminate,
 )
 from frostline.server.session import Session
@@ -68,6 +70,7 @@ class Connection:
         self.process_id, self.secret = process_id, secrets.randbelow(2**31 - 1)
         self.session = Session(server.backend)
         self._answering: Later | None = None
+        self._unsent = Unsent()
         self._ended = False
         self.thread = threading.Thread(target=self._run, name=f"frostline-lake-{process_id}", daemon=True)
 
@@ -129,7 +132,7 @@ class Connection:
         _log.warning("session ended session=%d sqlstate=%s error=%r", self.process_id, sqlstate, message)
         with contextlib.suppress(OSError):
             self._client.settimeout(_LAST_WORDS_S)
-            self._client.sendall(backend.error(sqlstate, message, fatal=True))
+            self._client.sendall(self._unsent.take() + backend.error(sqlstate, message, fatal=True))
             self._hear_out()
 
     def _hear_out(self) -> None:
@@ -214,16 +217,27 @@ class Connection:
 
     def _converse(self) -> None:
         while not isinstance(message := self._receive_later(), Terminate):
-            self._client.settimeout(self._server.send_timeout_s)
             self._answering = message
-            for chunk in together(self.session.receive(message)):
-                self._client.sendall(chunk)
+            for chunk in self.session.receive(message):
+                if self._unsent.add(chunk):
+                    self._send()
             self._answering = None
+            if isinstance(message, (Sync, Query, Flush)):
+                self._send()
+
+    def _send(self) -> None:
+        for piece in self._unsent.pieces():
+            self._client.sendall(piece)
 
     def _receive_later(self) -> Later:
-        # postgres_fdw keeps its connections open as long as its own session lives; keepalive finds dead ones.
-        self._client.settimeout(None)
-        message = self._receive()
+        """The next message. Where the client has to be waited for, it has all answers first."""
+        message = self._reader.next()
+        if message is None:
+            self._send()
+            # postgres_fdw keeps its connections open as long as its own session lives; keepalive finds dead ones.
+            self._client.settimeout(None)
+            message = self._receive()
+            self._client.settimeout(self._server.send_timeout_s)
         assert not isinstance(message, (SslRequest, GssRequest, CancelRequest, Startup))
         return message
 
@@ -238,15 +252,28 @@ def shut(sock: socket.socket) -> None:
         sock.close()
 
 
-def together(chunks: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """Small answers joined into one packet; large ones as they are, without a copy."""
-    small: list[bytes | memoryview] = []
-    size = 0
-    for chunk in chunks:
-        small.append(chunk)
-        size += len(chunk)
-        if size >= _PACKET_BYTES:
-            yield from small
-            small, size = [], 0
-    if small:
-        yield b"".join(small)
+class Unsent:
+    """Answers that wait for others. Small ones go as one packet; large ones as they are, without a copy."""
+
+    def __init__(self) -> None:
+        self._chunks: list[bytes | memoryview] = []
+        self._size = 0
+
+    def add(self, chunk: bytes | memoryview) -> bool:
+        """Keep it. True when they are enough to be sent."""
+        self._chunks.append(chunk)
+        self._size += len(chunk)
+        return self._size >= _PACKET_BYTES
+
+    def pieces(self) -> list[bytes | memoryview]:
+        """What is to be sent, one after the other; nothing of it waits any more."""
+        if self._size < _PACKET_BYTES:
+            small = self.take()
+            return [small] if small else []
+        chunks, self._chunks, self._size = self._chunks, [], 0
+        return chunks
+
+    def take(self) -> bytes:
+        """All of it in one piece."""
+        chunks, self._chunks, self._size = self._chunks, [], 0
+        return b"".join(chunks)
