@@ -126,7 +126,7 @@ class Settings(BaseSettings):
     lake_tls_key: Text | None = None
     """The PEM file with the certificate's key."""
     lake_memory: DuckMemory = "1GB"
-    """What all queries of the lake server together may use before they spill to disk."""
+    """What all queries of the lake server together may use before they spill to disk; look-ups an eighth on top."""
     lake_threads: Annotated[int, Field(ge=1)] = Field(default_factory=lambda: os.cpu_count() or 1)
     lake_checksums: Literal["first_read", "size", "off"] | None = None
     """How data files are compared before they are read; when not set, first_read in a directory and size in S3."""

@@ -122,6 +122,41 @@ class FileCheck:
         self._remember({path: stamp for path, stamp in unseen.items() if path not in known}, _UNKNOWN_S)
         return {path: known[path] for path in unseen if path in known}
 
+    def stamps(self, files: Sequence[File]) -> tuple[Stamp, ...] | None:
+        """As they are now, in an object store as they were when it was asked last; None unless they were compared so.
+
+        Two answers that are equal speak of the same files with the same bytes.
+        """
+        stamps: list[Stamp] = []
+        for file in files:
+            seen = self._seen.get(file.path)
+            if seen is None or not (objectstore.holds(file.path) or paths.stamp(file.path) == seen.stamp):
+                return None
+            stamps.append(seen.stamp)
+        return tuple(stamps)
+
+    def unchanged(self, files: Sequence[File]) -> tuple[Stamp, ...] | None:
+        """Their stamps, if all are as they were when they were compared; None where `compare` has to say more.
+
+        Each is looked at as `compare` would.
+        """
+        stamps, now = list[Stamp](), time.monotonic()
+        for file in files:
+            seen = self._seen.get(file.path)
+            if seen is None or now >= seen.until or not self._is_still(file.path, seen, now):
+                return None
+            stamps.append(seen.stamp)
+        return tuple(stamps)
+
+    @staticmethod
+    def _is_still(path: str, seen: _Seen, now: float) -> bool:
+        if objectstore.holds(path):
+            return now < seen.looked_at + _STORE_S
+        try:
+            return paths.stamp(path) == seen.stamp
+        except OSError:
+            return False
+
     def remember(self, file: File) -> None:
         """Somebody else has read it, and it was what it must be."""
         self._remember({file.path: _looked_at(file)}, _FOR_EVER)

@@ -109,6 +109,12 @@ def _spelled(name: str, lake_type: str) -> str:
     return name + lake_type.removeprefix(of(lake_type).name)
 
 
+def digits(lake_type: str) -> int | None:
+    """How many digits a decimal has; None for other types."""
+    decimal = _DECIMAL.fullmatch(lake_type)
+    return None if decimal is None else int(decimal[1])
+
+
 def can_become(old: str, new: str) -> bool:
     """Whether Iceberg lets a field of one type become the other."""
     if old == new or of(old).widens_to == new:

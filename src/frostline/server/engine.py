@@ -3,6 +3,7 @@
 import contextlib
 import re
 import threading
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from enum import Enum, auto
@@ -17,6 +18,7 @@ from frostline.errors import FrostlineError, UnavailableError
 from frostline.lake import damage, duck, objectstore, paths, store
 from frostline.lake.damage import UnreadableFile
 from frostline.server import result_memory
+from frostline.server.extracts import Extracts, Shortcut
 from frostline.server.result_memory import ResultMemory
 from frostline.server.translate.duck import local
 
@@ -98,9 +100,10 @@ class Rows:
         result_memory: ResultMemory,
         first: Check,
         files: Sequence[str],
+        shortcut: Shortcut,
     ) -> None:
         self._connect, self._sql, self._batch_rows, self._result_memory = connect, sql, batch_rows, result_memory
-        self._first, self._files = first, files
+        self._first, self._files, self._shortcut = first, files, shortcut
         self._opened: duckdb.DuckDBPyConnection | None = None
         self._stopped = False
         self._file: Path | None = None
@@ -116,8 +119,9 @@ class Rows:
         self._opened = self._connect()
         self._result_memory.opened()
         self._give_up()
-        batches = self._produced()
+        batches, began = self._produced(), time.monotonic()
         way, head = self._begin(batches)
+        self._shortcut.took(time.monotonic() - began)
         yield from head
         head.clear()  # a client may take its time with the rest
         match way:
@@ -136,6 +140,7 @@ class Rows:
         try:
             head = list(islice(batches, 2 if under_pressure else 1))
         except OutOfMemory:
+            self._shortcut.give_up()
             return _Way.BY_DISK, []
         if under_pressure:
             return (_Way.BY_DISK, []) if len(head) > 1 else (_Way.ON_DEMAND, head)
@@ -153,7 +158,7 @@ class Rows:
 
     def _reader(self) -> pa.RecordBatchReader:
         with _translated_errors(self._files):
-            return self._connection.execute(self._sql).to_arrow_reader(self._batch_rows)
+            return self._shortcut.execute(self._connection, self._sql, self._give_up).to_arrow_reader(self._batch_rows)
 
     def _by_way_of_disk(self) -> Iterator[pa.RecordBatch]:
         with _translated_errors():
@@ -237,6 +242,7 @@ class Engine:
         self._lock = threading.Lock()
         self._root = self._opened()
         self.result_memory = ResultMemory(self._root, temp_directory)
+        self.extracts = Extracts(self._cursor, self.result_memory)
 
     def _opened(self) -> duckdb.DuckDBPyConnection:
         root = duckdb.connect(
@@ -277,16 +283,23 @@ class Engine:
         new = self._opened()
         with self._lock:
             old, self._root = self._root, new
+        self.extracts.clear()
         old.close()
 
     def run(
-        self, sql: str, batch_rows: int = BATCH_ROWS, first: Check = lambda _: None, files: Sequence[str] = ()
+        self,
+        sql: str,
+        batch_rows: int = BATCH_ROWS,
+        first: Check = lambda _: None,
+        files: Sequence[str] = (),
+        shortcut: Shortcut | None = None,
     ) -> Rows:
         """A query, which runs as its rows are read. `first` is called before it, and its error is the query's.
 
-        `files` are those that it reads, to be named when it fails.
+        `files` are those that it reads, to be named when it fails. `shortcut` may know of an extract of them.
         """
-        return Rows(self._cursor, sql, batch_rows, self.result_memory, first, files)
+        way = shortcut or Shortcut(self.extracts)
+        return Rows(self._cursor, sql, batch_rows, self.result_memory, first, files, way)
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         with self._lock:
@@ -300,6 +313,7 @@ class Engine:
 
     def close(self) -> None:
         """Give everything back. Open results end with an error."""
+        self.extracts.close()
         self._root.close()
 
 

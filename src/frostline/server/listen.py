@@ -304,13 +304,14 @@ class LakeServer:
             self._complained_at, self._complained_of = now, self._turned_out
 
     def _watch(self) -> None:
-        """Stop queries whose client is gone: a thread that computes does not look at its socket."""
+        """Stop queries whose client is gone: a thread that computes does not look at its socket. And tidy up."""
         while not self._stopped.wait(_WATCH_INTERVAL_S):
             with self._lock:
                 connections = [self._connections[number] for number in self._sessions]
             for connection in connections:
                 if connection.is_gone():
                     connection.session.cancel()
+            self._engine.extracts.drop_idle()
 
     def welcome(self, connection: Connection) -> None:
         """A client has proved who it is, and is a session from now on; TooManyClients when there is no room."""

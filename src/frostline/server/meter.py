@@ -34,6 +34,7 @@ class Reading:
     size_bytes: int = 0
     files_opened: int = 0
     files_pruned: int = 0
+    files_extracted: int = 0
     compared_bytes: int = 0
 
 
@@ -42,7 +43,7 @@ class Meter:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._now = Reading()
+        self._now: Reading = Reading()
 
     def reading(self) -> Reading:
         """The counters as they are now."""
@@ -79,11 +80,19 @@ class Meter:
             with self._lock:
                 self._now = replace(self._now, compared_bytes=self._now.compared_bytes + size_bytes)
 
-    def planned(self, opened: int, pruned: int) -> None:
-        """A scan reads some files of its snapshot and passes over others."""
+    def pruned(self, files: int) -> None:
+        """A scan passes over so many files of its snapshot."""
+        with self._lock:
+            self._now = replace(self._now, files_pruned=self._now.files_pruned + files)
+
+    def read(self, files: int, *, from_extract: bool) -> None:
+        """A query opens so many files, or has their rows from an extract."""
         with self._lock:
             now = self._now
-            self._now = replace(now, files_opened=now.files_opened + opened, files_pruned=now.files_pruned + pruned)
+            if from_extract:
+                self._now = replace(now, files_extracted=now.files_extracted + files)
+            else:
+                self._now = replace(now, files_opened=now.files_opened + files)
 
 
 class Query:

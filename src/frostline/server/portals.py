@@ -8,6 +8,9 @@ import pyarrow as pa
 
 from frostline.server.meter import Outcome, Query
 from frostline.server.protocol.backend import ResultColumn
+from frostline.server.protocol.rows import Printed
+
+Batch = pa.RecordBatch | Printed
 
 
 class Interruptible(Protocol):
@@ -21,7 +24,7 @@ class Interruptible(Protocol):
 class Batches(Interruptible, Protocol):
     """What a portal reads from."""
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
+    def __iter__(self) -> Iterator[Batch]: ...
 
     def close(self) -> None:
         """Stop, and give everything back."""
@@ -39,13 +42,13 @@ class Portal:
         self._opened = opened
         self._start = start
         self._batches: Batches | None = None
-        self._iterator: Iterator[pa.RecordBatch] | None = None
-        self._rest: pa.RecordBatch | None = None
+        self._iterator: Iterator[Batch] | None = None
+        self._rest: Batch | None = None
         self._position = 0
         self.query: Query | None = None
         """Is told how long the result takes, and how it ends."""
 
-    def read(self, rows: int | None) -> Iterator[pa.RecordBatch]:
+    def read(self, rows: int | None) -> Iterator[Batch]:
         """At most so many rows (None: all that are left), in one or more batches."""
         wanted = rows
         while wanted is None or wanted > 0:
@@ -59,21 +62,21 @@ class Portal:
                 wanted -= piece.num_rows
             yield self._without_filler(piece)
 
-    def _next(self) -> pa.RecordBatch | None:
+    def _next(self) -> Batch | None:
         if self._rest is not None:
             return self._rest
         with self.query.working() if self.query else nullcontext():
             return self._produced()
 
-    def _produced(self) -> pa.RecordBatch | None:
+    def _produced(self) -> Batch | None:
         if self._iterator is None:
             self._batches, self._opened = self._opened or self._start(), None
             self._iterator = iter(self._batches)
         return next(self._iterator, None)
 
-    def _without_filler(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _without_filler(self, batch: Batch) -> Batch:
         """A result without columns travels as one column of nothing."""
-        return batch if self.columns else batch.select([])
+        return batch if self.columns or isinstance(batch, Printed) else batch.select([])
 
     def rewind(self) -> None:
         """To before the first row."""

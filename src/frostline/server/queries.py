@@ -1,18 +1,22 @@
 """From a SELECT to an open portal: plan it, then let DuckDB or Postgres answer."""
 
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from frostline.lake.filecheck import Checks, FileCheck
 from frostline.server import answers
 from frostline.server.engine import Engine, Rows
+from frostline.server.extracts import Shortcut
 from frostline.server.fallback import PostgresAnswer
 from frostline.server.lake_tables import LakeTables
 from frostline.server.meter import Meter
-from frostline.server.portals import Interruptible, Portal
-from frostline.server.reading import Question, answer, answer_of, copy_lines, in_order
+from frostline.server.portals import Batch, Interruptible, Portal
+from frostline.server.protocol.rows import Printed
+from frostline.server.reading import Question, answer, answer_of, choose, copy_lines, in_order
 from frostline.server.segments import InOrder, Segment
+from frostline.server.shapes import Shape, Shapes
 from frostline.server.translate.plan import DuckPlan, PostgresPlan, Scan, plan
 from frostline.server.translate.scope import UnknownColumn
 from frostline.server.translate.statements import Select
@@ -33,6 +37,7 @@ class Backend:
     postgres_dsn: str | None
     files: FileCheck = field(default_factory=lambda: FileCheck(Checks.FIRST_READ))
     meter: Meter = field(default_factory=Meter)
+    shapes: Shapes = field(default_factory=Shapes)
 
     def open(self, select: Select, params: Params, running: Running) -> Portal:
         """The result of the query, not yet computed where DuckDB computes it. Tells `running` what it waits for."""
@@ -50,6 +55,10 @@ class Backend:
             return self._decided(select, params, running)
 
     def _decided(self, select: Select, params: Params, running: Running) -> Portal:
+        shape = self.shapes.of(select, params, self.tables)
+        numbers = None if shape is None else shape.numbers(params)
+        if shape is not None and numbers is not None:
+            return Portal(shape.plan.result, lambda: LookedUp(self, shape, numbers, params))
         fixed = answers.fixed(select.sql, self.tables)
         if fixed is not None:
             return fixed
@@ -61,13 +70,14 @@ class Backend:
     def _by_duckdb(self, decided: DuckPlan) -> Portal:
         source, wanted = decided.scan.source, decided.ordered
         _log.debug("query engine=duckdb table=%d snapshot=%s", source.table.id, source.snapshot)
-        parts = in_order(decided, self.tables, self.meter)
+        chosen = choose(decided.scan, self.tables)
+        parts = in_order(decided, chosen, self.meter)
         if parts is None or wanted is None:
-            question = answer(decided, self.tables, self.meter)
+            question = answer(decided, chosen, self.meter)
             return Portal(decided.result, lambda: self.run(question))
 
         def run(part: Segment, most: int | None) -> Rows:
-            return self.run(answer_of(decided, part, most, self.meter))
+            return self.run(answer_of(decided, part, most))
 
         return Portal(decided.result, lambda: InOrder(wanted, parts(), run))
 
@@ -77,7 +87,37 @@ class Backend:
         def compare(give_up: Callable[[], None]) -> None:
             self.meter.compared(self.files.compare(question.files, self.tables.checksums, give_up))
 
-        return self.engine.run(question.sql, first=compare, files=[file.path for file in question.files])
+        return self.engine.run(
+            question.sql, first=compare, files=[file.path for file in question.files], shortcut=self._shortcut(question)
+        )
+
+    def _shortcut(self, question: Question) -> Shortcut:
+        """How the rows may come without the files. They are compared all the same: an extract is of what is there."""
+
+        def told(from_extract: bool) -> None:  # noqa: FBT001
+            self.meter.read(question.new_files, from_extract=from_extract)
+
+        return Shortcut(self.engine.extracts, question.lookup, lambda: self.files.stamps(question.files), told)
+
+    def printed(self, shape: Shape, numbers: Sequence[int]) -> Printed | None:
+        """The rows of a look-up, if they are printed. The files are compared all the same."""
+        ledger, files = shape.ledger, shape.chosen.files
+        stamps = None if ledger is None else self.files.unchanged(files)
+        kept = None if ledger is None or stamps is None else self.engine.extracts.ledgers.find((ledger.sql, stamps))
+        if kept is None:
+            return None
+        self.meter.pruned(shape.chosen.passed_over)
+        self.meter.read(len(files), from_extract=True)
+        return kept.find(numbers)
+
+    def took(self, shape: Shape, seconds: float) -> None:
+        """Look-ups of this shape are not printed, and one took so long."""
+        ledger, files = shape.ledger, shape.chosen.files
+        stamps = None if ledger is None else self.files.unchanged(files)
+        if ledger is not None and stamps is not None:
+            self.engine.extracts.ledgers.spent(
+                (ledger.sql, stamps), ledger, seconds, lambda: self.files.unchanged(files)
+            )
 
     def _by_postgres(self, decided: PostgresPlan, running: Running) -> Portal:
         _log.debug("query engine=postgres tables=%d reason=%r", len(decided.scans), decided.reason)
@@ -95,3 +135,39 @@ class Backend:
         finally:
             running(None)
         return answered
+
+
+class LookedUp:
+    """The rows of a look-up that comes again and again: as they are printed, or else as those of any query."""
+
+    def __init__(self, backend: Backend, shape: Shape, numbers: Sequence[int], params: Params) -> None:
+        self._backend, self._shape, self._numbers, self._params = backend, shape, numbers, params
+        self._rows: Rows | None = None
+        self._stopped = False
+
+    def __iter__(self) -> Iterator[Batch]:
+        printed = self._backend.printed(self._shape, self._numbers)
+        if printed is not None:
+            yield printed
+            return
+        began = time.monotonic()
+        self._rows = self._backend.run(self._shape.question(self._params, self._backend.meter))
+        if self._stopped:
+            self._rows.interrupt()
+        batches = iter(self._rows)
+        first = next(batches, None)
+        self._backend.took(self._shape, time.monotonic() - began)
+        if first is not None:
+            yield first
+            yield from batches
+
+    def interrupt(self) -> None:
+        """Make the running read fail; may be called from another thread."""
+        self._stopped = True
+        if self._rows is not None:
+            self._rows.interrupt()
+
+    def close(self) -> None:
+        """Stop, and give everything back."""
+        if self._rows is not None:
+            self._rows.close()

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -10,8 +10,10 @@ from frostline.lake import damage, ducksql, ducktext
 from frostline.model.range import overlapping
 from frostline.model.tables import Column, LakeFile, Table
 from frostline.model.tiers import BY_TYPNAME
+from frostline.server.extracts import Lookup, is_sortable
 from frostline.server.lake_tables import LakeTables
 from frostline.server.meter import Meter
+from frostline.server.printed import Ledger
 from frostline.server.segments import Segment, placed, segments
 from frostline.server.translate import duck
 from frostline.server.translate.plan import DuckPlan, Scan, nothing
@@ -26,43 +28,93 @@ class Question:
 
     sql: str
     files: tuple[LakeFile, ...]
+    new_files: int = 0
+    """How many of them no other question of the same query has read."""
+    lookup: Lookup | None = None
+    """What it is, if others that differ in a constant may follow."""
 
 
-def answer(plan: DuckPlan, tables: LakeTables, meter: Meter) -> Question:
+@dataclass(frozen=True)
+class Chosen:
+    """The files that can hold a row of a scan, and how many cannot."""
+
+    files: list[LakeFile]
+    passed_over: int
+
+
+def choose(scan: Scan, tables: LakeTables) -> Chosen:
+    """Choose them by what is known of each file. That takes a while where there are thousands: once a query."""
+    if scan.source.snapshot is None:
+        return Chosen([], 0)
+    all_files = tables.files(scan.source.table.id, scan.source.snapshot)
+    files = overlapping(all_files, scan.range)
+    if scan.wants:
+        files = [file for file in files if all(want.may_be_in(file) for want in scan.wants)]
+    return Chosen(files, len(all_files) - len(files))
+
+
+def answer(plan: DuckPlan, chosen: Chosen, meter: Meter) -> Question:
     """The whole query: every output is text."""
-    source, files = candidates(plan.scan, tables, meter)
-    return Question(_query(plan, source, plan.tail), files)
+    return _candidates(plan.scan, chosen, meter, lambda source: _query(plan, source, plan.tail))
 
 
 def _query(plan: DuckPlan, source: str, tail: str) -> str:
-    named = (f"{output} as c{position}" for position, output in enumerate(plan.outputs))
     # A result without columns still has rows, and DuckDB wants at least one expression.
-    return duck.select(duck.listed(named) or "null", source, tail)
+    return duck.select(duck.listed(_named(plan)) or "null", source, tail)
 
 
-def in_order(plan: DuckPlan, tables: LakeTables, meter: Meter) -> Callable[[], Iterator[Segment]] | None:
+def _named(plan: DuckPlan) -> Iterator[str]:
+    return (f"{output} as c{position}" for position, output in enumerate(plan.outputs))
+
+
+def in_order(plan: DuckPlan, chosen: Chosen, meter: Meter) -> Callable[[], Iterator[Segment]] | None:
     """The segments of a query that is answered file by file; None for any other, and where there is one file only."""
     if plan.ordered is None:
         return None
-    found, passed_over = _chosen(plan.scan, tables)
     column, table = plan.ordered.column, plan.scan.source.table
-    files = placed(found, column.field_id, is_tier_key=column.name == table.tier_key)
-    if files is None or len(files) < 2:
+    by_bounds = placed(chosen.files, column.field_id, is_tier_key=column.name == table.tier_key)
+    if by_bounds is None or len(by_bounds) < 2:
         return None
-    meter.planned(0, passed_over)
+    meter.pruned(chosen.passed_over)
     is_limited = plan.ordered.limit is not None or plan.ordered.extreme
-    return partial(segments, files, downward=plan.ordered.downward, is_limited=is_limited)
+    return partial(segments, by_bounds, downward=plan.ordered.downward, is_limited=is_limited)
 
 
-def answer_of(plan: DuckPlan, part: Segment, most: int | None, meter: Meter) -> Question:
+def answer_of(plan: DuckPlan, part: Segment, most: int | None) -> Question:
     """The query for one segment, and of its rows so many at most."""
     assert plan.ordered is not None
-    meter.planned(part.new_files, 0)
     column = plan.ordered.column
     kind = BY_TYPNAME[column.pg_type.name]
     cut = () if part.is_whole else (ducktext.within(duck.column(column), kind, part.range),)
     tail = plan.ordered.clause + ("" if most is None else f" limit {most}")
-    return Question(_query(plan, _relation(plan.scan, part.files, cut), tail), part.files)
+    return _question(plan.scan, part.files, cut, lambda source: _query(plan, source, tail), part.new_files)
+
+
+def looked_up(plan: DuckPlan, by: Sequence[Column], equal: Sequence[str], chosen: Chosen, meter: Meter) -> Question:
+    """The query with further conditions, which want one value of each of these columns."""
+    scan = _with_columns(plan.scan, by)
+    wanted = replace(scan, conditions=(*scan.conditions, *equal), looked_up=(*by, *scan.looked_up))
+    return answer(replace(plan, scan=wanted), chosen, meter)
+
+
+def sorted_by(plan: DuckPlan, by: Sequence[Column], chosen: Chosen) -> Ledger | None:
+    """All rows of the query that have a value in each of these columns; None where there is no file to read."""
+    names = [duck.column(column) for column in by]
+    known = duck.all_of(f"{name} is not null" for name in names)
+    tail = f" where {known} order by {duck.listed(names)}"
+    files, rows = tuple(chosen.files), sum(file.rows for file in chosen.files)
+
+    def query(source: str) -> str:
+        return duck.select(duck.listed((*names, *_named(plan))), source, tail)
+
+    question = _question(_with_columns(plan.scan, by), files, (), query, len(files)) if files else None
+    return question and Ledger(question.sql, len(names), len(plan.outputs), rows)
+
+
+def _with_columns(scan: Scan, columns: Sequence[Column]) -> Scan:
+    """Reads these too."""
+    needed = {column.name for column in (*scan.columns, *columns)}
+    return replace(scan, columns=tuple(column for column in scan.source.table.columns if column.name in needed))
 
 
 def copy_lines(scan: Scan, tables: LakeTables, meter: Meter) -> Question:
@@ -70,38 +122,39 @@ def copy_lines(scan: Scan, tables: LakeTables, meter: Meter) -> Question:
     values = (ducktext.copied_value(duck.column(column), column.encoding.lake_type) for column in scan.columns)
     snapshot = ducksql.literal(str(scan.source.snapshot))
     fields = " || chr(9) || ".join((*values, snapshot))
-    source, files = candidates(scan, tables, meter)
-    return Question(duck.select(f"{fields} || chr(10)", source), files)
+    query = partial(duck.select, f"{fields} || chr(10)")
+    return _candidates(scan, choose(scan, tables), meter, query)
 
 
-def _chosen(scan: Scan, tables: LakeTables) -> tuple[list[LakeFile], int]:
-    """The files that can hold a row of the scan, and how many cannot."""
-    if scan.source.snapshot is None:
-        return [], 0
-    every = tables.files(scan.source.table.id, scan.source.snapshot)
-    found = overlapping(every, scan.range)
-    if scan.wants:
-        found = [file for file in found if all(want.may_be_in(file) for want in scan.wants)]
-    return found, len(every) - len(found)
-
-
-def candidates(scan: Scan, tables: LakeTables, meter: Meter) -> tuple[str, tuple[LakeFile, ...]]:
-    """The scan as a relation in FROM, with its conditions, and its files."""
-    found, passed_over = _chosen(scan, tables)
-    meter.planned(len(found), passed_over)
-    files, sampled = drawn(found, scan.sample)
+def _candidates(scan: Scan, chosen: Chosen, meter: Meter, query: Callable[[str], str]) -> Question:
+    """The query, of the scan as a relation in FROM with its conditions."""
+    meter.pruned(chosen.passed_over)
+    files, sampled = drawn(chosen.files, scan.sample)
     if not files:
-        return nothing(scan), ()
-    return _relation(scan, files, sampled), tuple(files)
+        return Question(query(nothing(scan)), ())
+    return _question(scan, tuple(files), sampled, query, len(files))
 
 
-def _relation(scan: Scan, files: Sequence[LakeFile], further: Iterable[str]) -> str:
-    """The rows of these files for which the scan's conditions, and further ones, hold."""
+def _question(
+    scan: Scan, files: tuple[LakeFile, ...], further: Iterable[str], query: Callable[[str], str], new_files: int
+) -> Question:
+    """The query, of the rows of these files for which the scan's conditions, and further ones, hold."""
     asked = (condition for condition in scan.conditions if not _is_certain(condition, scan, files))
-    conditions = (*_range(scan, files), *asked, *further)
-    columns = {duck.name(column): column for column in (*scan.columns, _tier_column(scan.source.table))}
+    bounds = tuple(_range(scan, files))
+    where = " where " + duck.all_of((*bounds, *asked, *further))
+    key = _tier_column(scan.source.table)
+    columns = {duck.name(column): column for column in (*scan.columns, key)}
     relation = ducksql.read_parquet((_literal(file) for file in files), columns.items())
-    return f"({duck.select('*', relation, ' where ' + duck.all_of(conditions))})"
+
+    def on(relation: str) -> str:
+        return query(f"({duck.select('*', relation, where)})")
+
+    lookup, by = None, tuple(duck.column(column) for column in scan.looked_up if is_sortable(column))
+    if by and scan.sample is None:
+        needed = columns.values() if bounds or further else scan.columns
+        rows, file_bytes = sum(file.rows for file in files), sum(file.size_bytes for file in files)
+        lookup = Lookup(relation, rows, file_bytes, tuple(needed), by, on)
+    return Question(on(relation), files, new_files, lookup)
 
 
 def _literal(file: LakeFile) -> str:

@@ -49,6 +49,10 @@ class ResultMemory:
             return False
         return 2 * int(str(_value(connection, _USED))) > self.limit_bytes
 
+    def has_room(self, connection: duckdb.DuckDBPyConnection, size_bytes: int) -> bool:
+        """Whether half of the memory is still free with so much more in use."""
+        return 2 * (int(str(_value(connection, _USED))) + size_bytes) <= self.limit_bytes
+
     @contextmanager
     def spill_slot(self, check_cancelled: Callable[[], None]) -> Generator[Path]:
         """Wait until a result may be written, and get a file's name for it. `check_cancelled` raises to end that."""

@@ -1,14 +1,17 @@
 """Which conditions DuckDB is asked, and which the bounds of the files answer."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from tests.unit.server.test_translate import OneTable
 
 from frostline.model.tables import LakeFile
 from frostline.model.tiers import TierKind, from_text
+from frostline.server.engine import Engine
 from frostline.server.meter import Meter
-from frostline.server.reading import answer
+from frostline.server.queries import Backend
+from frostline.server.reading import answer, choose
 from frostline.server.translate.plan import DuckPlan, plan
 from frostline.server.translate.statements import Select, parse
 
@@ -37,7 +40,7 @@ def asked(condition: str) -> str:
     assert isinstance(statement, Select)
     decided = plan(statement, (), tables)
     assert isinstance(decided, DuckPlan)
-    return answer(decided, tables, Meter()).sql.rpartition(" where ")[2].removesuffix(")")
+    return answer(decided, choose(decided.scan, tables), Meter()).sql.rpartition(" where ")[2].removesuffix(")")
 
 
 @pytest.mark.parametrize(
@@ -69,3 +72,35 @@ def test_what_the_bounds_of_the_files_answer_is_not_asked_again(condition: str) 
 )
 def test_a_file_that_reaches_beyond_is_asked(condition: str) -> None:
     assert '"ts:2"' in asked(condition)
+
+
+class Counting(TwoMonths):
+    """Counts how often somebody asks for the files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    def files(self, table_id: int, snapshot_id: int) -> Sequence[LakeFile]:
+        self.asked += 1
+        return super().files(table_id, snapshot_id)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "",
+        "order by ts",
+        "where ts < '2024-02-01 00:00:00+00' order by ts limit 1",
+        "where ts < '2020-01-01 00:00:00+00' order by ts",
+        "order by n",
+    ],
+)
+def test_the_files_of_a_query_are_chosen_once(rest: str, tmp_path: Path) -> None:
+    (statement,) = parse(f"select n from {TABLE} {rest}")
+    assert isinstance(statement, Select)
+    tables = Counting()
+    engine = Engine(memory_limit="100MB", threads=1, temp_directory=tmp_path)
+    Backend(tables, engine, None).open(statement, (), lambda _: None)
+    engine.close()
+    assert tables.asked == 1

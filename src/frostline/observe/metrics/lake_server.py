@@ -10,7 +10,8 @@ def families(server: LakeServer) -> list[Family]:
     now = server.backend.meter.reading()
     outcomes = [Sample(count, {"outcome": outcome.value}) for outcome, count in now.queries.items()]
     latency = Distribution(LATENCY_BOUNDS_S, now.latency_counts, now.latency_s)
-    files = [Sample(now.files_opened, {"fate": "opened"}), Sample(now.files_pruned, {"fate": "pruned"})]
+    fates = {"opened": now.files_opened, "pruned": now.files_pruned, "extracted": now.files_extracted}
+    files = [Sample(count, {"fate": fate}) for fate, count in fates.items()]
     return [
         counter("frostline_lake_queries_total", "Queries that ended, by how they did.", *outcomes),
         histogram(

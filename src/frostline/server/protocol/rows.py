@@ -5,7 +5,8 @@ header, length, value, length, value ... of all rows into one buffer, which is w
 """
 
 import struct
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -33,13 +34,64 @@ def batch(columns: Sequence[Column]) -> pa.RecordBatch:
     return make(list(columns), names=[f"c{position}" for position in range(len(columns))])
 
 
-def encode(batch: pa.RecordBatch) -> list[pa.Buffer]:
+class Printed:
+    """Rows that are DataRow messages already. Pieces of it share the memory of the whole."""
+
+    def __init__(self, batches: Sequence[pa.RecordBatch] = ()) -> None:
+        self._messages: list[bytes] = []
+        """Those of each batch, in one piece."""
+        self._ends: list[npt.NDArray[np.uint32]] = []
+        """Where each message of a batch ends in it."""
+        self._firsts: list[int] = []
+        """How many rows there are before each batch."""
+        self.size_bytes, self._first, self._last = 0, 0, 0
+        for batch in batches:
+            self.append(batch)
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows it has."""
+        return self._last - self._first
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Add rows at the end; not to a piece, and less than 4 GiB at once."""
+        if batch.num_rows:
+            self._messages.append(_joined(batch).to_pybytes())
+            self._ends.append(np.cumsum(_sizes(batch) + 1).astype(np.uint32))
+            self._firsts.append(self._last)
+            self._last += batch.num_rows
+            self.size_bytes += len(self._messages[-1]) + self._ends[-1].nbytes
+
+    def slice(self, offset: int, length: int | None = None) -> "Printed":
+        """A piece of it: so many rows, or all, after so many."""
+        piece = Printed()
+        piece._messages, piece._ends, piece._firsts = self._messages, self._ends, self._firsts
+        piece._first = min(self._first + offset, self._last)
+        piece._last = self._last if length is None else min(piece._first + length, self._last)
+        return piece
+
+    def messages(self) -> Iterator[memoryview]:
+        """The bytes to send, in order."""
+        at, place = self._first, bisect_right(self._firsts, self._first) - 1
+        while at < self._last:
+            first, ends = self._firsts[place], self._ends[place]
+            until = min(self._last - first, len(ends))
+            begin = int(ends[at - first - 1]) if at > first else 0
+            yield memoryview(self._messages[place])[begin : int(ends[until - 1])]
+            at, place = first + until, place + 1
+
+
+def encode(batch: pa.RecordBatch | Printed) -> Sequence[pa.Buffer | memoryview]:
     """The rows of a batch of text or binary columns as DataRow messages, ready to send in order."""
+    return list(batch.messages()) if isinstance(batch, Printed) else _encoded(batch)
+
+
+def _encoded(batch: pa.RecordBatch) -> list[pa.Buffer]:
     if batch.num_rows == 0:
         return []
     if batch.nbytes > _MAX_BUFFER_BYTES and batch.num_rows > 1:
         half = batch.num_rows // 2
-        return encode(batch.slice(0, half)) + encode(batch.slice(half))
+        return _encoded(batch.slice(0, half)) + _encoded(batch.slice(half))
     if batch.num_rows * batch.num_columns <= _FEW_VALUES:
         return [_one_by_one(batch)]
     return [_joined(batch)]
@@ -63,15 +115,19 @@ def _row(values: Sequence[bytes | None]) -> bytes:
 
 
 def _joined(batch: pa.RecordBatch) -> pa.Buffer:
-    # The message's own size and the column count, then four bytes of length for every value.
-    sizes: Lengths = np.full(batch.num_rows, 4 + 2 + 4 * batch.num_columns, dtype=np.int64)
     parts: list[Column] = []
     for column in cast("list[Column]", batch.columns):
-        lengths = _lengths(column)
-        sizes += np.maximum(lengths, 0)
-        parts += [_fixed(lengths.astype(">i4"), 4), _bytes(column)]
-    rows: Column = _compute.binary_join_element_wise(_header(sizes, batch.num_columns), *parts, b"")
+        parts += [_fixed(_lengths(column).astype(">i4"), 4), _bytes(column)]
+    rows: Column = _compute.binary_join_element_wise(_header(_sizes(batch), batch.num_columns), *parts, b"")
     return content(rows)
+
+
+def _sizes(batch: pa.RecordBatch) -> Lengths:
+    """What each message says its size is: itself and the column count, then four bytes of length for every value."""
+    sizes: Lengths = np.full(batch.num_rows, 4 + 2 + 4 * batch.num_columns, dtype=np.int64)
+    for column in cast("list[Column]", batch.columns):
+        sizes += np.maximum(_lengths(column), 0)
+    return sizes
 
 
 def _lengths(column: Column) -> Lengths:

@@ -31,7 +31,7 @@ from frostline.server.translate.scope import (
 )
 from frostline.server.translate.statements import NotServed, Select
 from frostline.server.translate.values import operator_name
-from frostline.server.translate.wants import Want
+from frostline.server.translate.wants import Want, looked_up
 from frostline.server.translate.wants import wanted as key_wants
 
 
@@ -49,6 +49,8 @@ class Scan:
     """Not all of them are wanted, if there is one."""
     wants: tuple[Want, ...] = ()
     """What is known of the key's other columns; each is one of the conditions too."""
+    looked_up: tuple[Column, ...] = ()
+    """Columns that must equal a constant by one of the conditions: the next query may be the same but for that."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ def _duck_plan(select: Select, sources: tuple[Source, ...], params: tuple[str | 
     else:
         shown, tail = projection(node.target_list or (), scope), order_clause(node, scope) + limit_clause(node, scope)
     bounds = tier_range(wanted, scope), tuple(known), certain, sample, key_wants(wanted, scope)
-    scan = Scan(sources[0], _needed(select.nodes, scope, shown), *bounds)
+    scan = Scan(sources[0], _needed(select.nodes, scope, shown), *bounds, looked_up(wanted, scope))
     in_order = ordered(node, scope) if sample is None else None
     return DuckPlan(scan, shown.result, shown.outputs, tail, in_order)
 
@@ -219,7 +221,8 @@ def _candidates(node: tree.SelectStmt, scope: Scope, names: frozenset[str], *, a
     columns = tuple(column for column in table.columns if "*" in names or column.name in names)
     wanted = list(_unpinned(node, scope)) if alone else []
     applied = tuple(islice(_translatable(wanted, scope), duck.MOST_PARTS))
-    return Scan(scope.source, columns, tier_range(wanted, scope), applied, wants=key_wants(wanted, scope))
+    keys, by = key_wants(wanted, scope), looked_up(wanted, scope)
+    return Scan(scope.source, columns, tier_range(wanted, scope), applied, wants=keys, looked_up=by)
 
 
 def _translatable(nodes: Sequence[tree.Node], scope: Scope) -> Iterator[str]:

@@ -84,6 +84,21 @@ def is_number(column: Column) -> bool:
     return column.pg_type.builtin and column.encoding.pushable and column.pg_type.name in BY_TYPNAME
 
 
+def looked_up(conditions: Iterable[tree.Node], scope: Scope) -> tuple[Column, ...]:
+    """The columns that these conditions, which must all hold, want one value of."""
+    return tuple(dict.fromkeys(column for node in conditions if (column := _equalled(node, scope)) is not None))
+
+
+def _equalled(node: tree.Node, scope: Scope) -> Column | None:
+    if not isinstance(node, tree.A_Expr) or node.kind != pb.AEXPR_OP or operator_name(node) != "=":
+        return None
+    for side, other in ((node.lexpr, node.rexpr), (node.rexpr, node.lexpr)):
+        if isinstance(side, tree.ColumnRef) and constant(other, scope.params) is not None:
+            name = scope.name(side)
+            return next((column for column in scope.source.table.columns if column.name == name), None)
+    return None
+
+
 def wanted(conditions: Iterable[tree.Node], scope: Scope) -> tuple[Want, ...]:
     """What these conditions, which must all hold, say of the key. Too little is safe, too much never happens."""
     columns = {column.name: column for column in _key_columns(scope.source.table)}
