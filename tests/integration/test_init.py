@@ -7,7 +7,9 @@ from pathlib import Path
 import psycopg
 import pytest
 from tests.fixtures.command import Command
+from tests.fixtures.statements import run
 
+from frostline.relation import foreign_server
 from frostline.settings import load
 
 
@@ -20,6 +22,13 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def mapping_options(dsn: str) -> dict[str, str]:
     with psycopg.connect(dsn) as connection:
         row = connection.execute("select umoptions from pg_user_mappings where srvname = 'frostline_lake'").fetchone()
+    assert row
+    return dict(option.split("=", 1) for option in row[0])
+
+
+def server_options(dsn: str) -> dict[str, str]:
+    with psycopg.connect(dsn) as connection:
+        row = connection.execute("select srvoptions from pg_foreign_server where srvname = 'frostline_lake'").fetchone()
     assert row
     return dict(option.split("=", 1) for option in row[0])
 
@@ -100,3 +109,29 @@ def test_a_password_that_is_set_is_the_one_that_postgres_uses(
 def test_no_password_is_printed(command: Command, empty_database: str, tmp_path: Path) -> None:
     said = command("init", "--dsn", empty_database, "--warehouse", tmp_path, "--debug")
     assert mapping_options(empty_database)["password"] not in said.stdout + said.stderr
+
+
+def test_every_postgres_counts_the_same_for_the_lake(command: Command, empty_database: str, tmp_path: Path) -> None:
+    """Its own figures differ from version to version."""
+    command("init", "--dsn", empty_database, "--warehouse", tmp_path)
+    found = server_options(empty_database)
+    assert {key: found.get(key) for key in foreign_server.COSTS} == foreign_server.COSTS
+
+
+@pytest.mark.parametrize(
+    ("startup", "tuple_", "kept"), [("10", "0.02", set()), ("10", "0.3", {"0.3"}), ("77", "0.3", {"77", "0.3"})]
+)
+def test_costs_of_an_older_frostline_are_replaced_and_an_administrators_are_kept(
+    command: Command, empty_database: str, tmp_path: Path, startup: str, tuple_: str, kept: set[str]
+) -> None:
+    words = ("init", "--dsn", empty_database, "--warehouse", tmp_path, "--output", "json")
+    command(*words)
+    with psycopg.connect(empty_database) as connection:
+        run(
+            connection,
+            f"alter server frostline_lake options (set fdw_startup_cost '{startup}', set fdw_tuple_cost '{tuple_}')",
+        )
+    assert json.loads(command(*words).stdout)["changed"] is (startup == "10")
+    found = server_options(empty_database)
+    assert {found[key] for key in foreign_server.COSTS} - set(foreign_server.COSTS.values()) == kept
+    assert json.loads(command(*words).stdout)["changed"] is False

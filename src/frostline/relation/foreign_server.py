@@ -26,6 +26,10 @@ TIMEOUTS: dict[LiteralString, str] = {
 SAMPLING: dict[LiteralString, str] = {"analyze_sampling": "system"}
 """ANALYZE need not look at every file of a large lake. Before 16 Postgres takes no sample: it fetches all rows."""
 _SAMPLING_SINCE = 160_000
+COSTS: dict[LiteralString, str] = {"fdw_startup_cost": "2000", "fdw_tuple_cost": "0.02"}
+"""What Postgres is to count for a question to the lake server, and for each row of the answer: docs/design/costs.md."""
+_FORMER_COSTS = {"fdw_startup_cost": "10"}
+"""What an older Frostline has set, so nobody else did."""
 
 
 def ensure(
@@ -62,8 +66,9 @@ def _ensure_server(connection: Connection, wanted: _Options) -> bool:
         connection.execute(_statement("create_server").format(passfile=passfile, **literals))
     present = _server(connection) or {}
     can_sample = connection.info.server_version >= _SAMPLING_SINCE
-    ours = TIMEOUTS | SAMPLING if can_sample else TIMEOUTS
-    limits: _Options = {key: present.get(key, value) for key, value in ours.items()}
+    ours = TIMEOUTS | COSTS | (SAMPLING if can_sample else {})
+    chosen = {key: value for key, value in present.items() if value != _FORMER_COSTS.get(key)}
+    limits: _Options = {key: chosen.get(key, value) for key, value in ours.items()}
     return _alter(connection, "alter_server", present, {**wanted, **limits}) or is_new
 
 

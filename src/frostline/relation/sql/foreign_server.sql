@@ -7,8 +7,7 @@ select coalesce((select jsonb_object_agg(option_name, option_value) from pg_opti
 
 -- name: create_server
 create server frostline_lake foreign data wrapper postgres_fdw
-    options (host {host}, port {port}, dbname 'lake', fetch_size '1000',
-             keep_connections 'on', fdw_startup_cost '10', fdw_tuple_cost '0.02', sslmode 'prefer'{passfile})
+    options (host {host}, port {port}, dbname 'lake', fetch_size '1000', keep_connections 'on', sslmode 'prefer'{passfile})
 
 -- name: alter_server
 alter server frostline_lake options ({changes})
