@@ -23,7 +23,7 @@ INTEROP := org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0 \
            org.postgresql:postgresql:42.7.14 \
            org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner
 
-.PHONY: install demo test test-all test-lowest test-pg15 interop jars soak bench bench-tpch bench-smoke check format lint types contracts lock clean
+.PHONY: install demo test test-all test-lowest test-pg15 interop interop-tests jars soak bench bench-tpch bench-smoke check format lint types contracts lock clean
 
 install: $(STAMP)
 
@@ -54,8 +54,11 @@ test-pg15: install
 	@test -n "$(PG15_BIN)" || { echo "error: no initdb of PostgreSQL 15 found; say make test-pg15 PG15_BIN=DIR" >&2; exit 1; }
 	$(BIN)/pytest $(BESIDE) --pg-bin $(PG15_BIN) tests/integration tests/crash tests/clients $(PYTEST_ARGS)
 
-# The lake as the official Iceberg runtime for Spark reads it, commits to another REST catalog, and tables through JDBC. Not part of `make check`.
-interop: install jars
+# The lake as the official Iceberg runtime for Spark reads it, commits to another REST catalog, and tables through JDBC.
+# `make check` has them where the jars were fetched.
+interop: jars interop-tests
+
+interop-tests: install
 	FROSTLINE_TEST_JARS=$(CURDIR)/$(JARS) $(BIN)/pytest tests/interop $(PYTEST_ARGS)
 	FROSTLINE_TEST_JARS=$(CURDIR)/$(JARS) $(BIN)/pytest tests/clients/test_jdbc.py $(PYTEST_ARGS)
 
@@ -85,7 +88,8 @@ bench-tpch: install
 bench-smoke: install
 	$(BIN)/python -m benchmarks.run --smoke benchmarks/smoke.json $(STORE)
 
-check: lint types contracts test-all
+# Tests of everything; what other programs say of it, where `make jars` was run; and, with nothing beside them, a few benchmarks.
+check: lint types contracts test-all $(if $(wildcard $(JARS)/.complete),interop-tests) bench-smoke
 
 format: install
 	$(BIN)/ruff format

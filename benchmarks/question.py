@@ -68,6 +68,10 @@ class Answer:
             return self.value >= self.question.target
         return self.value <= self.question.target
 
+    def is_better_than(self, other: "Answer") -> bool:
+        """Whether it is the better answer to the same question."""
+        return (self.value > other.value) is self.question.measure.more_is_better
+
     def is_half_of(self, stored: float) -> bool:
         """Whether it is less than half as good as it was."""
         if self.question.measure.more_is_better:
