@@ -18,7 +18,7 @@ _QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 # How long an example takes says how busy the machine is.
 hypothesis.settings.register_profile("frostline", deadline=None)
-hypothesis.settings.load_profile("frostline")
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=30)
 
 pytest_plugins = [
     "tests.fixtures.lakeserver",
@@ -47,6 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
         os.environ.setdefault(name, _QUICK_JAVA)
+    hypothesis.settings.load_profile("quick" if "not slow" in config.option.markexpr else "frostline")
     if config.option.basetemp is None:
         _own.append(Path(tempfile.mkdtemp(prefix="frostline-tests-")))
         config.option.basetemp = str(_own[0] / "run")

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from tests.fixtures.command import Command
 from tests.fixtures.lake import Lake, fill_events
+from tests.fixtures.quick import first
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 
@@ -73,6 +74,7 @@ def test_a_clean_partition_is_gone_and_the_relation_answers_the_same(archived: L
     assert archived.clean() == clean.NOTHING
 
 
+@pytest.mark.slow
 def test_a_role_that_may_not_vacuum_the_seam_is_told_so(lake: Lake) -> None:
     assert horizon.settle_standbys(lake.catalog)
     run(lake.catalog, "create role frostline_nobody")
@@ -109,6 +111,7 @@ def test_it_waits_for_a_snapshot_from_before_the_publish(events: Lake, other: ps
     assert rows(other, EVERYTHING) == before
 
 
+@pytest.mark.slow
 def test_it_waits_for_an_old_snapshot_that_has_not_read_the_table_yet(events: Lake, other: psycopg.Connection) -> None:
     """It holds no lock on the table, so only the check of the snapshots can notice it."""
     before = rows(events.catalog, EVERYTHING)
@@ -120,6 +123,7 @@ def test_it_waits_for_an_old_snapshot_that_has_not_read_the_table_yet(events: La
     assert rows(other, EVERYTHING) == before
 
 
+@pytest.mark.slow
 def test_a_snapshot_from_after_the_publish_holds_nothing_up(archived: Lake, other: psycopg.Connection) -> None:
     before = rows(archived.catalog, EVERYTHING)
     other.execute("begin isolation level repeatable read")
@@ -142,7 +146,8 @@ def test_it_waits_for_changed_rows_to_be_folded(archived: Lake) -> None:
 
 
 @pytest.mark.parametrize(
-    "use", ["select from public.events_1 limit 1", "update public.events_1 set status = 'changed' where id = 5"]
+    "use",
+    first(1, ["select from public.events_1 limit 1", "update public.events_1 set status = 'changed' where id = 5"]),
 )
 def test_it_waits_for_those_who_use_the_partition(archived: Lake, other: psycopg.Connection, use: str) -> None:
     other.execute("begin")
@@ -170,7 +175,7 @@ def test_a_change_that_commits_just_before_the_lock_is_kept(archived: Lake, monk
     assert value(archived.catalog, "select count(*) from public.events_1") == ROWS
 
 
-@pytest.mark.parametrize("damage", ["deleted", "truncated", "overwritten"])
+@pytest.mark.parametrize("damage", first(1, ["deleted", "truncated", "overwritten"]))
 def test_a_damaged_file_stops_it_and_the_heap_keeps_its_rows(archived: Lake, damage: str) -> None:
     file = oldest_file(archived)
     content = file.read_bytes()
@@ -197,6 +202,7 @@ def test_a_heap_that_differs_from_the_lake_is_not_emptied(archived: Lake) -> Non
     assert value(archived.catalog, "select status from public.events_2 where id = 250") == "only here"
 
 
+@pytest.mark.slow
 def test_a_partition_that_got_rows_since_it_was_emptied_is_not_dropped(
     archived: Lake, other: psycopg.Connection
 ) -> None:
@@ -212,6 +218,7 @@ def test_a_partition_that_got_rows_since_it_was_emptied_is_not_dropped(
     assert rows(archived.catalog, EVERYTHING) == before
 
 
+@pytest.mark.slow
 def test_rows_below_the_line_go_to_the_default_partition_once_theirs_is_gone(archived: Lake) -> None:
     archived.clean()
     run(archived.catalog, "insert into public.events (ts, status) values ('2024-01-05 03:04:05', 'late')")
@@ -219,6 +226,7 @@ def test_rows_below_the_line_go_to_the_default_partition_once_theirs_is_gone(arc
     assert value(archived.catalog, "select count(*) from public.events_default") == 1
 
 
+@pytest.mark.slow
 def test_a_partition_that_somebody_dropped_counts_as_cleaned(archived: Lake) -> None:
     before = rows(archived.catalog, EVERYTHING)
     run(archived.catalog, "drop table public.events_2")
@@ -226,6 +234,7 @@ def test_a_partition_that_somebody_dropped_counts_as_cleaned(archived: Lake) -> 
     assert rows(archived.catalog, EVERYTHING) == before
 
 
+@pytest.mark.slow
 def test_the_foreign_tables_are_merged(archived: Lake) -> None:
     run(
         archived.catalog,
@@ -258,6 +267,7 @@ def test_the_command_says_what_was_cleaned_and_what_waits(
     }
 
 
+@pytest.mark.slow
 def test_the_command_reports_corruption_with_exit_code_one(
     archived: Lake, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

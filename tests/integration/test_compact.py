@@ -76,6 +76,7 @@ def test_a_second_run_does_nothing(cold: Lake) -> None:
     assert cold.value("select count(*) from frostline.job") == count
 
 
+@pytest.mark.slow
 def test_merged_files_have_about_the_target_size(lake: Lake) -> None:
     make_events(lake.catalog, "public.events")
     fill_events(lake.catalog, rows_a_month=400)
@@ -95,6 +96,7 @@ def test_merged_files_have_about_the_target_size(lake: Lake) -> None:
     assert lake.compact()[0].written_files == 0
 
 
+@pytest.mark.slow
 def test_lake_partitions_stay_apart(lake: Lake) -> None:
     make_archived(lake, grace="0", lake_partition="month")
     lake.clean()
@@ -111,6 +113,7 @@ def test_a_worker_compacts_what_is_due_only(cold: Lake) -> None:
     assert compact.plan(cold.catalog, table).files == 3
 
 
+@pytest.mark.slow
 def test_rows_that_changed_stay_changed_and_can_be_folded_and_undone(lake: Lake) -> None:
     make_archived(lake, lake_partition="year")
     change(lake)
@@ -187,6 +190,7 @@ def _no_file(file: RecordedFile, _lake: Lake) -> None:
     local(file).unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [_garbage, _another_value, _no_file])
 def test_a_damaged_file_stops_it_and_is_named(cold: Lake, damage: Callable[[RecordedFile, Lake], None]) -> None:
     before, seam = files(cold), seams.get(cold.catalog, cold.table())
@@ -203,6 +207,7 @@ def test_a_damaged_file_stops_it_and_is_named(cold: Lake, damage: Callable[[Reco
     compare(cold)
 
 
+@pytest.mark.slow
 def test_a_new_file_with_other_rows_is_never_published(cold: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     real = compact.copying.rows
     monkeypatch.setattr(compact.copying, "rows", lambda table, chosen: real(table, chosen[1:]))
@@ -212,6 +217,7 @@ def test_a_new_file_with_other_rows_is_never_published(cold: Lake, monkeypatch: 
         compact.merge_files(compact.Merge(cold.table(), piece, location, 99, "256MB"))
 
 
+@pytest.mark.slow
 def test_every_value_survives(lake: Lake) -> None:
     run(lake.catalog, SETUP)
     kinds = [kind for kind in EVERY_KIND if kind.name not in OPTIONAL]
@@ -235,6 +241,7 @@ def test_every_value_survives(lake: Lake) -> None:
         assert rows(connection, query.format("zoo")) == rows(connection, query.format("plain"))
 
 
+@pytest.mark.slow
 def test_many_manifests_become_few(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     make_events(lake.catalog, "public.events")
     fill_events(lake.catalog)
@@ -293,6 +300,7 @@ def _said(said: Any) -> list[dict[str, Any]]:
     return json.loads(said.stdout)
 
 
+@pytest.mark.slow
 def test_the_frost_line_stays(cold: Lake) -> None:
     before = seams.get(cold.catalog, cold.table())
     cold.compact()

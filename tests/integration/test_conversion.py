@@ -18,7 +18,7 @@ from tests.fixtures.conversion import (
     prepared,
 )
 from tests.fixtures.lake import Lake
-from tests.fixtures.quick import first
+from tests.fixtures.quick import first, some
 from tests.fixtures.roles import role
 from tests.fixtures.statements import rows, run, value
 
@@ -54,6 +54,7 @@ def test_a_table_is_partitioned_by_month(emptied: Connection) -> None:
     assert convert(emptied) == conversion.Converted(EVENTS_REQUEST.name, changed=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failpoint", first(2, POINTS))
 def test_killed_in_convert(emptied: Connection, shared_database: str, failpoint: Failpoint) -> None:
     make(emptied, 500, "events", "plain")
@@ -170,7 +171,7 @@ def test_what_belongs_to_the_table_goes_with_it(emptied: Connection, shared_data
             )
 
 
-@pytest.mark.parametrize("until", [State.PREPARED, State.SYNCED, State.FILLED, State.VERIFIED])
+@pytest.mark.parametrize("until", some([State.PREPARED, State.SYNCED, State.FILLED, State.VERIFIED], State.FILLED))
 def test_abandoned_it_is_as_it_was(emptied: Connection, until: State) -> None:
     make(emptied, 300)
     run(emptied, "create index by_ref on public.events (ref)")
@@ -191,6 +192,7 @@ def test_abandoned_it_is_as_it_was(emptied: Connection, until: State) -> None:
     assert convert(emptied).changed
 
 
+@pytest.mark.slow
 def test_it_cannot_be_abandoned_after_the_swap(emptied: Connection, shared_database: str) -> None:
     make(emptied, 100)
     killed(shared_database, Failpoint.CONVERT_SWAPPED)
@@ -199,6 +201,7 @@ def test_it_cannot_be_abandoned_after_the_swap(emptied: Connection, shared_datab
     assert convert(emptied).changed
 
 
+@pytest.mark.slow
 def test_it_can_be_abandoned_when_the_table_is_gone(emptied: Connection) -> None:
     make(emptied, 100)
     prepared(emptied)
@@ -213,14 +216,17 @@ def test_it_can_be_abandoned_when_the_table_is_gone(emptied: Connection) -> None
 
 @pytest.mark.parametrize(
     "alteration",
-    [
-        "add column extra int default 5",
-        "alter column ref type varchar",
-        "add constraint c check (id > 0)",
-        "rename column data to info",
-        "add unique (ref, ts)",
-        "add unique (ref)",
-    ],
+    first(
+        2,
+        [
+            "add column extra int default 5",
+            "alter column ref type varchar",
+            "add constraint c check (id > 0)",
+            "rename column data to info",
+            "add unique (ref, ts)",
+            "add unique (ref)",
+        ],
+    ),
 )
 def test_a_table_that_is_altered_meanwhile_is_not_swapped(emptied: Connection, alteration: str) -> None:
     make(emptied, 100)

@@ -17,6 +17,7 @@ from tests.fixtures.conversion import (
     nothing_is_left,
     prepared,
 )
+from tests.fixtures.quick import first
 from tests.fixtures.statements import rows, run, value
 
 from frostline.catalog import conversions, patience
@@ -129,12 +130,15 @@ create trigger again after insert or update on public.events for each row execut
 
 @pytest.mark.parametrize(
     "body",
-    [
-        "update public.events set ref = 'later', ts = ts + interval '2 months' where ref = 'cascade';",
-        "update public.events set ref = 'same place' where ref = 'cascade';",
-        "delete from public.events where ref = 'cascade';",
-        "delete from public.events where ref = 'cascade' and id = 7; insert into public.events (id, ts, ref) values (7, '2024-01-01 07:00+00', 'back') on conflict do nothing;",
-    ],
+    first(
+        1,
+        [
+            "update public.events set ref = 'later', ts = ts + interval '2 months' where ref = 'cascade';",
+            "update public.events set ref = 'same place' where ref = 'cascade';",
+            "delete from public.events where ref = 'cascade';",
+            "delete from public.events where ref = 'cascade' and id = 7; insert into public.events (id, ts, ref) values (7, '2024-01-01 07:00+00', 'back') on conflict do nothing;",
+        ],
+    ),
 )
 def test_changes_that_a_trigger_makes_in_between_are_followed(emptied: Connection, body: str) -> None:
     make(emptied, 20)
@@ -205,11 +209,14 @@ def test_statements_of_every_form_are_followed(emptied: Connection) -> None:
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
 @pytest.mark.parametrize(
     "change",
-    [
-        "delete from public.events where id = 5",
-        "update public.events set ts = ts + interval '3 months' where id = 5",
-        "update public.events set ref = 'x' where id = 5",
-    ],
+    first(
+        2,
+        [
+            "delete from public.events where id = 5",
+            "update public.events set ts = ts + interval '3 months' where id = 5",
+            "update public.events set ref = 'x' where id = 5",
+        ],
+    ),
 )
 def test_a_snapshot_from_before_the_copy_of_a_row_cannot_miss_it(
     emptied: Connection, connect: Callable[[str], psycopg.Connection], shared_database: str, level: str, change: str

@@ -151,6 +151,7 @@ def test_triggers_rules_defaults_and_policies_of_his_see_no_job(owned: Lake) -> 
     assert exploded(owned.catalog) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["always", "replica"])
 def test_a_trigger_that_nothing_silences_keeps_a_fold_from_deleting(owned: Lake, mode: str) -> None:
     owned.add()

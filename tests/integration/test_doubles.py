@@ -63,6 +63,7 @@ def test_a_key_in_two_files_is_named_with_both(cold: Lake, monkeypatch: pytest.M
     assert faults(cold) == [fault]  # in several passes, as for a large lake
 
 
+@pytest.mark.slow
 def test_a_key_twice_in_one_file_is_named(cold: Lake) -> None:
     large, _ = february(cold)
     change(cold, large, rewriting(with_row_of(large, 150))(large.read_bytes()))
@@ -71,6 +72,7 @@ def test_a_key_twice_in_one_file_is_named(cold: Lake) -> None:
     assert "has 1 keys twice: (id, ts) = (150," in fault.what
 
 
+@pytest.mark.slow
 def test_two_rows_whose_keys_differ_only_in_the_tier_key_are_no_double(cold: Lake) -> None:
     large, small = february(cold)
 
@@ -94,6 +96,7 @@ def test_a_row_that_the_heap_has_without_a_mark_is_named_with_the_file_that_has_
     assert f"has a row without a mark whose key is also in file://{large}: (id, ts) = (150," in fault.what
 
 
+@pytest.mark.slow
 def test_marked_rows_and_partitions_in_their_grace_period_are_no_doubles(lake: Lake) -> None:
     make_events(lake.catalog, "public.events", months=3)
     fill_events(lake.catalog, months=3, rows_a_month=100)
@@ -105,6 +108,7 @@ def test_marked_rows_and_partitions_in_their_grace_period_are_no_doubles(lake: L
     assert faults(lake) == []
 
 
+@pytest.mark.slow
 def test_a_fold_over_a_key_that_the_lake_has_twice_refuses_and_names_the_files(cold: Lake) -> None:
     large, small = february(cold)
     run(cold.catalog, "update public.events set status = 'new' where id = 150")

@@ -45,11 +45,13 @@ def test_nobody_gets_in_without_the_password(server: Postgres) -> None:
         psycopg.connect(server.dsn().replace(server.password, "guess"))
 
 
+@pytest.mark.slow
 def test_the_embedded_server_has_what_frostline_needs(server: Postgres) -> None:
     server.start()
     ask(server, "create extension postgres_fdw")
 
 
+@pytest.mark.slow
 def test_data_survives_a_stop(server: Postgres) -> None:
     server.start()
     ask(server, "create table kept as select 42 as answer")
@@ -128,6 +130,7 @@ def test_the_data_of_another_version_is_refused(server: Postgres, version: str) 
         server.start()
 
 
+@pytest.mark.slow
 def test_a_directory_in_use_is_a_conflict(server: Postgres) -> None:
     server.start()
     second = Postgres(server.data_dir, free_port(), server.password, server.programs)

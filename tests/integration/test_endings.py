@@ -93,6 +93,7 @@ def test_a_role_without_the_rights_is_told_so(
         assert set(ended.values()) - {ended["doctor"]} == {2}
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_table_of_another_role_is_refused_in_plain_words(
     managed: Lake, command: Command, monkeypatch: pytest.MonkeyPatch
@@ -113,6 +114,7 @@ def test_a_database_without_frostline_is_told(
     assert {code for name, code in ended.items() if name != "doctor"} == {2}
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_database_that_is_newer_than_the_program_is_told(managed: Lake, command: Command) -> None:
     run(managed.catalog, "insert into frostline.migration values (999, 'later')")
@@ -132,6 +134,7 @@ def test_a_postgres_that_cannot_be_reached_is_told(
     assert {code for name, code in ended.items() if name != "doctor"} == {4}
 
 
+@pytest.mark.slow
 def test_a_role_without_a_connection_left_is_told(
     managed: Lake, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +142,7 @@ def test_a_role_without_a_connection_left_is_told(
         assert set(try_all(command, {1, 4}).values()) == {1, 4}
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_timeout_of_the_role_is_told(managed: Lake, command: Command) -> None:
     run(managed.catalog, f"alter role postgres in database {managed.catalog.info.dbname} set statement_timeout = 1")
@@ -173,7 +177,7 @@ def test_what_somebody_did_to_the_database_is_no_bug(managed: Lake, command: Com
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("what", ["a dropped relation", "a dropped overlay"])
+@pytest.mark.parametrize("what", first(1, ["a dropped relation", "a dropped overlay"]))
 def test_a_table_whose_relation_somebody_dropped_can_be_given_up(managed: Lake, command: Command, what: str) -> None:
     run(managed.catalog, BROKEN[what])
     said = command("table", "remove", "kept", "--keep-lake")
@@ -238,6 +242,7 @@ def test_a_variable_that_is_no_text_is_told(command: Command, monkeypatch: pytes
     ended_well(command("status"), {2}, "status")
 
 
+@pytest.mark.slow
 def test_a_policy_file_that_cannot_be_read_is_told(managed: Lake, command: Command, tmp_path: Path) -> None:
     for text in (b"tables: [", b"\xff\xfe", b"version: 1\ntables: {nosuch: {hot_period: 1 day}}", b"- 1"):
         (tmp_path / "policies.yaml").write_bytes(text)

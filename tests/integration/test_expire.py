@@ -71,6 +71,7 @@ def test_what_nobody_needs_goes_and_everybody_reads_the_same(events: Lake, tmp_p
     assert verify.run(events.catalog, events.table()).faults == ()
 
 
+@pytest.mark.slow
 def test_without_anything_to_do_there_is_no_commit_and_no_job(events: Lake) -> None:
     expired(events)
     before = (seams.get(events.catalog, events.table()), rows(events.catalog, STATES), files(events))
@@ -146,6 +147,7 @@ def test_an_open_cursor_on_the_seam_does_not_hold_it_up(
             other.execute("rollback")
 
 
+@pytest.mark.slow
 def test_xids_of_another_server_count_from_now(events: Lake, other: psycopg.Connection) -> None:
     run(events.catalog, "update frostline.lake_state set replaced_xid = '9000000000' where replaced_xid is not null")
     other.execute("begin isolation level repeatable read")
@@ -155,6 +157,7 @@ def test_xids_of_another_server_count_from_now(events: Lake, other: psycopg.Conn
     assert expired(events).snapshots == 2
 
 
+@pytest.mark.slow
 def test_states_from_before_the_catalog_knew_them_begin_their_time_now(events: Lake) -> None:
     run(events.catalog, "update frostline.managed_table set snapshot_retention = '1 hour'")
     run(events.catalog, "delete from frostline.lake_state where replaced_at is not null")
@@ -170,6 +173,7 @@ def test_states_from_before_the_catalog_knew_them_begin_their_time_now(events: L
     assert files(events) == needed(events)
 
 
+@pytest.mark.slow
 def test_a_snapshot_that_a_tag_names_is_kept(events: Lake) -> None:
     """Another engine may have put one there."""
     first = snapshot_ids(events)[0]
@@ -185,6 +189,7 @@ def test_a_snapshot_that_a_tag_names_is_kept(events: Lake) -> None:
     assert count_with_pyiceberg(location(events), first) == 100
 
 
+@pytest.mark.slow
 def test_nothing_goes_while_a_file_that_stays_cannot_be_read(events: Lake) -> None:
     """Nobody knows then what it needs."""
     snapshot = snapshots.read_metadata(location(events)).current_snapshot()
@@ -201,6 +206,7 @@ def test_nothing_goes_while_a_file_that_stays_cannot_be_read(events: Lake) -> No
     assert expired(events).snapshots == 2
 
 
+@pytest.mark.slow
 def test_a_snapshot_whose_files_are_long_gone_goes(events: Lake) -> None:
     """As in a restored database whose original has expired it."""
     first = snapshots.find(location(events), snapshot_ids(events)[0])
@@ -210,6 +216,7 @@ def test_a_snapshot_whose_files_are_long_gone_goes(events: Lake) -> None:
     assert verify.run(events.catalog, events.table()).faults == ()
 
 
+@pytest.mark.slow
 def test_files_of_another_history_are_left(events: Lake) -> None:
     run(events.catalog, "update frostline.job set server = 'another/1/2/3' where kind = 'archive'")
     before = files(events)
@@ -222,6 +229,7 @@ def test_files_of_another_history_are_left(events: Lake) -> None:
     assert f"{result.left} left" in value(events.catalog, "select detail from frostline.job where kind = 'expire'")
 
 
+@pytest.mark.slow
 def test_own_history_of_a_copy_says_nothing(events: Lake) -> None:
     """A restored table names the original, and not the copy: then only the copy's own jobs are its own."""
     run(events.catalog, "update frostline.job set server = 'original'")
@@ -232,6 +240,7 @@ def test_own_history_of_a_copy_says_nothing(events: Lake) -> None:
     assert before <= files(events)
 
 
+@pytest.mark.slow
 def test_the_lake_server_finds_a_snapshot_whose_metadata_file_has_gone(events: Lake) -> None:
     """The same snapshot is in several states; the server remembers the first that it met."""
     served, table, third = CatalogTables(events.dsn), events.table(), snapshot_ids(events)[-1]
@@ -246,6 +255,7 @@ def test_the_lake_server_finds_a_snapshot_whose_metadata_file_has_gone(events: L
         assert served.files(table.id, third) == found
 
 
+@pytest.mark.slow
 def test_a_failure_to_delete_is_told_and_loses_nothing(events: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: object) -> Iterator[str]:
         raise OSError("the store is away")

@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.fixtures.doomed import die
+from tests.fixtures.quick import first
 from tests.fixtures.statements import rows, run, value
 
 from frostline.catalog import patience
@@ -168,7 +169,7 @@ def test_what_was_attached_again_in_the_last_moment_is_not_dropped(
 
 
 @pytest.mark.parametrize("expire_by", ExpireBy)
-@pytest.mark.parametrize("change", [{"retention_period": "100000"}, {"retention_period": None}])
+@pytest.mark.parametrize("change", first(1, [{"retention_period": "100000"}, {"retention_period": None}]))
 def test_what_is_half_detached_comes_back_if_it_should_stay(
     catalog: Connection, settings: Settings, other: psycopg.Connection, expire_by: ExpireBy, change: dict[str, Any]
 ) -> None:

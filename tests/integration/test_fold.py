@@ -130,6 +130,7 @@ def _while_staging(lake: Lake, monkeypatch: pytest.MonkeyPatch, statement: str) 
     return reference
 
 
+@pytest.mark.slow
 def test_a_row_that_somebody_holds_keeps_its_mark(cold: Lake) -> None:
     change(cold)
     with cold.connect() as writer:
@@ -167,6 +168,7 @@ def test_a_key_that_was_folded_meanwhile_is_not_inserted_twice(cold: Lake) -> No
             ours.execute(insert)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
     [
@@ -199,6 +201,7 @@ def test_an_older_snapshot_keeps_its_lake_and_its_overlay(cold: Lake) -> None:
         assert everything(reader) == before
 
 
+@pytest.mark.slow
 def test_a_partition_in_its_grace_period_keeps_its_rows(lake: Lake) -> None:
     make_events(lake.catalog, "public.events")
     fill_events(lake.catalog)
@@ -212,6 +215,7 @@ def test_a_partition_in_its_grace_period_keeps_its_rows(lake: Lake) -> None:
     assert verify.run(lake.catalog, lake.table()).faults == ()
 
 
+@pytest.mark.slow
 def test_after_a_fold_clean_goes_on(lake: Lake) -> None:
     make_events(lake.catalog, "public.events")
     fill_events(lake.catalog)
@@ -225,6 +229,7 @@ def test_after_a_fold_clean_goes_on(lake: Lake) -> None:
     assert lake.value("select count(*) from only public.events_default") == 1
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_not_carried_on(cold: Lake) -> None:
     change(cold)
     cold.catalog.execute("update frostline.lake_file set hash_sum = hash_sum + 1")
@@ -234,6 +239,7 @@ def test_a_damaged_file_is_not_carried_on(cold: Lake) -> None:
     assert state.lake.overlay_rows > 0
 
 
+@pytest.mark.slow
 def test_a_file_that_holds_a_marked_key_and_was_not_found_to_is_not_left_as_it_is(
     cold: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,6 +257,7 @@ def test_a_file_that_holds_a_marked_key_and_was_not_found_to_is_not_left_as_it_i
             fold.rewrite_piece(piece)
 
 
+@pytest.mark.slow
 def test_nobody_but_frostline_can_silence_the_marks(cold: Lake) -> None:
     with cold.connect() as connection:
         connection.execute("set frostline.folding = 'on'")
@@ -258,6 +265,7 @@ def test_nobody_but_frostline_can_silence_the_marks(cold: Lake) -> None:
     assert cold.value("select count(*) from public.events where status = 'seen'") == 1
 
 
+@pytest.mark.slow
 def test_after_a_fold_and_a_vacuum_the_overlay_is_not_read_whole_for_each_cold_row(cold: Lake) -> None:
     overlay = f"frostline_overlay.events_{cold.table().id}"
     run(cold.catalog, "update public.events set status = 'x' where id <= 1000")
@@ -269,6 +277,7 @@ def test_after_a_fold_and_a_vacuum_the_overlay_is_not_read_whole_for_each_cold_r
         assert value(connection, query, (overlay,)) < 10
 
 
+@pytest.mark.slow
 def test_a_publish_of_more_marks_than_fit_into_memory_reads_no_note_whole_for_each(cold: Lake) -> None:
     run(cold.catalog, "update public.events set status = 'y'")
     table, frost_line = cold.table(), seams.get(cold.catalog, cold.table()).frost_line
@@ -282,6 +291,7 @@ def test_a_publish_of_more_marks_than_fit_into_memory_reads_no_note_whole_for_ea
     assert read < 20 * 3000
 
 
+@pytest.mark.slow
 def test_what_lies_in_the_place_of_a_mark_now_is_not_taken_away(cold: Lake) -> None:
     run(cold.catalog, "update public.events set status = 'y' where id = 1")
     table, frost_line = cold.table(), seams.get(cold.catalog, cold.table()).frost_line
@@ -303,6 +313,7 @@ def test_what_lies_in_the_place_of_a_mark_now_is_not_taken_away(cold: Lake) -> N
     assert rows(cold.catalog, places) == [before]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tries", "taken"), [(10, 1), (1, 0)])
 def test_a_row_that_leaves_its_partition_while_a_fold_locks_it_keeps_its_mark(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, tries: int, taken: int
@@ -346,6 +357,7 @@ def _with_a_pause(parts: Callable[..., dict[str, sql.Composable]]) -> Callable[.
     return pausing
 
 
+@pytest.mark.slow
 def test_negative_zero_and_nan_survive_a_rewrite(lake: Lake) -> None:
     lake.catalog.execute("""
         create table public.t (id int, ts date, f float8, primary key (id, ts)) partition by range (ts);

@@ -51,6 +51,7 @@ def one_more(lake: Lake, month: int, rows: int, *, archive: bool = True) -> None
         assert lake.archive()[0].error is None
 
 
+@pytest.mark.slow
 def test_only_an_archive_of_much_analyzes_the_whole_lake(events: Lake) -> None:
     before = value(events.catalog, STATISTICS)
     one_more(events, 4, 50)
@@ -60,6 +61,7 @@ def test_only_an_archive_of_much_analyzes_the_whole_lake(events: Lake) -> None:
     assert value(events.catalog, KNOWN_ROWS) == 650  # the 50 were merged into them afterwards
 
 
+@pytest.mark.slow
 def test_what_is_known_of_the_rows_outlives_the_merging_of_foreign_tables(events: Lake) -> None:
     one_more(events, 4, 50)
     assert value(events.catalog, "select count(*) from pg_foreign_table") == 1
@@ -76,6 +78,7 @@ def test_an_attached_foreign_table_has_statistics_of_its_own_until_it_is_merged(
         assert value(events.catalog, KNOWN_ROWS) == 650
 
 
+@pytest.mark.slow
 def test_merging_foreign_tables_waits_for_nobody_who_holds_a_heap_partition(events: Lake) -> None:
     """It holds the lake table, so that every reader would wait with it."""
     one_more(events, 4, 50, archive=False)
@@ -112,6 +115,7 @@ def test_the_empty_partition_of_an_earlier_version_comes_to_the_lower_end(events
     assert not bound.merge(events.catalog, events.table())
 
 
+@pytest.mark.slow
 def test_after_many_small_archives_the_merged_table_is_analyzed(lake: Lake) -> None:
     make_events(lake.catalog, "public.events", months=4)
     fill_events(lake.catalog, months=4, rows_a_month=200)
@@ -121,6 +125,7 @@ def test_after_many_small_archives_the_merged_table_is_analyzed(lake: Lake) -> N
     assert value(lake.catalog, KNOWN_ROWS) == 800
 
 
+@pytest.mark.slow
 def test_tables_whose_names_differ_only_at_their_ends_are_archived_side_by_side(lake: Lake) -> None:
     for ending in ("eu", "us"):
         name = f"public.customer_interaction_events_history_{ending}"
@@ -155,6 +160,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_clean_opens_only_manifests_of_its_range(events: Lake, opened: list[str]) -> None:
     run(events.catalog, "update frostline.managed_table set grace_period = '1 day'")
     one_more(events, 4, 10)
@@ -172,6 +178,7 @@ def _current(lake: Lake) -> tuple[str, int, int]:
     return location, snapshot, lake.table().column("ts").field_id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -195,6 +202,7 @@ def test_clean_refuses_when_the_files_of_its_range_are_not_those_recorded(events
     assert value(events.catalog, "select count(*) from public.events_4") == 10
 
 
+@pytest.mark.slow
 def test_the_totals_are_those_of_the_records_whatever_changes_them(events: Lake) -> None:
     def check() -> None:
         assert events.catalog.execute(TOTALS).fetchone() == events.catalog.execute(RECORDS).fetchone()
@@ -214,6 +222,7 @@ def test_the_totals_are_those_of_the_records_whatever_changes_them(events: Lake)
     assert value(events.catalog, "select count(*) from frostline.lake_total") == 0
 
 
+@pytest.mark.slow
 def test_status_reads_the_records_only_of_lake_partitions_that_changed(
     events: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,6 +260,7 @@ def test_small_files_of_a_lake_partition_are_found_though_they_came_one_by_one(l
     assert not lake_files.due_merges(lake.catalog, lake.table())
 
 
+@pytest.mark.slow
 def test_another_target_size_makes_every_file_count_again(events: Lake) -> None:
     run(events.catalog, "update frostline.managed_table set target_file_size = target_file_size * 2")
     assert not lake_files.due_merges(events.catalog, events.table())

@@ -37,6 +37,7 @@ def test_old_jobs_are_forgotten_by_a_sweep_and_their_totals_are_not(lake: Lake) 
     assert jobs.failures(lake.catalog, table).keys() == failures.keys() == {Kind.FOLD}
 
 
+@pytest.mark.slow
 def test_young_jobs_and_those_whose_files_lie_in_the_warehouse_stay(lake: Lake) -> None:
     make_archived(lake)
     table = lake.table()

@@ -89,6 +89,7 @@ def test_one_table_and_not_more_than_asked_for(listed: Listed, history: list[int
     assert listed('"Visits"', "--failed") == []
 
 
+@pytest.mark.slow
 def test_a_job_that_was_cleaned_later_took_no_longer_for_it(
     listed: Listed, history: list[int], catalog: Connection, add: Callable[..., Table]
 ) -> None:
@@ -99,6 +100,7 @@ def test_a_job_that_was_cleaned_later_took_no_longer_for_it(
     assert (cleaned["state"], cleaned["duration_s"]) == ("cleaned", 90.5)
 
 
+@pytest.mark.slow
 def test_the_jobs_of_a_removed_table_stay_under_its_name(
     listed: Listed, history: list[int], catalog: Connection, command: Command
 ) -> None:
@@ -111,6 +113,7 @@ def test_the_jobs_of_a_removed_table_stay_under_its_name(
     assert [one["id"] for one in listed("events", "--failed")] == [history[1]]
 
 
+@pytest.mark.slow
 def test_a_table_that_is_managed_again_has_its_old_jobs_and_begins_without_failures(
     listed: Listed, history: list[int], catalog: Connection, add: Callable[..., Table]
 ) -> None:

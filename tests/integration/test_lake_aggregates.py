@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from tests.fixtures import lakeserver
 from tests.fixtures.lakeserver import StoredTables, column
+from tests.fixtures.quick import first
 
 from frostline.model.names import RemoteName
 from frostline.model.tiers import TierKind
@@ -90,7 +91,7 @@ def texts(connection: psycopg.Connection, query: str) -> list[tuple[bytes | None
     return [tuple(result.get_value(row, at) for at in range(result.nfields)) for row in range(result.ntuples)]
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", first(4, QUERIES))
 def test_duckdb_answers_as_postgres_does(
     client: psycopg.Connection, lake_server: LakeServer, connect: Connect, query: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -247,6 +247,7 @@ def test_a_warehouse_that_is_away_fails_cold_reads_only_and_comes_back(archived:
         assert rows(connection, EVERYTHING) == before
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_store_that_does_not_answer_is_waited_for_no_longer_than_the_session_says(
     archived: Lake, caplog: pytest.LogCaptureFixture
@@ -265,6 +266,7 @@ def test_a_store_that_does_not_answer_is_waited_for_no_longer_than_the_session_s
         assert rows(connection, EVERYTHING) == before
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_neither_is_one_whose_files_are_being_compared(archived: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     real, file = paths.stamp, archived.data_files()[0]

@@ -219,6 +219,7 @@ def test_a_broken_login_gets_no_data(server: LakeServer, seed: int) -> None:
         assert b"D\0\0" not in answer, (seed, number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", first(1, range(4)))
 def test_a_broken_conversation_ends_in_an_answer_or_a_hang_up(server: LakeServer, seed: int) -> None:
     chance = random.Random(seed)

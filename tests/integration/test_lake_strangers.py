@@ -80,6 +80,7 @@ def crowd(server: LakeServer, count: int, said: bytes = b"") -> Generator[list[s
         yield strangers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", first(1, STEPS.values()), ids=STEPS.keys())
 def test_five_hundred_strangers_keep_nobody_out(server: LakeServer, said: bytes) -> None:
     with crowd(server, 500, said):

@@ -65,6 +65,7 @@ def test_a_lease_is_renewed_while_it_is_held(events: Lake) -> None:
             leases.require(events.catalog, events.table())
 
 
+@pytest.mark.slow
 def test_a_lease_that_ran_out_is_not_renewed(events: Lake) -> None:
     with leases.held(events.catalog, events.table(), 0.6):
         run(events.catalog, "update frostline.lease set expires_at = clock_timestamp()")
@@ -73,6 +74,7 @@ def test_a_lease_that_ran_out_is_not_renewed(events: Lake) -> None:
             leases.require(events.catalog, events.table())
 
 
+@pytest.mark.slow
 def test_a_transaction_may_be_longer_than_the_lease(events: Lake) -> None:
     """The renewal waits for the row that the holder has locked, and must count from when it gets it."""
     with leases.held(events.catalog, events.table(), 3):

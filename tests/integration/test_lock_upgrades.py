@@ -67,6 +67,7 @@ def test_a_reader_that_then_writes_is_no_deadlock_with_premake(
         assert len(made_it.result(timeout=60).created) == 1
 
 
+@pytest.mark.slow
 def test_who_alters_the_whole_table_is_no_deadlock_with_premake(
     catalog: Connection, settings: Settings, other: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -291,6 +291,7 @@ for with_default, place in (
     EXPIRY.remove((ExpireBy.DROP, with_default, place))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failpoint", first(2, PREMAKE))
 def test_killed_in_premake(catalog: Connection, settings: Settings, database: str, failpoint: Failpoint) -> None:
     numbers(catalog, default=True)
@@ -312,6 +313,7 @@ def test_killed_in_premake(catalog: Connection, settings: Settings, database: st
     run(catalog, "insert into public.events values (450, 'new'), (550, 'new')")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("expire_by", "default", "failpoint"), first(2, EXPIRY))
 def test_killed_in_expiry(
     catalog: Connection,

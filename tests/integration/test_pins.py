@@ -64,6 +64,7 @@ def test_a_pin_keeps_the_snapshot_and_the_metadata_file_of_its_state(events: Lak
     assert files(events) == needed(events)
 
 
+@pytest.mark.slow
 def test_a_dead_readers_pin_holds_nothing(events: Lake) -> None:
     pins.make(events.catalog, events.table(), location(events), 0.01)
     change(events)
@@ -78,6 +79,7 @@ def test_a_pin_is_renewed_while_it_is_held(events: Lake) -> None:
         until_true(events.catalog, f"select expires_at > timestamptz '{first}' + interval '1 s' from frostline.pin")
 
 
+@pytest.mark.slow
 def test_several_pins_are_renewed_by_one_connection(events: Lake) -> None:
     held = pins.held_together(events.dsn, [(events.table(), location(events))] * 3, seconds=0.6)
     with pytest.raises(ConflictError, match="ran out"), held as made:
@@ -94,6 +96,7 @@ def _lose_one(events: Lake, made: tuple[int, ...]) -> None:
     assert value(events.catalog, RENEWING) == 1
 
 
+@pytest.mark.slow
 def test_a_pin_that_was_lost_is_told_at_the_end(events: Lake) -> None:
     with (
         pytest.raises(ConflictError, match="ran out while it was read"),
@@ -102,6 +105,7 @@ def test_a_pin_that_was_lost_is_told_at_the_end(events: Lake) -> None:
         pins.release(events.catalog, pin_id)
 
 
+@pytest.mark.slow
 def test_what_ran_out_is_not_renewed(events: Lake) -> None:
     """Upkeep may have decided by then."""
     held = pins.held(events.dsn, events.table(), location(events), seconds=0.3)
@@ -154,6 +158,7 @@ def begun(reader: Connection, events: Lake) -> str:
     return read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", [1, 2])
 def test_a_reader_that_pins_and_ends_before_the_live_snapshots_are_read_is_seen(
     events: Lake, reader: Connection, monkeypatch: pytest.MonkeyPatch, call: int
@@ -172,6 +177,7 @@ def test_a_reader_that_pins_and_ends_before_the_live_snapshots_are_read_is_seen(
     assert value(events.catalog, JOBS) == 1, "there was nothing to do the second time"
 
 
+@pytest.mark.slow
 def test_a_pin_that_is_committed_after_the_plan_and_before_the_lock_is_seen(
     events: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +193,7 @@ def _in_a_session_of_its_own(events: Lake, table: Table, state: str) -> None:
         pins.make(connection, table, state, 60)
 
 
+@pytest.mark.slow
 def test_a_pin_that_is_being_made_is_passed_over(events: Lake, reader: Connection) -> None:
     old, table = location(events), events.table()
     change(events)
@@ -199,6 +206,7 @@ def test_a_pin_that_is_being_made_is_passed_over(events: Lake, reader: Connectio
     assert expired(events).snapshots == 0
 
 
+@pytest.mark.slow
 def test_a_pin_that_comes_during_the_commit_waits_and_is_refused(events: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     old, table = location(events), events.table()
     change(events)
@@ -225,6 +233,7 @@ def test_a_pin_that_comes_during_the_commit_waits_and_is_refused(events: Lake, m
     assert refused == [f"the lake of public.events has no state {old} any more"]
 
 
+@pytest.mark.slow
 def test_a_pin_that_runs_out_during_the_commit_does_not_break_it(events: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its row is still there then, and so is its foreign key."""
     old, table = location(events), events.table()

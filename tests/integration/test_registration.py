@@ -252,6 +252,7 @@ def key_of(connection: Connection, number: int, kind: str) -> str:
     return f"public.t{number}"
 
 
+@pytest.mark.slow
 def test_a_key_whose_equal_values_have_one_form_is_taken(catalog: Connection, add: Add) -> None:
     run(catalog, OWN_TYPES)
     for number, kind in enumerate(EXACT):

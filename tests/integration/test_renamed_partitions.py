@@ -85,6 +85,7 @@ def test_a_partition_renamed_while_it_is_exported_is_told(twins: Lake, monkeypat
     compare(twins)
 
 
+@pytest.mark.slow
 def test_a_partition_renamed_in_its_grace_period_is_still_known(lake: Lake) -> None:
     """Its rows are folded around, undone or cleaned as if it had its old name."""
     make_archived(lake)
@@ -96,6 +97,7 @@ def test_a_partition_renamed_in_its_grace_period_is_still_known(lake: Lake) -> N
     compare(lake)
 
 
+@pytest.mark.slow
 def test_one_renamed_before_it_could_be_emptied_is_emptied(lake: Lake) -> None:
     make_archived(lake)
     run(lake.catalog, RENAME + "; update frostline.managed_table set grace_period = '0'")
@@ -112,6 +114,7 @@ def test_a_table_with_an_unlogged_partition_is_not_taken(lake: Lake) -> None:
     assert refused.value.hint == "alter table public.events_1 set logged"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partition", ["events_1", "events_default"])
 def test_nothing_is_archived_while_a_partition_is_unlogged(twins: Lake, partition: str) -> None:
     run(twins.catalog, f"alter table public.{partition} set unlogged")

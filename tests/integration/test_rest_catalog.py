@@ -165,6 +165,7 @@ def test_a_lost_answer_is_found_out_by_looking(through: Catalog, proxy: Proxy) -
     assert versions(through) == at(2)
 
 
+@pytest.mark.slow
 def test_an_answer_that_takes_too_long_is_found_out_by_looking(
     through: Catalog, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +190,7 @@ def test_an_error_of_a_gateway_is_not_believed(through: Catalog, proxy: Proxy, s
     assert versions(through) == at(2)
 
 
+@pytest.mark.slow
 def test_a_request_that_arrives_late_is_waited_for(through: Catalog, proxy: Proxy) -> None:
     changes = both(through, 2)
     proxy.fault = proxies.late
@@ -196,6 +198,7 @@ def test_a_request_that_arrives_late_is_waited_for(through: Catalog, proxy: Prox
     assert versions(through) == at(2)
 
 
+@pytest.mark.slow
 def test_a_request_that_does_not_arrive_is_called_unknown(through: Catalog, proxy: Proxy) -> None:
     changes = both(through, 2)
     proxy.fault = proxies.cut_before
@@ -209,6 +212,7 @@ def test_a_request_that_does_not_arrive_is_called_unknown(through: Catalog, prox
         transaction.commit_all(through, changes)
 
 
+@pytest.mark.slow
 def test_a_catalog_that_does_half_of_it_is_told_on(through: Catalog, proxy: Proxy) -> None:
     def only_the_first(asked: Asked, forward: Forward) -> Answered:
         parts = json.loads(asked.body)
@@ -225,6 +229,7 @@ def test_a_catalog_that_does_half_of_it_is_told_on(through: Catalog, proxy: Prox
     assert versions(through) == at(3)
 
 
+@pytest.mark.slow
 def test_a_catalog_that_dies_and_cannot_be_asked_is_called_unknown(through: Catalog, proxy: Proxy) -> None:
     changes = both(through, 2)
 
@@ -250,6 +255,7 @@ def test_a_catalog_without_transactions_gets_one_commit_a_table(
     assert versions(through) == at(2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", [SCHEMA, PLAIN], ids=["gaps", "plain"])
 def test_new_tables_of_a_catalog_without_transactions_are_made_too(
     settings: Settings, catalog: Catalog, proxy: Proxy, schema: Schema
@@ -293,6 +299,7 @@ def test_one_commit_a_table_that_ends_half_way_says_where(through: Catalog, prox
         transaction.commit_all(through, list(reversed(changes)))
 
 
+@pytest.mark.slow
 def test_a_change_without_a_snapshot_is_recognised_too(through: Catalog, proxy: Proxy) -> None:
     found = rest.load(through, ONE)
     assert found

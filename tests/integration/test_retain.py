@@ -100,6 +100,7 @@ def test_rows_of_a_partial_file_go_and_the_others_stay(lake: Lake) -> None:
     assert verify.run(lake.catalog, lake.table()).faults == ()
 
 
+@pytest.mark.slow
 def test_the_overlay_below_the_line_is_cleared_with_its_heap_rows(cold: Lake) -> None:
     change(cold)
     assert cold.value(f"select count(*) from public.events_default where ts < '{MARCH}'") == 5
@@ -129,6 +130,7 @@ def test_a_table_without_a_retention_period_keeps_its_rows(cold: Lake) -> None:
     compare(cold)
 
 
+@pytest.mark.slow
 def test_the_line_only_rises(cold: Lake) -> None:
     retain(cold, MARCH)
     keep_from(cold, FEBRUARY)
@@ -137,6 +139,7 @@ def test_the_line_only_rises(cold: Lake) -> None:
     assert cold.retain()[0].line == MARCH
 
 
+@pytest.mark.slow
 def test_the_line_rises_also_where_there_is_nothing_to_remove(cold: Lake) -> None:
     snapshot = seams.get(cold.catalog, cold.table())
     result = retain(cold, "2023-05-05 00:00+00")
@@ -180,6 +183,7 @@ def _write(connection: psycopg.Connection, statement: str) -> None:
         copy.write("900\t2024-01-20\n")
 
 
+@pytest.mark.slow
 def test_rows_at_the_line_and_above_are_written_as_ever(cold: Lake, other: psycopg.Connection) -> None:
     retain(cold, MARCH)
     both(other, f"insert into public.{{t}} (id, ts) values (900, '{MARCH}'), (901, '2030-01-01')")
@@ -191,6 +195,7 @@ def test_rows_at_the_line_and_above_are_written_as_ever(cold: Lake, other: psyco
     compare(cold)
 
 
+@pytest.mark.slow
 def test_a_row_that_somebody_holds_waits_for_the_next_time(cold: Lake, other: psycopg.Connection) -> None:
     both(other, "update public.{t} set status = 'changed' where id in (1, 2)")
     other.execute("begin")
@@ -206,6 +211,7 @@ def test_a_row_that_somebody_holds_waits_for_the_next_time(cold: Lake, other: ps
     compare(cold)
 
 
+@pytest.mark.slow
 def test_writers_that_claimed_lake_rows_before_it(cold: Lake, other: psycopg.Connection) -> None:
     """Their marks are not committed yet, so they stay; a row that was moved up in time is saved."""
     other.execute("begin")
@@ -225,6 +231,7 @@ def test_writers_that_claimed_lake_rows_before_it(cold: Lake, other: psycopg.Con
     assert verify.run(cold.catalog, cold.table()).faults == ()
 
 
+@pytest.mark.slow
 def test_a_reader_from_before_keeps_what_it_sees(cold: Lake, other: psycopg.Connection) -> None:
     change(cold)
     other.execute("begin isolation level repeatable read")
@@ -257,6 +264,7 @@ def test_a_writer_with_a_snapshot_from_before_must_begin_again(cold: Lake, other
     compare(cold)
 
 
+@pytest.mark.slow
 def test_rows_changed_while_it_runs(cold: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     statements = [
         "update public.{t} set status = 'meanwhile' where id in (1, 45)",
@@ -354,6 +362,7 @@ def test_a_thawed_partition_across_the_line(cold: Lake, other: psycopg.Connectio
     compare(cold)
 
 
+@pytest.mark.slow
 def test_a_damaged_file_across_the_line_stops_it(lake: Lake) -> None:
     make_archived(lake, grace="0", lake_partition="year")
     lake.clean()
@@ -383,6 +392,7 @@ insert into public.{name} select n, 'row ' || n from generate_series(0, 900, 7) 
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", some(["smallint", "integer", "bigint"], "integer"))
 def test_integers_are_counted_from_the_largest(lake: Lake, kind: str) -> None:
     run(lake.catalog, INTEGERS.format(name="events", kind=kind))
@@ -398,6 +408,7 @@ def test_integers_are_counted_from_the_largest(lake: Lake, kind: str) -> None:
         run(connection, "insert into public.events values (150)")
 
 
+@pytest.mark.slow
 def test_one_wrong_integer_in_default_removes_nothing(lake: Lake) -> None:
     run(lake.catalog, INTEGERS.format(name="events", kind="bigint"))
     run(lake.catalog, "create table public.events_rest partition of public.events default")
@@ -476,6 +487,7 @@ def test_of_a_table_without_a_lake_whole_partitions_go(
     assert json.loads(command("compact", "--output", "json").stdout) == []
 
 
+@pytest.mark.slow
 def test_a_table_of_an_older_version_gets_the_new_function(cold: Lake, other: psycopg.Connection) -> None:
     function = f"frostline_relation.mark_{cold.table().id}"
     new = value(cold.catalog, f"select pg_get_functiondef('{function}'::regproc)")
@@ -489,6 +501,7 @@ def test_a_table_of_an_older_version_gets_the_new_function(cold: Lake, other: ps
         run(other, WRITES[0])
 
 
+@pytest.mark.slow
 def test_a_table_whose_heap_is_gone_does_not_keep_frostline_from_starting(lake: Lake) -> None:
     make_events(lake.catalog, "public.events")
     lake.add()
@@ -496,6 +509,7 @@ def test_a_table_whose_heap_is_gone_does_not_keep_frostline_from_starting(lake: 
     assert renewal.renew(lake.catalog) == []
 
 
+@pytest.mark.slow
 def test_nor_does_it_keep_the_functions_of_others_old(lake: Lake) -> None:
     for name in ("a_broken", "events"):
         make_events(lake.catalog, f"public.{name}")
@@ -507,6 +521,7 @@ def test_nor_does_it_keep_the_functions_of_others_old(lake: Lake) -> None:
     assert [str(one) for one in renewal.renew(lake.catalog)] == ["public.events"]
 
 
+@pytest.mark.slow
 def test_values_are_compared_on_the_axis(cold: Lake) -> None:
     """R is kept in the tier key's own type, whatever the session's time zone."""
     retain(cold, MARCH)

@@ -144,6 +144,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.slow
 def test_the_reader_agrees_for_every_kind_of_tier_key(lake: Lake, reader: Any) -> None:
     for kind, *bounds, hot in KINDS:
         name = f'"of {kind}"'

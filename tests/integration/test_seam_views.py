@@ -225,6 +225,7 @@ def test_a_pin_that_would_stay_for_ever_is_refused(catalog: Connection, pinnable
             run(catalog, statement)
 
 
+@pytest.mark.slow
 def test_a_pin_waits_for_an_expiry_but_not_for_ever(
     catalog: Connection, pinnable: Table, connect: Callable[..., psycopg.Connection], database: str
 ) -> None:

@@ -127,6 +127,7 @@ def test_a_password_file_takes_the_password_out_of_the_mapping(
     assert asks_the_lake(settings.dsn)
 
 
+@pytest.mark.slow
 def test_the_backup_role_of_the_guide_dumps_everything_but_the_password(
     settings: Settings, serving: Callable[[], None], postgres_server: Postgres
 ) -> None:
@@ -142,6 +143,7 @@ def test_the_backup_role_of_the_guide_dumps_everything_but_the_password(
     assert "CREATE FOREIGN TABLE frostline_lake" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", first(1, ["drop user, drop password", "drop password", "set password 'old'"]))
 def test_init_puts_a_restored_mapping_right(settings: Settings, serving: Callable[[], None], lost: str) -> None:
     install(settings)

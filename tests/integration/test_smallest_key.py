@@ -39,6 +39,7 @@ def test_a_row_with_the_smallest_key_lives_in_both_tiers(lake: Lake, kind: str) 
     assert value(lake.catalog, f"select note from public._events where k = {lowest}") == "changed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", first(1, ["integer", "bigint"]))
 def test_a_key_that_the_lake_cannot_hold_is_told_before_anything_is_written(lake: Lake, kind: str) -> None:
     make(lake, kind)

@@ -8,6 +8,7 @@ import pytest
 from tests.fixtures import copies
 from tests.fixtures.interleaving import come_before
 from tests.fixtures.lake import Lake
+from tests.fixtures.quick import some
 from tests.fixtures.statements import run, value
 
 from frostline.errors import ConflictError
@@ -65,7 +66,7 @@ def is_refused(lake: Lake) -> None:
     assert value(lake.catalog, "select count(*) from frostline.snapshot_cut") == 0
 
 
-@pytest.mark.parametrize("rows", [0, 5])
+@pytest.mark.parametrize("rows", some([0, 5], 5))
 @pytest.mark.parametrize("look", [pytest.param(1, id="survey"), pytest.param(2, id="copy")])
 def test_it_looks_again_when_it_has_read(
     spark_free: Lake, monkeypatch: pytest.MonkeyPatch, rows: int, look: int
@@ -85,6 +86,7 @@ def test_rows_of_another_table_are_never_read(spark_free: Lake, monkeypatch: pyt
     assert copies.shown(spark_free)[T].rows == 0
 
 
+@pytest.mark.slow
 def test_an_unchanged_table_is_not_told_by_another_one(spark_free: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """`--incremental` only surveys."""
     run(spark_free.catalog, _TWO.format(rows=5))
@@ -94,6 +96,7 @@ def test_an_unchanged_table_is_not_told_by_another_one(spark_free: Lake, monkeyp
         copies.create(spark_free, "app.*", incremental=True)
 
 
+@pytest.mark.slow
 def test_a_schema_that_gets_another_name_before_the_run_is_taken_under_it(spark_free: Lake) -> None:
     run(spark_free.catalog, _TWO.format(rows=2))
     copies.create(spark_free, "app.*")

@@ -99,6 +99,7 @@ def before_c() -> object:
     return Decimal("2.25")
 
 
+@pytest.mark.slow
 def test_a_column_that_is_dropped_gives_its_id_to_no_other(first: Lake) -> None:
     run(first.catalog, "alter table public.t drop d")
     copies.create(first, "public.*")
@@ -108,6 +109,7 @@ def test_a_column_that_is_dropped_gives_its_id_to_no_other(first: Lake) -> None:
     assert both(copies.shown(first)[T])[0]["e"] == "e"
 
 
+@pytest.mark.slow
 def test_a_table_that_was_made_anew_is_another_table(first: Lake) -> None:
     run(
         first.catalog,
@@ -119,6 +121,7 @@ def test_a_table_that_was_made_anew_is_another_table(first: Lake) -> None:
     assert (both(new), schema(new)) == ([{"d": 7, "a": "x"}], {"d": (1, "int"), "a": (2, "string")})
 
 
+@pytest.mark.slow
 def test_a_table_becomes_empty_and_full_again(first: Lake) -> None:
     run(first.catalog, "delete from public.t")
     copies.create(first, "public.*")
@@ -143,6 +146,7 @@ def test_incremental_uses_the_files_of_tables_that_have_the_same_rows(
     assert both(new[T])[0]["a"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     quick.first(
@@ -188,6 +192,7 @@ def test_dropping_a_version_leaves_the_others_whole(first: Lake) -> None:
     assert everything(first) == set()
 
 
+@pytest.mark.slow
 def test_dropping_the_newest_version_shows_the_one_before_it(first: Lake) -> None:
     run(first.catalog, "update public.t set a = 2; drop table public.u; create table public.w (a int)")
     copies.create(first, "public.*")
@@ -216,6 +221,7 @@ def test_dropping_all_leaves_nothing(first: Lake) -> None:
         snapshot_drop.drop(first.catalog, first.settings, "nightly")
 
 
+@pytest.mark.slow
 def test_another_history_is_neither_continued_nor_deleted(first: Lake) -> None:
     """As in a database that was restored: the rows are there, and say that another server wrote them."""
     old = copies.shown(first)[T]

@@ -82,6 +82,7 @@ def test_who_waits_for_somebody_else_is_no_reason_to_give_up(orders: Lake, monke
         run(other, "commit")
 
 
+@pytest.mark.slow
 def test_the_run_gives_up_rather_than_be_waited_for(orders: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moment, "WAITED_S", 0.5)
     with waiters() as later:
@@ -112,6 +113,7 @@ def test_the_loss_of_the_publishing_session_is_noticed_while_tasks_run(
         copies.create(orders, "public.*")
 
 
+@pytest.mark.slow
 def test_a_limit_on_idle_sessions_does_not_end_a_run(orders: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     run(orders.catalog, _LIMIT)
     copies.without_spark(orders, monkeypatch, lambda _: time.sleep(1))

@@ -132,7 +132,7 @@ CONDITIONS = [
 ]
 
 
-@pytest.mark.parametrize(("table", "condition", "in_sql"), first(4, CONDITIONS))
+@pytest.mark.parametrize(("table", "condition", "in_sql"), first(2, CONDITIONS))
 def test_a_condition_means_what_it_means_in_spark(
     changed: Lake, table: str, condition: str, in_sql: str | None
 ) -> None:
@@ -255,6 +255,7 @@ def events(lake: Lake) -> Iterator[Lake]:
     connector.release()
 
 
+@pytest.mark.slow
 def test_an_archive_between_the_point_and_the_action_changes_nothing(lake: Lake) -> None:
     make_archived(lake, hot="500 years", grace="0")  # nothing is archived yet
     before, frame = shown(lake), read(lake)
@@ -394,6 +395,7 @@ alter table {table} rename swapped to data;
 """
 
 
+@pytest.mark.slow
 def test_columns_are_found_by_field_id_whatever_the_files_call_them(events: Lake) -> None:
     """Two columns have changed names, and one file was written since: by name, filters would skip the wrong rows."""
     for table in ("public._events", "frostline_overlay.events_1"):

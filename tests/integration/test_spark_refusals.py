@@ -159,6 +159,7 @@ def test_a_named_snapshot_asks_for_the_rights_on_its_table(changed: Lake, guest:
 # Columns that change.
 
 
+@pytest.mark.slow
 def test_columns_that_swap_names_after_the_point_are_an_error_and_never_other_values(changed: Lake) -> None:
     for table, leaf, where in (
         ("public._events", r"public\.events_(hot|default)", HOT),

@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, functions
 from tests.fixtures.batches import STAGES, Row, World, by_sql, frame, new, old, when_staged
 from tests.fixtures.lake import Lake
+from tests.fixtures.quick import some
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.twins import make_twins
 
@@ -43,7 +44,7 @@ def _mixed(world: World, where: str) -> tuple[list[Row], list[Row]]:
     return fresh, {"hot": [old(61), old(62)], "cold": [old(1), old(22)], "both": [old(3), old(63)]}[where]
 
 
-@pytest.mark.parametrize("where", ["hot", "cold", "both"])
+@pytest.mark.parametrize("where", some(["hot", "cold", "both"], "both"))
 def test_each_mode_does_what_plain_sql_does(world: World, where: str) -> None:
     fresh, there = _mixed(world, where)
     assert world.both(fresh) == Written(6, inserted=6)
@@ -174,6 +175,7 @@ def test_a_database_must_be_named(world: World, monkeypatch: pytest.MonkeyPatch)
 # What Spark runs again
 
 
+@pytest.mark.slow
 def test_rows_of_attempts_that_have_lost_are_not_taken(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a task leaves them that failed after its COPY, or that was run a second time and was slower."""
     numbers = world.ids(4)
@@ -195,7 +197,7 @@ import sys
 from pyspark import TaskContext
 from frostline import spark
 from frostline.pipeline import spark as start
-from frostline.spark import write_map, write_task, writes
+from frostline.spark import write_task, writes
 
 def lose_the_first(batches):
     for batch in batches:
@@ -246,6 +248,7 @@ def test_a_label_is_applied_once_and_belongs_to_one_mode(world: World) -> None:
     world.compare()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first_fails", [False, True])
 def test_two_drivers_with_one_label_write_once(
     world: World, monkeypatch: pytest.MonkeyPatch, first_fails: bool

@@ -130,6 +130,7 @@ MISFITS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_type_that_could_mean_something_else_is_refused(lake: Lake) -> None:
     run(lake.catalog, "create domain public.small as smallint check (value > 0)")
     columns = NATIVE.replace("\n", " ")
@@ -147,6 +148,7 @@ def test_a_type_that_could_mean_something_else_is_refused(lake: Lake) -> None:
             spark.write(df, "native", dsn=lake.dsn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", first(1, ["a.\"b\" `c` %s {} 'd'; --", "select", "attempt", "c0", "Ünï 雪🧊\n"]))
 def test_names_may_be_anything(lake: Lake, name: str) -> None:
     table, key, note = (sql.Identifier(each) for each in (name, name + "1", name))

@@ -75,6 +75,7 @@ def test_every_row_comes_back_into_its_old_partition(cold: Lake) -> None:
     assert value(cold.catalog, LEFTOVERS) == 0
 
 
+@pytest.mark.slow
 def test_the_partitions_are_like_the_others(cold: Lake) -> None:
     run(cold.catalog, "create index on public._events (status)")
     cold.thaw()
@@ -105,6 +106,7 @@ def test_from_a_value_leaves_the_rest_cold(cold: Lake) -> None:
     compare(cold)
 
 
+@pytest.mark.slow
 def test_what_was_thawed_is_archived_again(cold: Lake) -> None:
     change(cold)
     cold.thaw()
@@ -122,6 +124,7 @@ def test_what_was_thawed_is_archived_again(cold: Lake) -> None:
     assert verify.run(cold.catalog, cold.table()).faults == ()
 
 
+@pytest.mark.slow
 def test_a_range_that_never_had_a_partition_gets_one_for_its_lake_rows(cold: Lake) -> None:
     change(cold)
     cold.fold()
@@ -132,6 +135,7 @@ def test_a_range_that_never_had_a_partition_gets_one_for_its_lake_rows(cold: Lak
     assert value(cold.catalog, "select count(*) from only public.events_default") == 0
 
 
+@pytest.mark.slow
 def test_a_partition_in_its_grace_period_stays_as_it_is(cold: Lake) -> None:
     run(cold.catalog, "update frostline.managed_table set grace_period = '10 years'")
     april = "create table public.events_4 partition of public._events for values from ('{}') to ('2024-05-01 00:00+00')"
@@ -144,6 +148,7 @@ def test_a_partition_in_its_grace_period_stays_as_it_is(cold: Lake) -> None:
     compare(cold)
 
 
+@pytest.mark.slow
 def test_an_emptied_partition_that_is_still_there_is_replaced(lake: Lake, other: psycopg.Connection) -> None:
     """Somebody read the heap when clean wanted to drop it; since then a row went into it."""
     make_archived(lake)
@@ -172,6 +177,7 @@ def test_a_reader_from_before_keeps_what_it_sees(cold: Lake, other: psycopg.Conn
     compare(cold)
 
 
+@pytest.mark.slow
 def test_it_gives_up_on_a_reader_that_stays_and_then_begins_again(
     cold: Lake, other: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,6 +251,7 @@ def test_writes_between_its_steps_are_kept(cold: Lake, monkeypatch: pytest.Monke
     assert value(cold.catalog, "select count(*) from public.events where status = 'meanwhile'") == 4
 
 
+@pytest.mark.slow
 def test_a_writer_with_an_older_snapshot_does_not_lose_what_it_deletes(
     cold: Lake, monkeypatch: pytest.MonkeyPatch, other: psycopg.Connection
 ) -> None:
@@ -267,6 +274,7 @@ def test_a_writer_with_an_older_snapshot_does_not_lose_what_it_deletes(
     compare(cold)
 
 
+@pytest.mark.slow
 def test_a_statement_planned_before_the_attach_is_waited_for(cold: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its plan lacks the new partitions; with a snapshot from after the undo it would miss their rows."""
     lines: list[int] = []
@@ -299,6 +307,7 @@ def test_a_statement_planned_before_the_attach_is_waited_for(cold: Lake, monkeyp
     assert lines == [at(cold, APRIL)]
 
 
+@pytest.mark.slow
 def test_a_damaged_file_stops_it_and_is_named(cold: Lake) -> None:
     path = value(cold.catalog, "select path from frostline.lake_file order by lower desc limit 1")
     file = Path(path.removeprefix("file://"))
@@ -389,6 +398,7 @@ def test_a_table_is_removed_with_every_row(
     assert value(cold.catalog, "select count(*) from pg_trigger where tgname = '!frostline_mark'") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "first", "second", "third", "hot"),
     quick.first(
@@ -443,6 +453,7 @@ def compare_all(lake: Lake) -> None:
     assert both_shown[0] == both_shown[1]
 
 
+@pytest.mark.slow
 def test_floats_come_back_bit_by_bit(lake: Lake) -> None:
     run(
         lake.catalog,
@@ -461,6 +472,7 @@ def test_floats_come_back_bit_by_bit(lake: Lake) -> None:
     assert rows(lake.catalog, bits) == before
 
 
+@pytest.mark.slow
 def test_nonsense_is_refused_and_nothing_changes(cold: Lake, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FROSTLINE_DSN", cold.dsn)
     monkeypatch.setenv("FROSTLINE_WAREHOUSE", str(cold.warehouse))

@@ -73,6 +73,7 @@ def test_every_value_is_identical_after_the_journey(zoo: psycopg.Connection, kin
         assert there == here, kind.name
 
 
+@pytest.mark.slow
 def test_every_value_is_identical_in_a_session_with_other_settings(
     zoo: psycopg.Connection, kinds: Sequence[Kind]
 ) -> None:
@@ -83,6 +84,7 @@ def test_every_value_is_identical_in_a_session_with_other_settings(
         assert there == here, kind.name
 
 
+@pytest.mark.slow
 def test_every_value_is_identical_after_a_thaw(lake: Lake, zoo: psycopg.Connection, kinds: Sequence[Kind]) -> None:
     assert lake.thaw("zoo").refilled == ("public.zoo_1",)
     assert value(zoo, "select count(*) from only public.zoo_1") == value(zoo, "select count(*) - 1 from public.plain")

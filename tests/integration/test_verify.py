@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.fixtures.command import Command
 from tests.fixtures.lake import Lake, fill_events
+from tests.fixtures.quick import first
 from tests.fixtures.statements import run
 from tests.fixtures.tables import make_events
 
@@ -93,17 +94,20 @@ def test_one_changed_value_in_the_heap_is_noticed(archived: Lake) -> None:
     assert "differs from the lake" in fault.what
 
 
+@pytest.mark.slow
 def test_one_missing_row_in_the_heap_is_noticed(archived: Lake) -> None:
     change_behind_our_back(archived, "public.events_3", "delete from public.events_3 where id = 700")
     assert only_fault(archived).where == "public.events_3"
 
 
+@pytest.mark.slow
 def test_one_row_too_many_in_the_heap_is_noticed(archived: Lake) -> None:
     extra = "insert into public.events_1 overriding system value values (99999, '2024-01-05')"
     change_behind_our_back(archived, "public.events_1", extra)
     assert only_fault(archived).where == "public.events_1"
 
 
+@pytest.mark.slow
 def test_two_values_that_changed_places_are_noticed(archived: Lake) -> None:
     """A sum over columns would not see it."""
     run(archived.catalog, 'alter table public.events_1 disable trigger "!frostline_mark"')
@@ -127,13 +131,14 @@ def test_rows_changed_after_the_archive_are_no_fault(archived: Lake) -> None:
     assert verified(archived).faults == ()
 
 
+@pytest.mark.slow
 def test_a_change_next_to_marked_rows_is_still_noticed(archived: Lake) -> None:
     run(archived.catalog, "update public.events set status = 'changed' where id = 5")
     change_behind_our_back(archived, "public.events_1", "update public.events_1 set status = 'forged' where id = 6")
     assert only_fault(archived).where == "public.events_1"
 
 
-@pytest.mark.parametrize("state", ["archived", "lake_only"])
+@pytest.mark.parametrize("state", first(1, ["archived", "lake_only"]))
 def test_one_changed_value_in_a_file_is_noticed(state: str, request: pytest.FixtureRequest) -> None:
     lake: Lake = request.getfixturevalue(state)
     file = lake.data_files()[1]
@@ -151,6 +156,7 @@ def test_one_missing_row_in_a_file_is_noticed(lake_only: Lake) -> None:
     assert f"{ROWS - 1} rows instead of {ROWS}" in fault.what
 
 
+@pytest.mark.slow
 def test_a_rewritten_file_with_the_same_values_is_noticed_by_its_checksum_only(lake_only: Lake) -> None:
     """The fingerprint is of the values, not of the bytes. Reads go by the bytes."""
     file = lake_only.data_files()[0]
@@ -168,6 +174,7 @@ def test_a_deleted_file_is_named(lake_only: Lake) -> None:
     assert fault.what == "is missing"
 
 
+@pytest.mark.slow
 def test_a_truncated_file_is_named(lake_only: Lake) -> None:
     file = lake_only.data_files()[2]
     size = file.stat().st_size
@@ -177,6 +184,7 @@ def test_a_truncated_file_is_named(lake_only: Lake) -> None:
     assert f"instead of {size}" in fault.what
 
 
+@pytest.mark.slow
 def test_a_file_of_the_right_size_that_is_no_parquet_is_named(lake_only: Lake) -> None:
     file = lake_only.data_files()[2]
     file.write_bytes(bytes(file.stat().st_size))
@@ -186,6 +194,7 @@ def test_a_file_of_the_right_size_that_is_no_parquet_is_named(lake_only: Lake) -
     assert "\n" not in fault.what
 
 
+@pytest.mark.slow
 def test_a_file_with_flipped_bits_in_the_middle_is_named(lake_only: Lake) -> None:
     file = lake_only.data_files()[0]
     content = bytearray(file.read_bytes())
@@ -195,6 +204,7 @@ def test_a_file_with_flipped_bits_in_the_middle_is_named(lake_only: Lake) -> Non
     assert only_fault(lake_only).where.endswith(file.name)
 
 
+@pytest.mark.slow
 def test_a_file_that_was_never_recorded_is_named(lake_only: Lake) -> None:
     file = lake_only.data_files()[0]
     run(lake_only.catalog, "delete from frostline.lake_file where path like %s", [f"%{file.name}"])
@@ -203,6 +213,7 @@ def test_a_file_that_was_never_recorded_is_named(lake_only: Lake) -> None:
     assert "never recorded" in fault.what
 
 
+@pytest.mark.slow
 def test_a_recorded_file_that_the_snapshot_lacks_is_named(lake_only: Lake) -> None:
     file = lake_only.data_files()[0]
     other = file.with_name("other.parquet")
@@ -218,6 +229,7 @@ def test_a_recorded_file_that_the_snapshot_lacks_is_named(lake_only: Lake) -> No
     assert "not in the lake snapshot" in fault.what
 
 
+@pytest.mark.slow
 def test_every_fault_is_listed(lake_only: Lake) -> None:
     first, second, _ = lake_only.data_files()
     first.unlink()

@@ -91,7 +91,7 @@ def test_every_command_is_known_to_touch_the_warehouse_or_not() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("words", TOUCHING, ids=" ".join)
+@pytest.mark.parametrize("words", some(TOUCHING, ("archive",), ("clean",), ("verify",), tuples=True), ids=" ".join)
 def test_an_empty_folder_in_its_place_is_refused(
     world: Lake, command: Command, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
@@ -197,6 +197,7 @@ def test_two_databases_may_share_one(lake: Lake, empty_database: str, request: p
     assert len(list((lake.warehouse / warehouse.FOLDER).iterdir())) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "place",
@@ -280,6 +281,7 @@ def marked(lake: Lake) -> bool:
     return found is not None and warehouse.is_there(Marker(found.location, found.identity))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_warehouse_from_before_there_were_markers_is_adopted_if_it_is_there(lake: Lake) -> None:
     make_archived(lake)
@@ -296,6 +298,7 @@ def test_a_warehouse_from_before_there_were_markers_is_adopted_if_it_is_there(la
     assert not claim.claim(lake.catalog, str(lake.warehouse))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_marker_that_is_lost_is_written_again_where_our_files_are(lake: Lake) -> None:
     shutil.rmtree(lake.warehouse / warehouse.FOLDER)
@@ -309,6 +312,7 @@ def test_a_marker_that_is_lost_is_written_again_where_our_files_are(lake: Lake) 
     assert lake.fold()[0].error is None
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_warehouse_is_given_up_only_when_no_row_is_in_it(lake: Lake, tmp_path: Path) -> None:
     make_archived(lake)
@@ -357,6 +361,7 @@ def _restored(own_servers: OwnServers, original: Postgres) -> Postgres:
     return copy
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_tasks_look_too(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a cluster the folder may be mounted here and not there; so this process sees it, and the tasks do not."""

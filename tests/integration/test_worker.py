@@ -78,6 +78,7 @@ def test_a_round_does_all_that_is_due_and_the_next_ones_find_nothing(events: Lak
     assert kinds(events) == ["premake", "archive"]
 
 
+@pytest.mark.slow
 def test_changes_that_block_a_clean_are_folded_and_then_cleaned(events: Lake) -> None:
     run(events.catalog, "update frostline.managed_table set grace_period = '10 years'")
     worker(events).round()
@@ -91,6 +92,7 @@ def test_changes_that_block_a_clean_are_folded_and_then_cleaned(events: Lake) ->
     assert events.value(EVERYTHING.format("events")) == before
 
 
+@pytest.mark.slow
 def test_one_table_that_fails_waits_longer_each_time_and_the_others_go_on(events: Lake) -> None:
     make_events(events.catalog, "public.broken", months=1)
     run(events.catalog, "insert into public.broken (ts, amount) values ('2024-01-05', 'NaN')")
@@ -125,6 +127,7 @@ def test_an_error_before_the_job_began_is_written_down_too(events: Lake, monkeyp
     assert jobs.failures(events.catalog, events.table())[Kind.PREMAKE].error == "unexpected RuntimeError: boom more"
 
 
+@pytest.mark.slow
 def test_a_table_whose_heap_is_lost_does_not_stop_the_others(events: Lake) -> None:
     make_events(events.catalog, "public.lost", months=1)
     events.add("lost")
@@ -148,6 +151,7 @@ def test_a_statement_that_is_cancelled_is_a_failure_and_no_reason_to_begin_anew(
     assert kinds(events) == ["archive"]
 
 
+@pytest.mark.slow
 def test_somebody_who_rewrites_a_partition_for_hours_stops_neither_worker_nor_status(events: Lake) -> None:
     make_events(events.catalog, "public.other", months=1)
     events.add("other")

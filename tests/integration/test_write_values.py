@@ -305,6 +305,7 @@ def test_status_says_when_a_fold_is_due(written: Lake) -> None:
     assert due() == (0, False, None)
 
 
+@pytest.mark.slow
 def test_the_retry_loop_of_the_guide_makes_counters_exact(written: Lake) -> None:
     (block,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     names: dict[str, Any] = {}

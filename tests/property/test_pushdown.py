@@ -131,7 +131,8 @@ def pair(
 
 
 RELAXED = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=settings().max_examples * 3 // 2,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 
@@ -167,7 +168,7 @@ def test_all_values_come_back_as_they_were(pair: Pair) -> None:
     check(pair, f"select {columns} from FROM_HERE order by id")
 
 
-@pytest.mark.parametrize("kind", some(POOLS, "bool", "int4", "text", "numeric", "timestamptz", "float8"))
+@pytest.mark.parametrize("kind", some(POOLS, "int4", "text", "numeric", "timestamptz"))
 def test_every_value_is_found_by_equality(pair: Pair, kind: str) -> None:
     cast = CASTS.get(kind, kind)
     values = [f"{quoted(text)}::{cast}" for text in POOLS[kind]]
