@@ -48,6 +48,18 @@ def test_the_page_has_figure_spread_and_verdict(kept: Path, tmp_path: Path):
     assert "scale 0.5" in text
 
 
+def test_the_prose_of_a_case_is_one_sentence_a_line():
+    prose = "How fast?\n\nRows come in\none INSERT ... SELECT. pgbench asks.\n(That is\nnew.) So are 2.5x."
+    assert page.sentences(prose).splitlines() == [
+        "How fast?",
+        "",
+        "Rows come in one INSERT ... SELECT.",
+        "pgbench asks.",
+        "(That is new.)",
+        "So are 2.5x.",
+    ]
+
+
 def test_a_note_is_below_the_table_of_its_case(tmp_path: Path):
     samples = [Sample("ours", 1.0, 1, note="Why.\n\n```text\nSeq Scan\n```"), Sample("ours", 1.0, 1)]
     path = tmp_path / "answers.json"
