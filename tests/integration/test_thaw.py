@@ -196,6 +196,30 @@ def test_it_gives_up_on_a_reader_that_stays_and_then_begins_again(
     assert value(cold.catalog, LEFTOVERS) == 0
 
 
+def test_who_holds_what_another_thaw_left_is_waited_for(
+    cold: Lake, other: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session of a task that has just failed, or autovacuum: each lets go by itself."""
+    monkeypatch.setattr(thaw.failpoints, "reached", lambda here: 1 / 0 if here is Failpoint.THAW_FILLED else None)
+    with pytest.raises(ZeroDivisionError):
+        cold.thaw()
+    monkeypatch.undo()
+    leftover = value(cold.catalog, LEFTOVERS.replace("count(*)", "min(table_name)"))
+    other.execute("begin")
+    run(other, f"lock table public.{leftover} in share update exclusive mode")
+    waits: list[float] = []
+
+    def let_go(seconds: float) -> None:
+        waits.append(seconds)
+        other.execute("rollback")
+
+    monkeypatch.setattr(patience.time, "sleep", let_go)
+    cold.thaw()
+    assert waits
+    compare(cold)
+    assert value(cold.catalog, LEFTOVERS) == 0
+
+
 def test_a_writer_that_is_open_when_it_starts_is_waited_for(cold: Lake, other: psycopg.Connection) -> None:
     other.execute("begin")
     for statement in CHANGES:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -209,6 +210,26 @@ def test_afterwards_hot_queries_do_not_ask_the_lake(archived: Lake, reader: psyc
     assert value(archived.catalog, "select count(*) from pg_foreign_table") == 0
     archived.server.stop()
     compare(archived)
+
+
+def test_a_statement_that_ends_in_a_moment_does_not_leave_hot_rows_to_the_lake(
+    archived: Lake, reader: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as autovacuum's look at the lake's table: whoever holds it when the bound is to fall is waited for."""
+    tried: list[bool] = []
+    replace_foreign_tables = bound._replace  # pyright: ignore[reportPrivateUsage]
+
+    def tries(*arguments: Any) -> bool:
+        tried.append(replace_foreign_tables(*arguments))
+        reader.execute("rollback")  # only after it was in the way once
+        return tried[-1]
+
+    reader.execute("begin")
+    run(reader, f'lock table frostline_lake."{archived.table().internal}" in access share mode')
+    monkeypatch.setattr(bound, "_replace", tries)
+    archived.undo()
+    assert tried == [False, True]
+    assert value(archived.catalog, "select count(*) from pg_foreign_table") == 0
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import LiteralString
 
 import psycopg
@@ -11,6 +12,7 @@ from frostline import sqlfiles
 from frostline.catalog import facts, leases, made, tables
 from frostline.catalog.connect import Connection, first_value
 from frostline.catalog.made import Purpose
+from frostline.catalog.patience import patiently
 from frostline.model.names import MAX_BYTES, Name, cut
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
@@ -75,26 +77,29 @@ def free_name(connection: Connection, wanted: Name) -> Name:
     return name
 
 
-def drop_leftovers(connection: Connection, table: Table, purpose: Purpose) -> None:
+def drop_leftovers(connection: Connection, table: Table, purpose: Purpose, *, patience_s: float = 0.0) -> None:
     """Drop the tables that were made for this and never attached; nobody ever read them.
 
-    LockNotAvailable when somebody holds one. ConflictError unless this session has the table's lease: who has it now
-    may be about to attach one of them, with rows.
+    UnavailableError when somebody holds one all that time: the session of a task that failed a moment ago does so while
+    it ends, and autovacuum while it looks at the rows. ConflictError unless this session has the table's lease: who has
+    it now may be about to attach one of them, with rows.
     """
     for oid, name in made.leftovers(connection, table, purpose):
-        with connection.transaction():
-            leases.require(connection, table)
-            _drop_leftover(connection, oid, names.identifier(name))
-            made.forget_gone(connection, table, purpose)
+        patiently(
+            connection, name, partial(_drop_leftover, connection, table, purpose, oid, name), patience_s=patience_s
+        )
 
 
-def _drop_leftover(connection: Connection, oid: int, target: sql.Identifier) -> None:
-    """Look again under the lock: it may have been attached since it was found."""
+def _drop_leftover(connection: Connection, table: Table, purpose: Purpose, oid: int, name: Name) -> None:
+    """Look again under the lock: it may have been attached since it was found, and then nobody may wait behind us."""
+    leases.require(connection, table)
+    target = names.identifier(name)
     with suppress(psycopg.errors.UndefinedTable), connection.transaction():
         connection.execute(sql.SQL("lock table {} in access exclusive mode nowait").format(target))
         parts = {"oid": sql.Literal(oid), "name": sql.Literal(target.as_string(connection))}
         if first_value(connection.execute(_statement("is_leftover").format(**parts))):
             connection.execute(sql.SQL("drop table {}").format(target))
+    made.forget_gone(connection, table, purpose)
 
 
 def default_partition(connection: Connection, table: Table) -> Name | None:

@@ -171,7 +171,7 @@ def make(
 def clean_up(connection: Connection, table: Table) -> None:
     """Take away what a process that died has left: the guard of DEFAULT, and tables that were not attached.
 
-    ConflictError unless this session has the table's lease; LockNotAvailable when somebody holds such a table.
+    ConflictError unless this session has the table's lease; UnavailableError when somebody holds such a table.
     """
     default_guard.clear(connection, table)
     new_partition.drop_leftovers(connection, table, Purpose.PREMAKE)

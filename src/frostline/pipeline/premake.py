@@ -5,12 +5,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-import psycopg
-
 from frostline.catalog import jobs, tables
 from frostline.catalog.connect import Connection, operational_errors
 from frostline.catalog.jobs import State
-from frostline.errors import FrostlineError
+from frostline.errors import FrostlineError, UnavailableError
 from frostline.failpoints import Failpoint, reached
 from frostline.model.tables import Table
 from frostline.partitions import premake
@@ -51,7 +49,7 @@ def run(connection: Connection, settings: Settings, chosen: Table, most_moved: i
     with operational_errors(f"making partitions of {chosen.name}", hint=hint), held:
         table = tables.get(connection, chosen.name)
         # Whatever the policy wants: a guard that was left refuses rows. A table that somebody reads can stay for now.
-        with suppress(psycopg.errors.LockNotAvailable):
+        with suppress(UnavailableError):
             premake.clean_up(connection, table)
         created, problem = _make_all(connection, table, most_moved)
         if not table.has_lake:  # others have a sweep, which knows whose files lie in the warehouse

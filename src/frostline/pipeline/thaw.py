@@ -12,10 +12,10 @@ import psycopg
 from psycopg import sql
 
 from frostline import failpoints, logs, sqlfiles
-from frostline.catalog import archived_partitions, jobs, lake_files, leases, seams
+from frostline.catalog import archived_partitions, jobs, lake_files, seams
 from frostline.catalog.connect import Connection, Dsn, only_row
 from frostline.catalog.jobs import State
-from frostline.catalog.patience import patiently
+from frostline.catalog.patience import PATIENCE_S, patiently
 from frostline.errors import ConflictError, CorruptionError, UnavailableError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.lake import publish
@@ -115,9 +115,7 @@ class Thaw:
         """All steps in order. An error leaves readers as they were, and the refill tables to the next thaw."""
         stage = logs.stage(_log, "thaw", table=str(self.table.name), job=self.job_id)
         with job.failure_recorded(self.connection, self.job_id), self._taken_over(), stage as said:
-            with self.connection.transaction():
-                leases.require(self.connection, self.table)
-                refill.drop_leftovers(self.connection, self.table)
+            refill.drop_leftovers(self.connection, self.table, patience_s=PATIENCE_S)
             filled = self._refill([cold_range for cold_range in cold if cold_range.lower >= start])
             rows = sum(part.rows for _, _, part in filled)
             jobs.advance(self.connection, self.job_id, State.EXPORTED, rows=rows)

@@ -31,6 +31,9 @@ from frostline.settings import Settings
 
 _log = logging.getLogger(__name__)
 
+_BOUND_PATIENCE_S = 5.0
+"""Long enough for a statement or autovacuum to end. For a long transaction, the next `clean` does it."""
+
 Made = TypeVar("Made")
 
 
@@ -163,7 +166,7 @@ class Lowering:
             counted = self._compare(line, cold)
             self._publish(line, files, trimmed)
             said.update(removed=len(files), trimmed=len(trimmed), lake_left=self.lake_left)
-        bound.lower(self.connection, self.table)
+        bound.lower(self.connection, self.table, patience_s=_BOUND_PATIENCE_S)
         failpoints.reached(Failpoint.UNDO_LOWERED_BOUND)
         return Lowered(len(trimmed), self.lake_left, tuple(counted))
 

@@ -234,14 +234,28 @@ def _widen(connection: Connection, table: Table, largest: Name, upper: int) -> N
     _attach_as(connection, table, names.identifier(name), None, upper)
 
 
-def lower(connection: Connection, table: Table) -> bool:
-    """Make B the frost line again after that was lowered, if nobody can still need it higher; says whether it did.
+def lower(connection: Connection, table: Table, *, patience_s: float = 0.0) -> bool:
+    """Make B the frost line again after that was lowered, as soon as nobody can need it higher; says whether it did.
 
+    Until then questions about rows at or above T may go to the lake server too, which answers them with none.
     A transaction from before still has the old line, and plans with whatever foreign tables there are. The caller
     holds the table's lease; an archive that raised B and has not published yet would lose rows otherwise.
     """
+    deadline = time.monotonic() + patience_s
+    while not (is_lowered := _try_to_lower(connection, table)) and _is_above_line(connection, table):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(_POLL_S)
+    return is_lowered
+
+
+def _is_above_line(connection: Connection, table: Table) -> bool:
     upper = current(connection, table)
-    if upper is None or upper <= seams.get(connection, table).frost_line:
+    return upper is not None and upper > seams.get(connection, table).frost_line
+
+
+def _try_to_lower(connection: Connection, table: Table) -> bool:
+    if not _is_above_line(connection, table):
         return False
     lowered = tables.lowered_xid(connection, table)
     if lowered and horizon.older_snapshots(connection, lowered):

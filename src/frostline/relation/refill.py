@@ -42,9 +42,9 @@ def _wanted_name(table: Table, cold_range: ColdRange) -> Name:
     return cold_range.name or Name(table.name.schema, cut(table.name.table, MAX_BYTES - 7) + "_thawed")
 
 
-def drop_leftovers(connection: Connection, table: Table) -> None:
-    """Drop the tables that a thaw which died has left; nobody ever read them."""
-    new_partition.drop_leftovers(connection, table, Purpose.THAW)
+def drop_leftovers(connection: Connection, table: Table, *, patience_s: float = 0.0) -> None:
+    """Drop the tables that a thaw which died has left; nobody ever read them. UnavailableError if one is held."""
+    new_partition.drop_leftovers(connection, table, Purpose.THAW, patience_s=patience_s)
 
 
 def drop(connection: Connection, table: Table, name: Name) -> None:
