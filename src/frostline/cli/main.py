@@ -19,12 +19,12 @@ from frostline.errors import UsageError
 from frostline.settings import is_text
 
 COMMANDS = {
-    "up": "frostline.cli.up:up",
-    "init": "frostline.cli.init:init",
-    "serve": "frostline.cli.serve:serve",
-    "psql": "frostline.cli.psql:psql",
+    "up": "frostline.cli.runtime:up",
+    "init": "frostline.cli.runtime:init",
+    "serve": "frostline.cli.runtime:serve",
+    "psql": "frostline.cli.runtime:psql",
     "table": "frostline.cli.table:table",
-    "run": "frostline.cli.run:run",
+    "run": "frostline.cli.runtime:run",
     "grant": "frostline.cli.grant:grant",
     "premake": "frostline.cli.premake:premake",
     "plan": "frostline.cli.plan:plan",
@@ -44,7 +44,7 @@ COMMANDS = {
     "status": "frostline.cli.status:status",
     "jobs": "frostline.cli.jobs:jobs",
     "doctor": "frostline.cli.doctor:doctor",
-    "demo": "frostline.cli.demo:demo",
+    "demo": "frostline.cli.runtime:demo",
 }
 """Where each command is. Loaded when it is used: what one command needs must not slow the others down."""
 
