@@ -1,19 +1,85 @@
-"""`frostline repair`: what somebody else committed to a lake, and the ways back."""
+"""The commands that look for faults, and mend them: doctor, verify, repair."""
 
+from contextlib import ExitStack
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from frostline.catalog import tables
 from frostline.cli.invocation import Invocation
-from frostline.cli.names import TABLE
-from frostline.errors import UsageError
+from frostline.cli.names import TABLE, chosen, tables_argument
+from frostline.cli.output import Record
+from frostline.errors import FrostlineError, UsageError
 from frostline.model.names import Name
 
 if TYPE_CHECKING:
     from frostline.pipeline.repair import Findings
 
-_SHOWN = 10
+_FAULTY = 1
+_SHOWN_FILES = 10
+
+
+@click.command()
+@click.option("--spark", is_flag=True, help="Also start Spark and run a task on it, which takes a while.")
+@click.pass_obj
+def doctor(invocation: Invocation, spark: bool) -> int:  # noqa: FBT001
+    """Check the whole set-up: versions, privileges, the lake server, clocks, the warehouse, Java, Spark.
+
+    Prints one line a check, and under what is wrong a command that helps. Changes nothing. Exit code 1 when there is
+    a fault; a warning is none.
+    """
+    from frostline.observe.doctor import examination  # noqa: PLC0415
+    from frostline.observe.doctor.finding import State  # noqa: PLC0415
+    from frostline.observe.doctor.patient import Patient  # noqa: PLC0415
+
+    checks = (*examination.CHECKS, examination.SPARK_RUNS) if spark else examination.CHECKS
+    findings = examination.examine(Patient(invocation.settings, invocation.home), checks)
+    shown = invocation.output.each((asdict(finding) for finding in findings), _finding_lines)
+    return FrostlineError.exit_code if any(finding["state"] == State.FAULT for finding in shown) else 0
+
+
+def _finding_lines(finding: Record) -> str:
+    """One line, and below it what to do."""
+    line = f"{finding['state']:<8} {finding['name']:<27} {finding['detail']}"
+    return f"{line}\n{'':<8} hint: {finding['hint']}" if finding["hint"] else line
+
+
+@click.command()
+@tables_argument
+@click.pass_obj
+def verify(invocation: Invocation, names: tuple[Name, ...]) -> int:
+    """Compare every value of the lake with its recorded fingerprint, and with the heap where that still has it.
+
+    Exit code 1 when anything differs; each fault names its file or partition.
+    """
+    from frostline.lake import warehouse  # noqa: PLC0415
+    from frostline.pipeline import verify as job  # noqa: PLC0415
+
+    settings = invocation.settings()
+    with ExitStack() as stack:
+        connection = stack.enter_context(invocation.catalog())
+        checked = chosen(connection, names)
+        if checked:
+            stack.enter_context(warehouse.guarded(connection, settings.warehouse))
+        reports = [job.run(connection, table) for table in checked]
+        is_missing = any(fault.what == job.MISSING for report in reports for fault in report.faults)
+        why = warehouse.deleted(connection) if is_missing else None
+    invocation.output.records(
+        [
+            {
+                "table": str(report.table.name),
+                "files": report.files,
+                "rows": report.rows,
+                "heap_partitions": report.partitions,
+                "faults": [f"{fault.where} {fault.what}" for fault in report.faults],
+            }
+            for report in reports
+        ]
+    )
+    if why:
+        invocation.output.say(f"missing files: {why}")
+    return _FAULTY if any(report.faults for report in reports) else 0
 
 
 @click.command()
@@ -104,5 +170,5 @@ def _lines(difference: "Findings") -> list[str]:
 
 
 def _some(label: str, paths: "tuple[str, ...] | list[str]") -> list[str]:
-    more = [f"{label} and {len(paths) - _SHOWN} more"] if len(paths) > _SHOWN else []
-    return [*(f"{label} {path}" for path in paths[:_SHOWN]), *more]
+    more = [f"{label} and {len(paths) - _SHOWN_FILES} more"] if len(paths) > _SHOWN_FILES else []
+    return [*(f"{label} {path}" for path in paths[:_SHOWN_FILES]), *more]
