@@ -42,7 +42,7 @@ COMMANDS = {
     "pin": "frostline.cli.upkeep:pin",
     "snapshot": "frostline.cli.snapshot:snapshot",
     "status": "frostline.cli.status:status",
-    "jobs": "frostline.cli.jobs:jobs",
+    "jobs": "frostline.cli.status:jobs",
     "doctor": "frostline.cli.checks:doctor",
     "demo": "frostline.cli.runtime:demo",
 }

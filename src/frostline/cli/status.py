@@ -1,16 +1,19 @@
-"""`frostline status`: where every table stands, what comes next, and what is wrong."""
+"""`frostline status` and `frostline jobs`: where every table stands, what comes next, what is wrong, what was done."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from frostline.catalog import jobs as catalog
+from frostline.catalog import tables
 from frostline.cli.invocation import Invocation
+from frostline.cli.names import TABLE
 from frostline.cli.output import duration, size
 from frostline.model.health import Problem
+from frostline.model.names import Name
 
 if TYPE_CHECKING:
-    from frostline.catalog.jobs import Job
     from frostline.observe.status import Next, TableStatus
 
 
@@ -103,7 +106,7 @@ def _short(line: str | None) -> str | None:
     return line and line.removesuffix("+00").removesuffix(" 00:00:00")
 
 
-def _last(job: "Job | None") -> str | None:
+def _last(job: catalog.Job | None) -> str | None:
     if job is None:
         return None
     ago = duration((datetime.now(UTC) - job.changed_at).total_seconds())
@@ -117,3 +120,35 @@ def _next(following: "Next | None") -> str | None:
     if following.at is None:
         return f"{following.kind} now: {following.why}"
     return f"{following.kind} in {duration((following.at - datetime.now(UTC)).total_seconds())}"
+
+
+@click.command()
+@click.argument("name", type=TABLE, required=False, metavar="[[SCHEMA.]TABLE]")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=20, show_default=True, metavar="N", help="How many.")
+@click.option("--failed", is_flag=True, help="Only those that failed.")
+@click.pass_obj
+def jobs(invocation: Invocation, name: Name | None, limit: int, failed: bool) -> None:  # noqa: FBT001
+    """List the jobs of one table, or of all: what they did, how long they took, why they failed. Newest first.
+
+    Those of tables that were removed are among them.
+    """
+    with invocation.catalog() as connection:
+        if name and not catalog.is_remembered(connection, name):
+            tables.get(connection, name)
+        past = catalog.history(connection, name, limit=limit, failed=failed)
+    invocation.output.records([_job(job) for job in past])
+
+
+def _job(job: catalog.PastJob) -> dict[str, Any]:
+    return {
+        "id": job.job_id,
+        "table": str(job.table),
+        "kind": job.kind,
+        "state": job.state.value,
+        "rows": job.rows,
+        "size_bytes": job.size_bytes,
+        "started": f"{job.started_at:%Y-%m-%d %H:%M:%S%z}",
+        "duration_s": round(job.duration.total_seconds(), 3),
+        "detail": job.detail,
+        "error": job.error,
+    }
