@@ -6,7 +6,7 @@ import click
 
 from frostline.catalog import seams, tables
 from frostline.catalog.connect import Connection
-from frostline.cli import policy, policyfile
+from frostline.cli import policy
 from frostline.cli.convert import convert, convert_first
 from frostline.cli.invocation import Invocation
 from frostline.cli.names import ROLE, TABLE
@@ -26,7 +26,7 @@ def table() -> None:
     """Manage tables: add, list, show, set, sync, remove, adopt, convert, row-security, export, import."""
 
 
-for _command in (convert, policyfile.export, policyfile.import_):
+for _command in (convert, policy.export, policy.import_):
     table.add_command(_command)
 
 
