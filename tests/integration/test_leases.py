@@ -13,7 +13,7 @@ from tests.fixtures.statements import run, value
 from tests.fixtures.tables import make_events
 from tests.fixtures.waiting import until_true
 
-from frostline.catalog import heartbeat, jobs, lake_files, leases, seams
+from frostline.catalog import jobs, lake_files, leases, seams
 from frostline.catalog.connect import connect
 from frostline.errors import ConflictError
 from frostline.failpoints import PAUSE, Failpoint
@@ -87,7 +87,7 @@ def test_a_transaction_may_be_longer_than_the_lease(events: Lake) -> None:
 
 
 def test_nobody_takes_a_lease_over_while_its_holder_publishes(events: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "_beat", lambda *_: None)
+    monkeypatch.setattr(leases, "_beat", lambda *_: None)
     table = events.table()
     other = connect(events.dsn, purpose="other")
     with other, leases.held(events.catalog, table, 3), events.catalog.transaction():
@@ -133,7 +133,7 @@ def test_a_job_that_was_called_failed_stays_failed(events: Lake) -> None:
 def test_a_worker_that_lost_its_lease_at_once_leaves_the_next_ones_job_alone(
     events: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeat, "_beat", lambda *_: None)
+    monkeypatch.setattr(leases, "_beat", lambda *_: None)
     late, other = connect(events.dsn, purpose="late"), connect(events.dsn, purpose="other")
     take = leases._take  # pyright: ignore[reportPrivateUsage]
 

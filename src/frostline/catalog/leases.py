@@ -4,18 +4,19 @@ A lease belongs to one Postgres session, has an epoch, and runs out unless it is
 its own transaction, so a worker that was paused for too long changes nothing any more.
 """
 
-from collections.abc import Generator
+import threading
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection, dsn_of, first_value, only_value, this_process
-from frostline.catalog.heartbeat import beating
+from frostline.catalog.connect import Connection, connect, dsn_of, first_value, only_value, this_process
 from frostline.catalog.patience import set_lock_timeout
-from frostline.errors import ConflictError
+from frostline.errors import ConflictError, UnavailableError
 from frostline.model.tables import Table
 
 _statement = sqlfiles.statements(__name__, "queries/lease")
@@ -77,6 +78,32 @@ def _kept(connection: Connection, renew: str, release: str, values: dict[str, An
     finally:
         with suppress(psycopg.OperationalError):  # whose session is gone has lost the lease with it
             connection.execute(_statement(release), values)
+
+
+@contextmanager
+def beating(dsn: str, purpose: str, statement: sql.SQL, values: Mapping[str, Any]) -> Generator[None]:
+    """Run the statement three times in each of its `seconds`, in a thread with a session of its own.
+
+    One statement may renew several things. What cannot be renewed expires, and its holder notices at
+    its next check.
+    """
+    done = threading.Event()
+    beat = threading.Thread(target=_beat, args=(done, dsn, purpose, statement, values), daemon=True)
+    beat.start()
+    try:
+        yield
+    finally:
+        done.set()
+        beat.join()
+
+
+def _beat(done: threading.Event, dsn: str, purpose: str, statement: sql.SQL, values: Mapping[str, Any]) -> None:
+    pause_s = values["seconds"] / 3
+    while not done.wait(pause_s):
+        with suppress(psycopg.Error, UnavailableError), connect(dsn, purpose=purpose) as connection:
+            while connection.execute(statement, values).rowcount:
+                if done.wait(pause_s):
+                    return
 
 
 def _take(connection: Connection, query: str, values: dict[str, Any]) -> int | None:

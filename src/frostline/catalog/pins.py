@@ -14,7 +14,7 @@ import psycopg
 
 from frostline import sqlfiles
 from frostline.catalog.connect import Connection, connect, fetch, first_value, only_value, this_process
-from frostline.catalog.heartbeat import beating
+from frostline.catalog.leases import beating
 from frostline.catalog.patience import set_lock_timeout
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.model.names import Name
