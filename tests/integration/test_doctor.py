@@ -22,8 +22,7 @@ from frostline.catalog.connect import Connection
 from frostline.lake import warehouse
 from frostline.observe.doctor import database as doctor_database
 from frostline.observe.doctor.examination import CHECKS, Check, examine
-from frostline.observe.doctor.finding import State, Verdict, ok
-from frostline.observe.doctor.patient import Patient
+from frostline.observe.doctor.patient import Patient, State, Verdict, ok
 from frostline.pipeline import java
 from frostline.pipeline import spark as pipeline_spark
 from frostline.runtime.postgres import free_port

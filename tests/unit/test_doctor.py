@@ -7,10 +7,9 @@ import pytest
 from pydantic import SecretStr
 
 from frostline.errors import UsageError
-from frostline.observe.doctor import clocks, database, lakeside, machine, store
+from frostline.observe.doctor import database, lakeside, machine, store
 from frostline.observe.doctor.examination import CHECKS, Check, examine
-from frostline.observe.doctor.finding import State, Unknowable, Verdict, ok
-from frostline.observe.doctor.patient import Patient
+from frostline.observe.doctor.patient import Patient, State, Unknowable, Verdict, ok
 from frostline.settings import Settings
 
 
@@ -74,7 +73,7 @@ def test_a_settings_file_that_others_read_is_doubtful(mode: int, state: State) -
     ],
 )
 def test_a_clock_may_be_two_seconds_away(there: float, said: str | None) -> None:
-    verdict = clocks.judge_skew("Postgres", there, 100.0, 101.0)
+    verdict = database.judge_skew("Postgres", there, 100.0, 101.0)
     assert verdict.state is (State.WARNING if said else State.OK)
     assert (said or "") in verdict.detail
 
@@ -89,7 +88,7 @@ def test_a_clock_may_be_two_seconds_away(there: float, said: str | None) -> None
     ],
 )
 def test_a_time_zone_must_mean_the_same_here(name: str, offset_s: int, state: State) -> None:
-    assert clocks.judge_zone(name, offset_s).state is state
+    assert database.judge_zone(name, offset_s).state is state
 
 
 @pytest.mark.parametrize(("free", "state"), [(9, State.WARNING), (10, State.OK), (99, State.OK)])

@@ -30,8 +30,7 @@ def doctor(invocation: Invocation, spark: bool) -> int:  # noqa: FBT001
     a fault; a warning is none.
     """
     from frostline.observe.doctor import examination  # noqa: PLC0415
-    from frostline.observe.doctor.finding import State  # noqa: PLC0415
-    from frostline.observe.doctor.patient import Patient  # noqa: PLC0415
+    from frostline.observe.doctor.patient import Patient, State  # noqa: PLC0415
 
     checks = (*examination.CHECKS, examination.SPARK_RUNS) if spark else examination.CHECKS
     findings = examination.examine(Patient(invocation.settings, invocation.home), checks)

@@ -11,9 +11,8 @@ import psycopg
 from frostline.catalog.connect import first_line
 from frostline.errors import FrostlineError
 from frostline.logs import without_passwords
-from frostline.observe.doctor import clocks, database, lakeside, machine
-from frostline.observe.doctor.finding import Finding, State, Unknowable, Verdict, fault
-from frostline.observe.doctor.patient import Patient
+from frostline.observe.doctor import database, lakeside, machine
+from frostline.observe.doctor.patient import Finding, Patient, State, Unknowable, Verdict, fault
 
 _log = logging.getLogger(__name__)
 
@@ -64,9 +63,9 @@ CHECKS = (
     Check("warehouse", _of_store("warehouse")),
     Check("warehouse space", _of_store("warehouse_space")),
     Check("lake files", _of_store("sampled_files")),
-    Check("clock of Postgres", clocks.postgres_clock),
+    Check("clock of Postgres", database.postgres_clock),
     Check("clock of the warehouse", _of_store("warehouse_clock")),
-    Check("time zone", clocks.time_zone),
+    Check("time zone", database.time_zone),
     Check("time limit", database.time_limit),
     Check("old transactions", database.old_transactions),
     Check("prepared transactions", database.prepared_transactions),

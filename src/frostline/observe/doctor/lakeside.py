@@ -7,8 +7,7 @@ import psycopg
 from psycopg import errors
 
 from frostline.catalog.connect import first_line
-from frostline.observe.doctor.finding import Unknowable, Verdict, fault, ok, warning
-from frostline.observe.doctor.patient import Patient, statement
+from frostline.observe.doctor.patient import Patient, Unknowable, Verdict, fault, ok, statement, warning
 from frostline.relation import foreign_server
 from frostline.settings import Settings
 

@@ -10,8 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from frostline.observe.doctor.finding import Verdict, fault, ok, warning
-from frostline.observe.doctor.patient import Patient
+from frostline.observe.doctor.patient import Patient, Verdict, fault, ok, warning
 from frostline.settings import FILE_NAME
 
 OLDEST_PYTHON = (3, 11)

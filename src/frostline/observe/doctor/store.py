@@ -16,9 +16,8 @@ from frostline.lake import checksums as lakesums
 from frostline.lake import expected, paths, store
 from frostline.lake import warehouse as lake_warehouse
 from frostline.model.tables import Table
-from frostline.observe.doctor.clocks import judge_skew
-from frostline.observe.doctor.finding import Unknowable, Verdict, fault, ok, warning
-from frostline.observe.doctor.patient import Patient
+from frostline.observe.doctor.database import judge_skew
+from frostline.observe.doctor.patient import Patient, Unknowable, Verdict, fault, ok, warning
 from frostline.pipeline.verify_metadata import Metadata
 
 _CONTENT = b"frostline doctor\n"
