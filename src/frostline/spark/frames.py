@@ -22,7 +22,7 @@ from frostline.lake import paths
 from frostline.model.range import EVERYTHING, Range
 from frostline.model.tables import Column
 from frostline.model.tiers import MICROS_PER_DAY, TierKind
-from frostline.spark import conditions, lakefiles, shape, source
+from frostline.spark import conditions, lakefiles, source, types
 from frostline.spark.conditions import Where
 from frostline.spark.keeper import KEEPER, Kept
 from frostline.tiers import files as lake
@@ -138,8 +138,8 @@ def _points_shown(plan: Plan) -> Iterator[str]:
     output = plan.output()
     for index in range(output.size()):
         metadata = output.apply(index).metadata()
-        if metadata.contains(shape.POINT):
-            yield metadata.getString(shape.POINT)
+        if metadata.contains(types.POINT):
+            yield metadata.getString(types.POINT)
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class _Frame:
         """Read the arguments."""
         at = kept.point.tables[name]
         shown = lake.shown_names(at.table)
-        wanted = shape.chosen(at.table.name, shown, columns)
+        wanted = types.chosen(at.table.name, shown, columns)
         known = _known(spark, at, shown, where)
         needed = {key: value for key, value in shown.items() if key in wanted or key in known.columns}
         return cls(spark, kept, name, wanted, needed, where, known.range)
@@ -179,12 +179,12 @@ class _Frame:
         parts = [part for part in (self._cold(), self._part(Part.LIVE), self._part(Part.HOT)) if part is not None]
         union = reduce(DataFrame.unionAll, parts or [self._nothing()])
         filtered = union if self.where is None else union.where(self.where)
-        metadata = {shape.POINT: self.kept.id}
+        metadata = {types.POINT: self.kept.id}
         return filtered.select(*(_column(name).alias(name, metadata=metadata) for name in self.wanted))
 
     def _nothing(self) -> DataFrame:
         untyped: Any = self.spark
-        return untyped.createDataFrame([], shape.schema(self.needed))
+        return untyped.createDataFrame([], types.schema(self.needed))
 
     def _part(self, part: Part, columns: dict[str, Column] | None = None) -> DataFrame | None:
         """Rows that tasks read; None when there are none."""
@@ -218,7 +218,7 @@ class _Frame:
     def _group(self, names: dict[int, str], files: list[ColdFile], columns: dict[str, Column]) -> DataFrame:
         """Files in which the columns have the same names. What they lack is null."""
         present = [column for column in columns.values() if column.field_id in names]
-        stored = StructType([StructField(names[column.field_id], shape.spark_type(column)) for column in present])
+        stored = StructType([StructField(names[column.field_id], types.spark_type(column)) for column in present])
         reader = self.spark.read.schema(stored).options(**_STRICT)
         rows = reader.parquet(*(file.path for file in files))
         return rows.select(*(_stored(names, name, column) for name, column in columns.items()))
@@ -250,7 +250,7 @@ def _known(spark: SparkSession, at: TablePoint, shown: dict[str, Column], where:
         return Where(frozenset(), EVERYTHING)
     tier = at.table.tier
     key = next((name for name, column in shown.items() if tier and column.name == tier.name), None)
-    return conditions.of_where(spark, shape.schema(shown), where, key)
+    return conditions.of_where(spark, types.schema(shown), where, key)
 
 
 def _column(name: str) -> SparkColumn:
@@ -260,7 +260,7 @@ def _column(name: str) -> SparkColumn:
 def _stored(names: dict[int, str], name: str, column: Column) -> SparkColumn:
     """A column of a file, or nothing of its type."""
     if column.field_id not in names:
-        return F.lit(None).cast(shape.spark_type(column)).alias(name)
+        return F.lit(None).cast(types.spark_type(column)).alias(name)
     return _column(names[column.field_id]).alias(name)
 
 

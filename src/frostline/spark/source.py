@@ -18,7 +18,7 @@ from frostline.errors import UsageError
 from frostline.lake import objectstore
 from frostline.model.range import EVERYTHING
 from frostline.pipeline import tasks
-from frostline.spark import conditions, lakefiles, rows, shape
+from frostline.spark import conditions, lakefiles, rows, types
 from frostline.spark.keeper import KEEPER, Address, Request, ask, tell_released
 from frostline.tiers import files, pieces
 from frostline.tiers.pieces import LakePiece, Part
@@ -80,7 +80,7 @@ class FrostlineSource(DataSource):
         self._point_id, self._is_own = kept.id, request.point_id is None
         with self._released_on_failure():
             at = kept.point.tables[chosen["table"]]
-            columns = shape.chosen(at.table.name, files.shown_names(at.table), wanted)
+            columns = types.chosen(at.table.name, files.shown_names(at.table), wanted)
             self._reading = rows.reading(kept.point.moment, kept.access, at, part, columns, kept.checks)
         tasks.ease_the_next_task()
 
@@ -101,7 +101,7 @@ class FrostlineSource(DataSource):
 
     def schema(self) -> StructType:
         """All columns, or those of the option."""
-        return shape.schema(self._reading.columns, self._point_id)
+        return types.schema(self._reading.columns, self._point_id)
 
     def reader(self, schema: StructType) -> "FrostlineReader":
         """The reader of one plan."""

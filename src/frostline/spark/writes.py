@@ -24,7 +24,7 @@ from frostline.pipeline import tasks
 from frostline.pipeline.tasks import Outcome
 from frostline.relation import staging
 from frostline.relation.staging import Stage
-from frostline.spark import database, write_apply, write_load, write_task, write_types
+from frostline.spark import database, types, write_apply, write_load, write_task
 from frostline.spark.write_apply import Batch, Written
 from frostline.spark.write_load import Staged
 from frostline.spark.write_task import Copied
@@ -90,7 +90,7 @@ class _Files:
 def _write(connection: Connection, df: DataFrame, batch: Batch, files: _Files) -> Written:
     relation = batches.relation(connection, batch.table)
     chosen = _needed(df, relation, batch.mode)
-    columns = write_types.targets(relation, chosen.schema, batch.mode)
+    columns = types.targets(relation, chosen.schema, batch.mode)
     before = write_apply.applied_before(connection, batch)
     if before is not None:
         return before
