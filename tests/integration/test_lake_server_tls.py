@@ -20,7 +20,6 @@ from frostline.model.tables import Table
 from frostline.model.tiers import TierKind
 from frostline.runtime import lake_server as lake
 from frostline.runtime.postgres import free_port
-from frostline.server import tls
 from frostline.server.listen import LakeServer
 from frostline.settings import Settings
 
@@ -51,7 +50,7 @@ def encrypted(stored: StoredTables, empty_database: str, pair: tuple[str, str]) 
     """A lake server with a certificate and three rows."""
     stored.add(rows())
     stored.publish(7, 1, {"id": [1, 2, 3], "key": [1, 2, 3]})
-    encryption = tls.context(*pair)
+    encryption = lake.tls_context(*pair)
     server = LakeServer("127.0.0.1", 0, stored, lakeserver.USER, lakeserver.PASSWORD, empty_database, tls=encryption)
     server.start()
     yield server
@@ -124,11 +123,11 @@ def test_files_that_are_no_pair_are_refused(pair: tuple[str, str], tmp_path: Pat
     wrong = [(nothing, key), (certificate, nothing), (text, key), (certificate, text), (key, certificate)]
     for given in wrong:
         with pytest.raises(UsageError, match="cannot use the certificate"):
-            tls.context(*given)
+            lake.tls_context(*given)
     for given in ((certificate, None), (None, key)):
         with pytest.raises(UsageError, match="is set but"):
-            tls.context(*given)
-    assert tls.context(None, None) is None
+            lake.tls_context(*given)
+    assert lake.tls_context(None, None) is None
 
 
 def test_a_key_with_a_password_is_refused_without_asking_for_it(pair: tuple[str, str], tmp_path: Path) -> None:
@@ -136,4 +135,4 @@ def test_a_key_with_a_password_is_refused_without_asking_for_it(pair: tuple[str,
     command = [openssl, "rsa", "-aes256", "-passout", "pass:sesame", "-in", pair[1], "-out", locked]
     subprocess.run(command, check=True, capture_output=True)
     with pytest.raises(UsageError, match="cannot use the certificate"):
-        tls.context(pair[0], locked)
+        lake.tls_context(pair[0], locked)

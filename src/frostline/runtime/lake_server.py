@@ -1,6 +1,7 @@
 """Runs the lake server as the settings say."""
 
 import resource
+import ssl
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from threading import Event
@@ -12,7 +13,6 @@ from frostline.errors import UsageError
 from frostline.observe.metrics import http
 from frostline.runtime import watchdog
 from frostline.runtime.install import lake_password
-from frostline.server import tls
 from frostline.settings import Settings
 
 _FILES = 8_192
@@ -32,7 +32,7 @@ def start(settings: Settings, *, without_lake: bool = False) -> "LakeServer":
     from frostline.server.provider import CatalogTables  # noqa: PLC0415
 
     _allow_files()
-    encryption = tls.context(settings.lake_tls_certificate, settings.lake_tls_key)
+    encryption = tls_context(settings.lake_tls_certificate, settings.lake_tls_key)
     with connect(settings.dsn, purpose="serve") as connection:
         migrations.require(connection)
         if not without_lake:
@@ -61,6 +61,26 @@ def start(settings: Settings, *, without_lake: bool = False) -> "LakeServer":
             hint="set another lake_port or lake_listen, then frostline init tells Postgres",
         ) from None
     return server
+
+
+def tls_context(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
+    """TLS with these PEM files, None when neither is given; raises UsageError for anything else."""
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        missing, given = ("lake_tls_certificate", "lake_tls_key") if key else ("lake_tls_key", "lake_tls_certificate")
+        raise UsageError(f"{given} is set but {missing} is not", hint="set both, or neither")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.set_alpn_protocols(["postgresql"])
+    try:
+        # Without a password at hand OpenSSL would ask for one at the terminal.
+        tls.load_cert_chain(certificate, key, password=lambda: b"")
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"cannot use the certificate {certificate!r} with the key {key!r}: {error.args[-1]}",
+            hint="lake_tls_certificate and lake_tls_key name a pair of PEM files, the key without a password",
+        ) from None
+    return tls
 
 
 def _allow_files() -> None:
