@@ -1,6 +1,6 @@
 """From one SELECT to what has to be done for it: a query for DuckDB alone, or one that Postgres must finish."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -14,8 +14,7 @@ from frostline.server.protocol.backend import ResultColumn
 from frostline.server.translate import duck, sampling, tree
 from frostline.server.translate.conditions import condition
 from frostline.server.translate.grouping import grouped, is_grouped
-from frostline.server.translate.inspection import columns_named, columns_qualified, functions_named, refuse_unserved
-from frostline.server.translate.operands import INTEGERS, Const, Untranslatable, constant, whole_number
+from frostline.server.translate.operands import INTEGERS, Const, Untranslatable, builtin_name, constant, whole_number
 from frostline.server.translate.ordering import Ordered, limit_clause, order_clause, ordered
 from frostline.server.translate.projection import Projection, projection
 from frostline.server.translate.pruning import certain_range, tier_range
@@ -33,6 +32,8 @@ from frostline.server.translate.statements import NotServed, Select
 from frostline.server.translate.values import operator_name
 from frostline.server.translate.wants import Want, looked_up
 from frostline.server.translate.wants import wanted as key_wants
+
+_IN_FROM = ("RangeFunction", "RangeTableFunc", "JsonTable")
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ Plan = DuckPlan | PostgresPlan
 
 def plan(select: Select, params: tuple[str | None, ...], tables: LakeTables) -> Plan:
     """Decide how to answer; raises NotServed or UnknownName for what is not to be answered at all."""
-    refuse_unserved(select.nodes)
+    _refuse_unserved(select.nodes)
     sources = tuple(_sources(select.nodes, params, tables))
     if not sources:
         raise NotServed("the lake server answers queries on lake tables only")
@@ -152,7 +153,7 @@ def _refuse_unknown(nodes: tree.Nodes, sources: Sequence[Source]) -> None:
     known = {(source.alias, column.name) for source in sources for column in source.table.columns}
     known |= {(source.alias, SNAPSHOT_COLUMN) for source in sources}
     aliases = {source.alias for source in sources}
-    for alias, name in columns_qualified(nodes):
+    for alias, name in _columns_qualified(nodes):
         if alias in aliases and (alias, name) not in known:
             raise UnknownColumn(f"column {alias}.{name} does not exist")
 
@@ -195,7 +196,7 @@ def _known(wanted: Sequence[tree.Node], scope: Scope) -> Iterator[tuple[str, Ran
 
 
 def _needed(nodes: tree.Nodes, scope: Scope, shown: Projection) -> tuple[Column, ...]:
-    names = columns_named(nodes) | {column.name for column in shown.columns}
+    names = _columns_named(nodes) | {column.name for column in shown.columns}
     return tuple(column for column in scope.source.table.columns if column.name in names)
 
 
@@ -209,10 +210,10 @@ def _postgres_plan(
 ) -> PostgresPlan:
     if sampling.is_sampled(select.node):
         raise NotServed("a sample is served of a plain scan only")
-    names = columns_named(select.nodes)
+    names = _columns_named(select.nodes)
     alone = len(sources) == 1 and isinstance((select.node.from_clause or (None,))[0], tree.RangeVar)
     scans = tuple(_candidates(select.node, Scope(source, params), names, alone=alone) for source in sources)
-    return PostgresPlan(select.sql, params, scans, functions_named(select.nodes), reason)
+    return PostgresPlan(select.sql, params, scans, _functions_named(select.nodes), reason)
 
 
 def _candidates(node: tree.SelectStmt, scope: Scope, names: frozenset[str], *, alone: bool) -> Scan:
@@ -246,3 +247,69 @@ def nothing(scan: Scan) -> str:
         for column in scan.columns
     )
     return f"(select {duck.listed(columns) or 'null'} where false)"
+
+
+def _refuse_unserved(nodes: Iterable[tree.Node]) -> None:  # noqa: C901  (a list of cases, one after the other)
+    """Raise NotServed for what reads or changes anything but lake tables."""
+    for part in nodes:
+        match part:
+            case tree.SelectStmt() if part.locking_clause or part.into_clause or part.with_clause:
+                raise NotServed("locking, INTO and WITH are not served by the lake server")
+            case tree.Other() if part.kind in _IN_FROM:
+                raise NotServed("functions in FROM are not served by the lake server")
+            case tree.RangeVar() if part.catalogname or not part.schemaname:
+                raise NotServed(f"not a lake table: {part.relname!r}", hint="name it as the foreign table does")
+            case tree.RangeVar() if part.alias and part.alias.colnames:
+                raise NotServed("other names for the columns of a lake table are not served")
+            case tree.TypeName() if part.names and builtin_name(part.names) is None:
+                raise NotServed("only types of pg_catalog are served")
+            case tree.A_Indirection() if any(isinstance(step, tree.String) for step in part.indirection or ()):
+                # In Postgres `('file'::text).pg_read_file` calls the function.
+                raise NotServed("fields of a value are not served by the lake server")
+            case tree.FuncCall() if builtin_name(part.funcname) is None:
+                raise NotServed("only functions of pg_catalog are served")
+            case tree.A_Expr() | tree.SubLink() | tree.SortBy() if _strange_operator(part):
+                raise NotServed("only operators of pg_catalog are served")
+            case _:
+                pass
+
+
+def _strange_operator(part: tree.A_Expr | tree.SubLink | tree.SortBy) -> bool:
+    """Whether it names an operator that somebody made: its function would run with the lake server's rights."""
+    match part:
+        case tree.A_Expr():
+            return builtin_name(part.name) is None
+        case tree.SubLink():
+            return bool(part.oper_name) and builtin_name(part.oper_name) is None
+        case _:
+            return bool(part.use_op) and builtin_name(part.use_op) is None
+
+
+def _columns_named(nodes: Sequence[tree.Node]) -> frozenset[str]:
+    """The last part of every column reference; `*` when all columns, or a whole row, are meant."""
+    names: set[str] = set()
+    tables = [part for part in nodes if isinstance(part, tree.RangeVar)]
+    aliases = {str(table.alias.aliasname if table.alias else table.relname) for table in tables}
+    for part in nodes:
+        if isinstance(part, tree.JoinExpr) and (part.is_natural or part.using_clause):
+            names.add("*")
+        if isinstance(part, tree.ColumnRef):
+            *qualifiers, last = part.fields or ("*",)
+            name = str(last.sval) if isinstance(last, tree.String) else "*"
+            names.add("*" if name in aliases and not qualifiers else name)
+    return frozenset(names)
+
+
+def _columns_qualified(nodes: Iterable[tree.Node]) -> Iterator[tuple[str, str]]:
+    """Qualifier and column of every reference that has both."""
+    for part in nodes:
+        if isinstance(part, tree.ColumnRef):
+            names = [str(field.sval) for field in part.fields or () if isinstance(field, tree.String)]
+            if len(names) == 2:
+                yield names[0], names[1]
+
+
+def _functions_named(nodes: Iterable[tree.Node]) -> frozenset[str]:
+    """The name of every function that is called."""
+    calls = (part for part in nodes if isinstance(part, tree.FuncCall))
+    return frozenset(builtin_name(call.funcname) or "" for call in calls)
