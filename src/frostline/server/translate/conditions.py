@@ -11,11 +11,10 @@ from postgast import pg_query_pb2 as pb
 from frostline.lake import ducksql
 from frostline.model.types import Collation
 from frostline.server.translate import duck, tree
-from frostline.server.translate.arrays import elements
 from frostline.server.translate.compare import FLIPPED, OPERATORS, check_order, compare, member
 from frostline.server.translate.operands import INTEGERS, Const, Untranslatable, Value, constant
 from frostline.server.translate.scope import Scope
-from frostline.server.translate.values import operator_name, value
+from frostline.server.translate.values import elements, operator_name, value
 
 Rule = Callable[[tree.Node, Scope], str | None]
 

@@ -7,11 +7,10 @@ from postgast import pg_query_pb2 as pb
 from frostline.model.range import Range
 from frostline.model.tiers import TierKind
 from frostline.server.translate import tree
-from frostline.server.translate.arrays import elements
 from frostline.server.translate.compare import FLIPPED, axis, fraction
 from frostline.server.translate.operands import INTEGERS, Const, Untranslatable, constant, whole_number
 from frostline.server.translate.scope import Scope
-from frostline.server.translate.values import operator_name
+from frostline.server.translate.values import elements, operator_name
 
 
 def tier_range(conditions: Iterable[tree.Node], scope: Scope) -> Range:

@@ -1,12 +1,18 @@
-"""Scalar expressions over columns: the column, casts that change nothing, integer arithmetic that cannot fail."""
+"""Values in a query: expressions over columns, and array constants.
 
+Of expressions: the column, casts that change nothing, integer arithmetic that cannot fail. Arrays are
+`'{1,2,NULL}'::integer[]` and `ARRAY[1, 2]`.
+"""
+
+import re
 from dataclasses import replace
 
 from postgast import pg_query_pb2 as pb
 
-from frostline.server.translate import tree
+from frostline.server.translate import duck, tree
 from frostline.server.translate.operands import (
     INTEGERS,
+    Const,
     Untranslatable,
     Value,
     builtin_name,
@@ -15,6 +21,12 @@ from frostline.server.translate.operands import (
     whole_number,
 )
 from frostline.server.translate.scope import Scope
+
+_DIVISIONS = {"%": "%", "/": "//"}
+"""DuckDB's `/` is not integer division. Both engines cut towards zero."""
+_SPACE = " \t\n\r\v\f"
+"""What Postgres ignores around an element; other blanks, such as the no-break space, belong to it."""
+_ELEMENT = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",{}\\]+(?:\s+[^\s",{}\\]+)*))\s*(,|\Z)', re.DOTALL | re.ASCII)
 
 
 def operator_name(node: tree.A_Expr) -> str | None:
@@ -44,10 +56,6 @@ def _widened(inner: Value, target: str | None) -> Value:
     raise Untranslatable(f"cast from {inner.type} to {target}")
 
 
-_DIVISIONS = {"%": "%", "/": "//"}
-"""DuckDB's `/` is not integer division. Both engines cut towards zero."""
-
-
 def _division(node: tree.A_Expr, scope: Scope) -> Value:
     operator = operator_name(node)
     divisor = constant(node.rexpr, scope.params)
@@ -62,3 +70,62 @@ def _division(node: tree.A_Expr, scope: Scope) -> Value:
         # Zero fails, and the smallest integer divided by -1 overflows: Postgres says so best.
         raise Untranslatable("divisor")
     return Value(f"({dividend.sql} {_DIVISIONS[operator]} {number})", result)
+
+
+def elements(node: object, params: tuple[str | None, ...]) -> list[Const] | None:
+    """The elements of a one-dimensional array constant, None for a NULL array; raises Untranslatable for others."""
+    if isinstance(node, tree.A_ArrayExpr):
+        items = _listed(node, params)
+        if not items or any(item.type != items[0].type or item.type is None for item in items):
+            raise Untranslatable("an array of several types")
+        return items
+    if isinstance(node, tree.TypeCast) and isinstance(node.arg, tree.A_ArrayExpr):
+        return _retyped(_listed(node.arg, params), type_name(node.type_name))
+    const = constant(node, params)
+    if const is None or const.type is None or not const.type.endswith("[]"):
+        raise Untranslatable("not an array constant")
+    if const.text is None:
+        return None
+    element_type = const.type.removesuffix("[]")
+    return [Const(element_type, text) for text in split(const.text)]
+
+
+def _listed(node: tree.A_ArrayExpr, params: tuple[str | None, ...]) -> list[Const]:
+    items = [constant(item, params) for item in node.elements or ()]
+    if any(item is None for item in items):
+        raise Untranslatable("an array of expressions")
+    return [item for item in items if item is not None]
+
+
+def _retyped(items: list[Const], array_type: str | None) -> list[Const]:
+    """The elements of `ARRAY[...]::type[]`, where every element is of that type or has none yet."""
+    element_type = (array_type or "").removesuffix("[]")
+    if not (array_type or "").endswith("[]") or any(item.type not in (None, element_type) for item in items):
+        raise Untranslatable("an array that is cast")
+    return [Const(element_type, item.text) for item in items]
+
+
+def split(text: str) -> list[str | None]:
+    """The elements of array text; raises Untranslatable for nested arrays and explicit bounds."""
+    if not (text.startswith("{") and text.endswith("}")):
+        raise Untranslatable("not plain array text")
+    inside, position = text[1:-1], 0
+    items: list[str | None] = []
+    if inside.count(",") >= duck.MOST_ELEMENTS:
+        raise Untranslatable("too many elements")
+    while inside.strip(_SPACE):
+        element = _ELEMENT.match(inside, position)
+        if not element:
+            raise Untranslatable("not plain array text")
+        items.append(_item(element))
+        position = element.end()
+        if not element[3]:
+            break
+    return items
+
+
+def _item(element: re.Match[str]) -> str | None:
+    quoted, bare = element[1], element[2]
+    if quoted is not None:
+        return re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
+    return None if bare.upper() == "NULL" else bare

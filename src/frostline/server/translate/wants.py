@@ -16,12 +16,11 @@ from frostline.model.tables import Column, KeyField, LakeFile, Table
 from frostline.model.tiers import BY_TYPNAME
 from frostline.model.types import Collation
 from frostline.server.translate import tree
-from frostline.server.translate.arrays import elements
 from frostline.server.translate.compare import UUID
 from frostline.server.translate.operands import Const, Untranslatable, constant
 from frostline.server.translate.pruning import comparison_range, tier_number
 from frostline.server.translate.scope import Scope
-from frostline.server.translate.values import operator_name
+from frostline.server.translate.values import elements, operator_name
 
 _TEXTS = {"text": (None, "text", "varchar"), "varchar": (None, "text", "varchar"), "uuid": (None, "uuid")}
 """Types that are stored as text and are equal when their bytes are, and the types of constants that may be compared."""
