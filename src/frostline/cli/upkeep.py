@@ -174,14 +174,14 @@ def _expired(result: "Expired") -> dict[str, Any]:
 @click.pass_obj
 def sweep(invocation: Invocation, names: tuple[Name, ...], older_than: str, dry_run: bool, take_over: bool) -> int:  # noqa: FBT001
     """Delete files in the tables' folders that no state of the lake needs: what dead jobs and expiries left there."""
-    from frostline.pipeline import snapshot_tidy  # noqa: PLC0415
+    from frostline.pipeline import snapshot_drop  # noqa: PLC0415
     from frostline.pipeline import sweep as job  # noqa: PLC0415
 
     with invocation.catalog() as connection:
         request = job.Request(older_than, dry_run, take_over)
         results = job.run(connection, invocation.settings(), chosen(connection, names), request)
         # After the tables, so that --take-over holds for snapshots too.
-        left = None if names or dry_run else snapshot_tidy.tidy_all(connection, invocation.settings())
+        left = None if names or dry_run else snapshot_drop.tidy_all(connection, invocation.settings())
     (_list_orphans if dry_run else _count_orphans)(invocation.output, results)
     _say_left(invocation.output, results)
     if left and left.files:

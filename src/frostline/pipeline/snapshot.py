@@ -22,7 +22,7 @@ from frostline.lake.datafiles import WrittenFile
 from frostline.model import fields, snapshot
 from frostline.model.names import Name
 from frostline.model.tables import NO_ROWS
-from frostline.pipeline import snapshot_destinations, snapshot_tidy
+from frostline.pipeline import snapshot_destinations, snapshot_drop
 from frostline.pipeline.snapshot_copy import Copying, Report
 from frostline.pipeline.snapshot_destinations import Destination, Staged
 from frostline.pipeline.snapshot_plan import Plan, Request, Source, chosen, make
@@ -57,7 +57,7 @@ def create(
         moment.let_idle(connection)
         chosen(connection, request)  # what cannot be meant is refused before a version is begun
         snapshot_destinations.settle(connection, settings, request.name)
-        snapshot_tidy.tidy(connection, request.name)
+        snapshot_drop.tidy(connection, request.name)
         reached(Failpoint.SNAPSHOT_BEFORE_START)
         place = snapshot_destinations.place(settings)
         known = snapshot_versions.newest(connection, request.name, place)

@@ -14,7 +14,7 @@ PLACES = {
     "pipeline/fold.py": "deletes the empty file that it has just written, after `prepare`",
     "pipeline/expire.py": "inside `job.on_table`; `commit.stage_expiry` and `publish.transaction` look again",
     "pipeline/sweep.py": "inside `job.on_table`; a dry run calls `require`",
-    "pipeline/snapshot_tidy.py": "inside `guarded`",
+    "pipeline/snapshot_drop.py": "inside `guarded`",
     "observe/doctor/store.py": "after `require`",
 }
 """Module and why it is right. DuckDB's COPY needs a folder first, which `warehouse.prepare` makes."""
