@@ -20,7 +20,7 @@ from frostline.model.names import Name
 from frostline.model.policy import Policy
 from frostline.model.tables import Table
 from frostline.observe import survey
-from frostline.partitions import default_guard, new_partition, partition_mode, premake
+from frostline.partitions import default_partition, new_partition, partition_mode, premake
 from frostline.pipeline import premake as job
 from frostline.relation import policy
 from frostline.relation.registration import Request
@@ -287,13 +287,13 @@ def test_what_is_almost_there_is_not_guarded(
     table = policy.put(catalog, table, replace(table.policy, premake=2))
     monkeypatch.setattr(premake, "SMALL_BYTES", 0)
     guarded: list[tuple[int, int]] = []
-    real = default_guard.put
+    real = default_partition.put_guard
 
     def put(connection: Connection, chosen: Table, default: Name, bounds: tuple[int, int]) -> None:
         guarded.append(bounds)
         real(connection, chosen, default, bounds)
 
-    monkeypatch.setattr(default_guard, "put", put)
+    monkeypatch.setattr(default_partition, "put_guard", put)
     result = job.run(catalog, settings, table)
     assert guarded == [(500, 600)]
     assert [one.lower for one in result.created] == ["500"]

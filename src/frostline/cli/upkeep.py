@@ -15,8 +15,8 @@ from frostline.model.tables import Table
 from frostline.model.tiers import to_text
 
 if TYPE_CHECKING:
+    from frostline.partitions.default_partition import Stray
     from frostline.partitions.premake import Plan as PremakePlan
-    from frostline.partitions.strays import Stray
     from frostline.pipeline.compact import Plan as CompactionPlan
     from frostline.pipeline.compact import Result as Compacted
     from frostline.pipeline.expire import Result as Expired

@@ -29,7 +29,7 @@ from frostline.model.names import Name
 from frostline.model.partitions import Partition
 from frostline.model.tables import Seam, Table
 from frostline.model.work import TableState
-from frostline.partitions import default_guard, dropping, premake
+from frostline.partitions import default_partition, dropping, premake
 from frostline.pipeline import plan
 from frostline.relation import heap
 from frostline.relation.heap import Layout
@@ -170,4 +170,4 @@ def _partitions_ahead(connection: Connection, table: Table, layout: Layout) -> t
     A guard that was left is a reason to run it too.
     """
     planned = premake.plan(connection, table, layout)
-    return len(planned.cells) or int(default_guard.stands(connection, table)), planned.problem
+    return len(planned.cells) or int(default_partition.guard_stands(connection, table)), planned.problem

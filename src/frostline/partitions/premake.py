@@ -23,8 +23,8 @@ from frostline.model.partition_names import Cell, next_name
 from frostline.model.partitions import Partition
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind, to_text
-from frostline.partitions import default_guard, new_partition, strays
-from frostline.partitions.strays import Stray
+from frostline.partitions import default_partition, new_partition
+from frostline.partitions.default_partition import Stray
 from frostline.relation import clock, heap, names
 from frostline.relation.heap import Layout
 
@@ -173,7 +173,7 @@ def clean_up(connection: Connection, table: Table) -> None:
 
     ConflictError unless this session has the table's lease; UnavailableError when somebody holds such a table.
     """
-    default_guard.clear(connection, table)
+    default_partition.clear_guard(connection, table)
     new_partition.drop_leftovers(connection, table, Purpose.PREMAKE)
 
 
@@ -283,10 +283,10 @@ class _Making:
             self.strays = _Strays.SEEN  # they were written in this moment, and the heap is not locked for a move
             return RolledBack(None, try_again=True)
         if rows and self.default is not None:
-            strays.move(self.connection, self.table, self.default, name, (self.lower, self.upper))
+            default_partition.move_strays(self.connection, self.table, self.default, name, (self.lower, self.upper))
         new_partition.attach(self.connection, self.table, name, self.lower, self.upper)
         if self.default is not None and self.strays is _Strays.RULED_OUT:
-            default_guard.drop(self.connection, self.default)
+            default_partition.drop_guard(self.connection, self.default)
         reached(Failpoint.PREMAKE_BEFORE_COMMIT)
         if rows and (pids := self._watchers()):
             return RolledBack(self._watched_by(pids), try_again=True)
@@ -325,18 +325,20 @@ class _Making:
         """How many rows of the range are in DEFAULT; counting stops where more would not matter."""
         if self.default is None:
             return 0
-        return strays.count(self.connection, self.table, self.default, self.in_range, self.most_moved + 1).rows
+        return default_partition.count_strays(
+            self.connection, self.table, self.default, self.in_range, self.most_moved + 1
+        ).rows
 
     def _guard(self) -> bool:
         """Prove beforehand that a big DEFAULT has no row of the range, without a lock that others notice."""
         if self.default is None:
             return False
-        about = strays.about(self.connection, self.table, self.default)
+        about = default_partition.about(self.connection, self.table, self.default)
         if not about.is_plain or about.size_bytes <= SMALL_BYTES:
             return False
-        default_guard.put(self.connection, self.table, self.default, (self.lower, self.upper))
+        default_partition.put_guard(self.connection, self.table, self.default, (self.lower, self.upper))
         reached(Failpoint.PREMAKE_GUARDED)
-        if not default_guard.proves(self.connection, self.default):
+        if not default_partition.guard_proves(self.connection, self.default):
             clean_up(self.connection, self.table)
             return False
         return True
@@ -345,7 +347,7 @@ class _Making:
         """Whether ATTACH would read DEFAULT for too long, unless somebody has allowed it."""
         if self.default is None or self.most_moved > MOST_MOVED:
             return False
-        return strays.about(self.connection, self.table, self.default).size_bytes > SMALL_BYTES
+        return default_partition.about(self.connection, self.table, self.default).size_bytes > SMALL_BYTES
 
     def _where(self) -> str:
         lower, upper = (to_text(self.table.tier_kind, value) for value in (self.lower, self.upper))
@@ -354,7 +356,7 @@ class _Making:
     def _obstacle(self, rows: int) -> str | None:
         """Why the rows of DEFAULT must not be moved, if they are too many."""
         assert self.default is not None
-        about = strays.about(self.connection, self.table, self.default)
+        about = default_partition.about(self.connection, self.table, self.default)
         if about.is_referenced:
             return "and a foreign key points at them: move them by hand"
         if not about.is_plain:
@@ -375,4 +377,4 @@ def stray(connection: Connection, table: Table, frost_line: int | None = None) -
         return Stray()
     floor = heap.frost_line(connection, table) if frost_line is None else frost_line
     condition = names.within(table, None if floor == table.tier_kind.lowest else floor, None)
-    return strays.count(connection, table, default, condition, MOST_MOVED + 1)
+    return default_partition.count_strays(connection, table, default, condition, MOST_MOVED + 1)

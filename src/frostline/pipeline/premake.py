@@ -12,8 +12,8 @@ from frostline.errors import FrostlineError, UnavailableError
 from frostline.failpoints import Failpoint, reached
 from frostline.model.tables import Table
 from frostline.partitions import premake
+from frostline.partitions.default_partition import Stray
 from frostline.partitions.premake import BlockedByDefaultRows, Made, Plan
-from frostline.partitions.strays import Stray
 from frostline.pipeline import job
 from frostline.settings import Settings
 
