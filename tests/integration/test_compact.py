@@ -19,7 +19,7 @@ from tests.fixtures.type_zoo import EVERY_KIND, OPTIONAL, SETUP
 from frostline.catalog import lake_files, seams
 from frostline.errors import CorruptionError
 from frostline.lake import ducksql, paths, snapshots
-from frostline.model import compaction
+from frostline.model import upkeep
 from frostline.model.policy import MIN_FILE_SIZE
 from frostline.model.tables import RecordedFile
 from frostline.pipeline import compact, verify
@@ -211,7 +211,7 @@ def test_a_damaged_file_stops_it_and_is_named(cold: Lake, damage: Callable[[Reco
 def test_a_new_file_with_other_rows_is_never_published(cold: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     real = compact.copying.rows
     monkeypatch.setattr(compact.copying, "rows", lambda table, chosen: real(table, chosen[1:]))
-    (piece,) = compaction.plan(cold.table(), files(cold))
+    (piece,) = upkeep.merges(cold.table(), files(cold))
     location = paths.table_location(cold.settings.warehouse, cold.table())
     with pytest.raises(CorruptionError, match=r"40 rows .* but 60"):
         compact.merge_files(compact.Merge(cold.table(), piece, location, 99, "256MB"))
@@ -250,7 +250,7 @@ def test_many_manifests_become_few(lake: Lake, monkeypatch: pytest.MonkeyPatch) 
     lake.archive()
     before = lake.value(EVERYTHING)
     seam = seams.get(lake.catalog, lake.table())
-    monkeypatch.setattr(compaction, "MANY_MANIFESTS", 5)
+    monkeypatch.setattr(upkeep, "MANY_MANIFESTS", 5)
     assert compact.plan(lake.catalog, lake.table()).manifests == 6
     (result,) = lake.compact()
     assert (result.error, result.written_files, result.replaced_manifests) == (None, 0, 6)

@@ -12,10 +12,10 @@ from typing import Any
 
 from frostline import sqlfiles
 from frostline.catalog.connect import Connection, fetch
-from frostline.model import compaction, lake_grid
-from frostline.model.compaction import Bin
+from frostline.model import lake_grid, upkeep
 from frostline.model.range import Range
 from frostline.model.tables import Checksum, Fingerprint, RecordedFile, Table
+from frostline.model.upkeep import Bin
 
 _statement = sqlfiles.statements(__name__, "queries/lake_file")
 
@@ -125,13 +125,13 @@ class _Changed:
 
 def due_merges(connection: Connection, table: Table) -> list[Bin]:
     """The merges that are worth doing now."""
-    return compaction.due(table, _unsettled(connection, table, _changed(connection, table)))
+    return upkeep.due_merges(table, _unsettled(connection, table, _changed(connection, table)))
 
 
 def settle_merges(connection: Connection, table: Table) -> None:
     """Write down that nothing is worth merging, if so. For whoever holds the table's lease; harmless to repeat."""
     seen = _changed(connection, table)
-    if compaction.due(table, _unsettled(connection, table, seen)):
+    if upkeep.due_merges(table, _unsettled(connection, table, seen)):
         return
     values = {"changed_from": seen.lower, "changed_to": seen.upper, "target": table.policy.target_file_size}
     connection.execute(_statement("settle"), {"table_id": table.id, **values})

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from frostline import sqlfiles
 from frostline.catalog.connect import Connection, fetch, first_value, only_value
 from frostline.errors import UsageError
-from frostline.model.expiry import LakeState
 from frostline.model.names import Name
 from frostline.model.tables import Table
+from frostline.model.upkeep import LakeState
 
 _statement = sqlfiles.statements(__name__, "queries/lake_state")
 

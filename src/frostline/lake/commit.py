@@ -31,9 +31,9 @@ from frostline.lake.datafiles import WrittenFile
 from frostline.lake.manifests import Packing
 from frostline.lake.pyiceberg_compat import CachingTransaction, ReplaceFiles, SnapshotProducer
 from frostline.model import tables
-from frostline.model.expiry import Expiry
 from frostline.model.range import Range
 from frostline.model.tables import Checksum
+from frostline.model.upkeep import Expiry
 
 JOB_ID = "frostline.job-id"
 """In a snapshot's summary: the job that made it."""

@@ -7,7 +7,7 @@ from pyiceberg.manifest import ManifestEntry, ManifestFile
 
 from frostline.lake import paths, snapshots
 from frostline.lake.pyiceberg_compat import ReplaceFiles
-from frostline.model.compaction import MANIFEST_BYTES
+from frostline.model.upkeep import MANIFEST_BYTES
 
 
 def sizes_bytes(metadata_location: str, snapshot_id: int) -> list[int]:

@@ -11,7 +11,7 @@ from pyiceberg.table.snapshots import Snapshot
 from frostline import logs
 from frostline.errors import UnavailableError
 from frostline.lake import paths, snapshots
-from frostline.model.expiry import Expiry, LakeState
+from frostline.model.upkeep import Expiry, LakeState
 
 _log = logging.getLogger(__name__)
 

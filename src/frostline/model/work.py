@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from frostline.model.compaction import MANY_MANIFESTS
 from frostline.model.names import Name
+from frostline.model.upkeep import MANY_MANIFESTS
 
 FIRST_PAUSE = timedelta(seconds=30)
 LONGEST_PAUSE = timedelta(hours=1)

@@ -23,11 +23,11 @@ from frostline.catalog import (
 from frostline.catalog.archived_partitions import ArchivedPartition
 from frostline.catalog.connect import Connection, first_line
 from frostline.catalog.patience import set_lock_timeout
-from frostline.model import expiry
-from frostline.model.expiry import LakeState
+from frostline.model import upkeep
 from frostline.model.names import Name
 from frostline.model.partitions import Partition
 from frostline.model.tables import Seam, Table
+from frostline.model.upkeep import LakeState
 from frostline.model.work import TableState
 from frostline.partitions import default_partition, dropping, premake
 from frostline.pipeline import plan
@@ -134,7 +134,7 @@ def _tiered(connection: Connection, table: Table, seen: Facts) -> TableState:
     over = [partition for partition in seen.uncleaned if partition.grace_is_over]
     blocked = [partition for partition in over if heap.marks(connection, table, partition.lower, partition.upper)]
     snapshots = frozenset(state.snapshot_id for state in seen.states if state.snapshot_id is not None)
-    old = expiry.expiry(seen.states, pins.on(connection, table), snapshots, ())
+    old = upkeep.expiry(seen.states, pins.on(connection, table), snapshots, ())
     return TableState(
         name=table.name,
         now=tables.now(connection),

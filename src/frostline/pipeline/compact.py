@@ -17,9 +17,9 @@ from frostline.lake import manifests, paths, publish
 from frostline.lake.commit import Rows, StagedCommit
 from frostline.lake.datafiles import WrittenFile
 from frostline.lake.publish import Exchange
-from frostline.model import compaction
-from frostline.model.compaction import Bin
+from frostline.model import upkeep
 from frostline.model.tables import NO_ROWS, Table
+from frostline.model.upkeep import Bin
 from frostline.pipeline import copying, job, settle
 from frostline.pipeline.job import JobContext
 from frostline.tiers.proof.files import blame, proved, whole
@@ -112,12 +112,12 @@ def plan(connection: Connection, table: Table, *, only_due: bool = False) -> Pla
     if not table.has_lake:
         return Plan((), 0, packs=False)
     recorded = () if only_due else lake_files.recorded(connection, table)
-    bins = lake_files.due_merges(connection, table) if only_due else compaction.plan(table, recorded)
+    bins = lake_files.due_merges(connection, table) if only_due else upkeep.merges(table, recorded)
     seam = seams.get(connection, table)
     sizes: list[int] = []
     if seam.metadata_location is not None and seam.snapshot_id is not None:
         sizes = manifests.sizes_bytes(seam.metadata_location, seam.snapshot_id)
-    return Plan(bins, len(sizes), compaction.manifests_are_many(sizes))
+    return Plan(bins, len(sizes), upkeep.manifests_are_many(sizes))
 
 
 class Compaction:

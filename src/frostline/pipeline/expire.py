@@ -16,9 +16,9 @@ from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint
 from frostline.lake import commit, foreign, paths, publish, reachable, snapshots, store
 from frostline.lake.reachable import Sizes
-from frostline.model import expiry as rules
-from frostline.model.expiry import Expiry, LakeState
+from frostline.model import upkeep as rules
 from frostline.model.tables import Table
+from frostline.model.upkeep import Expiry, LakeState
 from frostline.pipeline import job
 from frostline.relation import bound
 from frostline.settings import Settings

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from frostline.catalog import archived_partitions, lake_files, seams, trust
 from frostline.catalog.connect import Connection
 from frostline.model import archive
-from frostline.model import retention as rules
+from frostline.model import upkeep as rules
 from frostline.model.partitions import Partition
 from frostline.model.range import Range
-from frostline.model.retention import Line, UncleanedPartition
 from frostline.model.tables import RecordedFile, Seam, Table
+from frostline.model.upkeep import RetentionLine, UncleanedPartition
 from frostline.relation import clock, heap
 from frostline.relation.heap import Layout
 
@@ -60,7 +60,7 @@ class RetentionPlan:
 
     from_line: int | None
     """R as it is; None while there is none."""
-    to: Line
+    to: RetentionLine
     gone: Sequence[RecordedFile] = ()
     """Files below R."""
     across: Sequence[RecordedFile] = ()
@@ -83,8 +83,8 @@ def retention(connection: Connection, table: Table, layout: Layout | None = None
         for partition in archived_partitions.uncleaned(connection, table)
     ]
     cutoff = clock.before(connection, table, period, layout.partitions) if period else None
-    wanted = rules.line(table, cutoff, layout.frost_line, uncleaned, current)
+    wanted = rules.retention_line(table, cutoff, layout.frost_line, uncleaned, current)
     if wanted.value is None:
         return RetentionPlan(current, wanted)
-    gone, across = rules.below(lake_files.within(connection, table, Range(None, wanted.reach)), wanted.reach)
+    gone, across = rules.files_below(lake_files.within(connection, table, Range(None, wanted.reach)), wanted.reach)
     return RetentionPlan(current, wanted, gone, across, heap.marks(connection, table, None, wanted.reach))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.model.compaction import MANY_MANIFESTS
 from frostline.model.names import Name
+from frostline.model.upkeep import MANY_MANIFESTS
 from frostline.model.work import (
     FIRST_PAUSE,
     FRUITLESS_PAUSE,

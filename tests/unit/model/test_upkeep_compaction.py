@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fixtures.lake_tables import events
 
-from frostline.model import compaction
-from frostline.model.compaction import MANIFEST_BYTES, Bin, manifests_are_many
+from frostline.model import upkeep
 from frostline.model.policy import Policy
 from frostline.model.tables import Fingerprint, RecordedFile, Table
 from frostline.model.tiers import MICROS_PER_DAY, TierKind
+from frostline.model.upkeep import MANIFEST_BYTES, Bin, manifests_are_many
 
 TARGET = 1000
 TABLE = events(policy=Policy("1 month", target_file_size=TARGET))
@@ -45,25 +45,25 @@ def sizes(bins: list[Bin]) -> list[list[int]]:
     ],
 )
 def test_neighbours_are_packed_up_to_the_target(given_sizes: list[int], wanted: list[list[int]]) -> None:
-    assert sizes(compaction.plan(TABLE, files(*given_sizes)[::-1])) == wanted
+    assert sizes(upkeep.merges(TABLE, files(*given_sizes)[::-1])) == wanted
 
 
 def test_a_task_opens_a_thousand_files_at_most() -> None:
     (file,) = files(0)
     tiny = [replace(file, path=str(number)) for number in range(2500)]
-    assert [len(one) for one in compaction.plan(TABLE, tiny)] == [1000, 1000, 500]
+    assert [len(one) for one in upkeep.merges(TABLE, tiny)] == [1000, 1000, 500]
 
 
 def test_files_of_two_lake_partitions_stay_apart() -> None:
     january, february = files(10, 10), files(10, 10, day=40)
-    assert compaction.plan(TABLE, [*february, *january]) == [tuple(january), tuple(february)]
-    assert compaction.plan(TABLE, [january[0], february[0]]) == []
+    assert upkeep.merges(TABLE, [*february, *january]) == [tuple(january), tuple(february)]
+    assert upkeep.merges(TABLE, [january[0], february[0]]) == []
 
 
 def test_minus_infinity_is_a_partition_of_its_own() -> None:
     lowest = TierKind.TIMESTAMPTZ.lowest
     ancient = RecordedFile("ancient", 10, lowest, lowest, Fingerprint(1, 1))
-    assert compaction.plan(TABLE, [ancient, *files(10)]) == []
+    assert upkeep.merges(TABLE, [ancient, *files(10)]) == []
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,14 @@ def test_minus_infinity_is_a_partition_of_its_own() -> None:
     [([10] * 4, False), ([10] * 5, True), ([500, 499], False), ([500, 500], True), ([700, 700], False)],
 )
 def test_a_worker_waits_until_it_is_worth_it(given_sizes: list[int], is_due: bool) -> None:
-    bins = compaction.due(TABLE, files(*given_sizes))
+    bins = upkeep.due_merges(TABLE, files(*given_sizes))
     assert bool(bins) == is_due
     if is_due:
-        assert bins == compaction.plan(TABLE, files(*given_sizes))
+        assert bins == upkeep.merges(TABLE, files(*given_sizes))
 
 
 def test_each_lake_partition_is_due_by_itself() -> None:
-    assert compaction.due(TABLE, [*files(10, 10, 10), *files(10, 10, 10, day=40)]) == []
+    assert upkeep.due_merges(TABLE, [*files(10, 10, 10), *files(10, 10, 10, day=40)]) == []
 
 
 @given(st.lists(st.tuples(st.integers(0, 80), st.integers(1, 1500)), max_size=40), st.floats(0.3, 1.3))
@@ -87,11 +87,11 @@ def test_merging_ends_with_fewer_files_and_every_row_once(drawn: list[tuple[int,
     left = [file for number, (day, size) in enumerate(drawn) for file in _file(number, day, size)]
     rows = sum((file.fingerprint for file in left), start=Fingerprint(0, 0))
     for _ in range(len(left) + 1):
-        bins = compaction.plan(TABLE, left)
+        bins = upkeep.merges(TABLE, left)
         if not bins:
             break
         left = _merged(TABLE, left, bins, shrinks)
-    assert compaction.plan(TABLE, left) == []
+    assert upkeep.merges(TABLE, left) == []
     assert sum((file.fingerprint for file in left), start=Fingerprint(0, 0)) == rows
 
 

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from tests.fixtures.lake_tables import column, events
 
 from frostline.model.names import Name
-from frostline.model.retention import Line, UncleanedPartition, below, line
 from frostline.model.tables import NO_ROWS, RecordedFile, Table
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, from_text
+from frostline.model.upkeep import RetentionLine, UncleanedPartition, files_below, retention_line
 
 TABLE = events()
 LOWEST = TABLE.tier_kind.lowest
@@ -31,8 +31,8 @@ T = at("2024-06-01 00:00:00")
 
 
 def test_the_line_is_the_day_of_the_cutoff() -> None:
-    wanted = line(TABLE, at("2024-03-05 17:23:11.5"), T, [], None)
-    assert wanted == Line(at("2024-03-05 00:00:00"), at("2024-03-05 00:00:00"))
+    wanted = retention_line(TABLE, at("2024-03-05 17:23:11.5"), T, [], None)
+    assert wanted == RetentionLine(at("2024-03-05 00:00:00"), at("2024-03-05 00:00:00"))
 
 
 @pytest.mark.parametrize(
@@ -47,12 +47,12 @@ def test_the_line_is_the_day_of_the_cutoff() -> None:
     ],
 )
 def test_the_line_is_cut_down_to_what_the_lake_is_cut_by(table: Table, cutoff: int, wanted: int) -> None:
-    assert line(table, cutoff, 10**18, [], None).value == wanted
+    assert retention_line(table, cutoff, 10**18, [], None).value == wanted
 
 
 def test_it_never_passes_the_frost_line() -> None:
-    assert line(TABLE, at("2024-07-09 00:00:00"), T, [], None) == Line(T, T)
-    assert line(TABLE, at("2024-07-09 00:00:00"), LOWEST, [], None) == Line(None, LOWEST)
+    assert retention_line(TABLE, at("2024-07-09 00:00:00"), T, [], None) == RetentionLine(T, T)
+    assert retention_line(TABLE, at("2024-07-09 00:00:00"), LOWEST, [], None) == RetentionLine(None, LOWEST)
 
 
 def test_it_waits_for_partitions_that_are_whole() -> None:
@@ -60,34 +60,38 @@ def test_it_waits_for_partitions_that_are_whole() -> None:
         UncleanedPartition(MAY, at("2024-05-01 00:00:00")),
         UncleanedPartition(Name("public", "x"), at("2024-05-20 00:00:00")),
     )
-    wanted = line(TABLE, at("2024-05-17 00:00:00"), T, [second, first], None)
-    assert wanted == Line(first.lower, first.lower or 0, waits_for=MAY)
-    assert line(TABLE, at("2024-04-17 00:00:00"), T, [first], None).waits_for is None
+    wanted = retention_line(TABLE, at("2024-05-17 00:00:00"), T, [second, first], None)
+    assert wanted == RetentionLine(first.lower, first.lower or 0, waits_for=MAY)
+    assert retention_line(TABLE, at("2024-04-17 00:00:00"), T, [first], None).waits_for is None
 
 
 def test_a_whole_partition_without_a_lower_bound_stops_everything() -> None:
-    assert line(TABLE, T, T, [UncleanedPartition(MAY, None)], None) == Line(None, LOWEST, waits_for=MAY)
+    assert retention_line(TABLE, T, T, [UncleanedPartition(MAY, None)], None) == RetentionLine(
+        None, LOWEST, waits_for=MAY
+    )
 
 
 def test_it_never_falls() -> None:
     before = at("2024-03-05 00:00:00")
-    assert line(TABLE, at("2024-02-01 00:00:00"), T, [], before) == Line(before, before)
-    assert line(TABLE, None, T, [], before) == Line(before, before)
-    assert line(TABLE, None, T, [], None) == Line(None, LOWEST)
+    assert retention_line(TABLE, at("2024-02-01 00:00:00"), T, [], before) == RetentionLine(before, before)
+    assert retention_line(TABLE, None, T, [], before) == RetentionLine(before, before)
+    assert retention_line(TABLE, None, T, [], None) == RetentionLine(None, LOWEST)
 
 
 def test_what_a_thaw_brought_back_is_left_alone() -> None:
     """T, or a partition that was archived again, may lie below R; then nothing above either is touched."""
     before, thawed = at("2024-03-05 00:00:00"), at("2024-03-01 00:00:00")
-    assert line(TABLE, None, thawed, [], before) == Line(before, thawed)
-    assert line(TABLE, None, T, [UncleanedPartition(MAY, thawed)], before) == Line(before, thawed, waits_for=MAY)
+    assert retention_line(TABLE, None, thawed, [], before) == RetentionLine(before, thawed)
+    assert retention_line(TABLE, None, T, [UncleanedPartition(MAY, thawed)], before) == RetentionLine(
+        before, thawed, waits_for=MAY
+    )
 
 
 def test_files_are_told_apart_by_the_line() -> None:
     files = [
         RecordedFile(f"{lower}", 1, lower, upper, NO_ROWS) for lower, upper in ((0, 9), (5, 10), (9, 10), (10, 20))
     ]
-    gone, across = below(files, 10)
+    gone, across = files_below(files, 10)
     assert [file.lower for file in gone] == [0]
     assert [file.lower for file in across] == [5, 9]
 
@@ -99,7 +103,7 @@ def test_files_are_told_apart_by_the_line() -> None:
     st.none() | st.integers(-10_000, 10_000),
 )
 def test_the_rules_hold_for_every_table(cutoff: int | None, frost: int, lowers: list[int], current: int | None) -> None:
-    found = line(INTEGERS, cutoff, frost, [UncleanedPartition(MAY, lower) for lower in lowers], current)
+    found = retention_line(INTEGERS, cutoff, frost, [UncleanedPartition(MAY, lower) for lower in lowers], current)
     if found.value is None:
         assert current is None
         return
