@@ -40,8 +40,7 @@ def _archived(world: World, rows: int) -> Iterator[Sample]:
     table = world.add("plain", data.hot_period(datetime(2025, 1, 1, tzinfo=UTC)), grace="1 day")
     with jobs.exclusive(world.connection, table):
         with watched() as watch:
-            job = archive.Job(world.jobs(), table, plan.of_table(world.connection, table).plan)
-            files = job.move()
+            files = archive.move_batch(world.jobs(), table, plan.of_table(world.connection, table).plan)
         assert sum(file.rows for file in files) == rows
         yield Sample("archive", watch.seconds, rows, watch.peak_bytes)
         with watched() as watch:

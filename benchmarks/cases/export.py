@@ -25,6 +25,8 @@ from frostline.pipeline.export import Export
 from frostline.tiers import moment
 
 ROUNDS = 3
+_NO_JOB = 0
+"""No row of the catalog: what the tasks write is published by nobody."""
 CORES = os.cpu_count() or 1
 QUESTIONS = (
     Question("export alone, against DuckDB alone", "export", Measure.SPEED, 0.85, "DuckDB copies Postgres to Parquet"),
@@ -81,7 +83,7 @@ def write(shard: Export) -> None:
 def _tasks(world: World, task: Callable[[Export], object]) -> None:
     """Run the tasks of an archive as the archive runs them."""
     table = world.table("plain")
-    job = archive.Job(world.jobs(), table, plan.of_table(world.connection, table).plan)
+    job = archive.Job(world.jobs(), table, plan.of_table(world.connection, table).plan, _NO_JOB)
     with moment.exported(world.settings.dsn) as exported:
         tasks.run(world.spark, task, list(job.shards(exported)), lambda _progress: None)
 

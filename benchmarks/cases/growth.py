@@ -20,6 +20,7 @@ from frostline.lake.commit import StagedCommit
 from frostline.lake.datafiles import WrittenFile
 from frostline.observe import status
 from frostline.pipeline import archive, plan
+from frostline.relation import bound
 
 ROUNDS, READS, PUBLISHES, ARCHIVED = 3, 20, 3, 1_000
 SMALL, MIDDLE, LARGE = "lake_1m", "lake_10m", "lake_100m"
@@ -109,8 +110,11 @@ def _publish(world: World, size: Size) -> float:
     """From the first metadata file to the commit."""
     table = world.table(size.name)
     with jobs.exclusive(world.connection, table):
-        job = _Timed(world.jobs(), table, plan.of_table(world.connection, table).plan)
+        batch = plan.of_table(world.connection, table).plan
+        job_id = jobs.start(world.connection, table, "archive", batch.from_line, batch.to_line)
+        job = _Timed(world.jobs(), table, batch, job_id)
         job.run()
+        bound.analyze(world.connection, table)
     return job.seconds
 
 

@@ -58,7 +58,7 @@ def _archived(world: World, table: Table) -> int:
     """Archive what is ripe, and leave the cleaning for later; returns the partitions."""
     with jobs.exclusive(world.connection, table):
         batch = plan.of_table(world.connection, table).plan
-        archive.Job(world.jobs(), table, batch).run()
+        archive.archive_batch(world.jobs(), table, batch)
     return len(batch.partitions)
 
 

@@ -10,6 +10,7 @@ from frostline.lake.datafiles import WrittenFile
 from frostline.model import archive as plans
 from frostline.model.tables import Table
 from frostline.pipeline import archive
+from frostline.relation import bound
 from frostline.tiers.proof import fingerprint
 
 _FILES_A_COMMIT, _FILES_A_TASK = 1_000, 100
@@ -45,7 +46,9 @@ def prepare(world: World, size: Size) -> None:
         numbers = range(first, min(first + _FILES_A_COMMIT, size.files))
         with jobs.exclusive(world.connection, table):
             batch = plans.Plan((), first * width if first else table.tier_kind.lowest, numbers.stop * width)
-            _Given(world, table, batch, numbers, width).run()
+            job_id = jobs.start(world.connection, table, "archive", batch.from_line, batch.to_line)
+            _Given(world, table, batch, job_id, numbers, width).run()
+            bound.analyze(world.connection, table)
             lake_files.settle_merges(world.connection, table)
     world.run("vacuum analyze frostline.lake_file")
 
@@ -62,8 +65,8 @@ def ripe_partition(world: World, size: Size, number: int, rows: int) -> None:
 class _Given(archive.Job):
     """An archive whose files do not come out of the heap."""
 
-    def __init__(self, world: World, table: Table, batch: plans.Plan, numbers: range, width: int) -> None:
-        super().__init__(world.jobs(), table, batch)
+    def __init__(self, world: World, table: Table, batch: plans.Plan, job_id: int, numbers: range, width: int) -> None:
+        super().__init__(world.jobs(), table, batch, job_id)
         self._numbers, self._width = numbers, width
 
     def _export(self) -> list[WrittenFile]:

@@ -11,7 +11,7 @@ from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 
-from frostline.catalog import lake_files, seams
+from frostline.catalog import jobs, lake_files, seams
 from frostline.errors import CorruptionError
 from frostline.lake import commit
 from frostline.model.tables import Table
@@ -249,7 +249,9 @@ def test_a_file_that_holds_a_marked_key_and_was_not_found_to_is_not_left_as_it_i
     files = lake_files.recorded(cold.catalog, cold.table())
     january = min(files, key=lambda file: file.lower)
     with moment.exported(cold.dsn) as exported:
-        (piece,) = fold.Fold(cold.jobs(), cold.table()).pieces(exported)
+        table = cold.table()
+        begun = fold.Fold(cold.jobs(), table, seams.get(cold.catalog, table), jobs.start(cold.catalog, table, "fold"))
+        (piece,) = begun.pieces(exported)
         piece = replace(piece, files=tuple(files))
         assert fold.rewrite_piece(piece).replaced == (january.path,)
         monkeypatch.setattr(fold, "_holds_a_mark", lambda *_: False)

@@ -66,7 +66,7 @@ def archive_table(context: JobContext, chosen: Table) -> Result:
         for name in heap.adopt(connection, table, planned.from_line):
             _log.warning("%s", logs.fields(stage="adopt", table=str(table.name), partition=str(name)))
         for batch in archive.batches(planned, settings.archive_batch_bytes):
-            files = Job(context, table, batch).run()
+            files = archive_batch(context, table, batch)
             moved += len(batch.partitions)
             rows += sum(file.rows for file in files)
             size += sum(file.size_bytes for file in files)
@@ -75,34 +75,40 @@ def archive_table(context: JobContext, chosen: Table) -> Result:
     return Result(table, moved, rows, size, cleaned)
 
 
-class Job:
-    """One archive of consecutive partitions: capture, export with verify, publish."""
+def archive_batch(context: JobContext, table: Table, batch: archive.Plan) -> list[WrittenFile]:
+    """Move the rows, then analyze the lake: readers see the rows there before there are statistics."""
+    files = move_batch(context, table, batch)
+    bound.analyze(context.connection, table)
+    reached(Failpoint.ARCHIVE_ANALYZED)
+    return files
 
-    def __init__(self, context: JobContext, table: Table, batch: archive.Plan) -> None:
+
+def move_batch(context: JobContext, table: Table, batch: archive.Plan) -> list[WrittenFile]:
+    """One job. An error before publish leaves readers as they were and the job row failed."""
+    job_id = job.start(context.connection, table, "archive", batch.from_line, batch.to_line)
+    with job.failure_recorded(context.connection, job_id):
+        return Job(context, table, batch, job_id).run()
+
+
+class Job:
+    """One archive of consecutive partitions that has begun: capture, export with verify, publish."""
+
+    def __init__(self, context: JobContext, table: Table, batch: archive.Plan, job_id: int) -> None:
         self.context = context
         self.connection = context.connection
         self.settings = context.settings
         self.table = table
         self.batch = batch
         self.location = paths.table_location(context.settings.warehouse, table)
-        self.job_id = 0
+        self.job_id = job_id
 
     def run(self) -> list[WrittenFile]:
-        """Move the rows, then analyze the lake: readers see the rows there before there are statistics."""
-        files = self.move()
-        bound.analyze(self.connection, self.table)
-        reached(Failpoint.ARCHIVE_ANALYZED)
-        return files
-
-    def move(self) -> list[WrittenFile]:
-        """Capture, export with verify, publish. An error leaves readers as they were and the job row failed."""
-        self.job_id = job.start(self.connection, self.table, "archive", self.batch.from_line, self.batch.to_line)
-        with job.failure_recorded(self.connection, self.job_id):
-            self._capture()
-            files = self._export()
-            staged = self._stage(files)
-            reached(Failpoint.ARCHIVE_STAGED)
-            self._publish(files, staged)
+        """All steps in order."""
+        self._capture()
+        files = self._export()
+        staged = self._stage(files)
+        reached(Failpoint.ARCHIVE_STAGED)
+        self._publish(files, staged)
         return files
 
     def _capture(self) -> None:

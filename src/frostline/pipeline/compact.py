@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from frostline import logs
 from frostline.catalog import jobs, lake_files, seams
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
@@ -18,7 +19,7 @@ from frostline.lake.commit import Rows, StagedCommit
 from frostline.lake.datafiles import WrittenFile
 from frostline.lake.publish import Exchange
 from frostline.model import upkeep
-from frostline.model.tables import NO_ROWS, Table
+from frostline.model.tables import NO_ROWS, Seam, Table
 from frostline.model.upkeep import Bin
 from frostline.pipeline import copying, job, settle
 from frostline.pipeline.job import JobContext
@@ -101,7 +102,9 @@ def compact_table(context: JobContext, chosen: Table, *, only_due: bool = False)
         result = Result(table)
         planned = plan(connection, table, only_due=only_due)
         while not planned.is_empty:  # it ends: each time there are fewer files, and then few manifests
-            result = Compaction(context, table, planned).run(result)
+            seam = seams.get(connection, table)
+            with job.begun(_log, connection, table, "compact") as (job_id, said):
+                result = Compaction(context, table, planned, seam, job_id).run(result, said)
             planned = plan(connection, table, only_due=only_due)
         lake_files.settle_merges(connection, table)
         return result
@@ -121,23 +124,22 @@ def plan(connection: Connection, table: Table, *, only_due: bool = False) -> Pla
 
 
 class Compaction:
-    """One compaction of one table; the caller holds the table's job lock."""
+    """One compaction of one table, whose job has begun; the caller holds the table's job lock."""
 
-    def __init__(self, context: JobContext, table: Table, planned: Plan) -> None:
+    def __init__(self, context: JobContext, table: Table, planned: Plan, seam: Seam, job_id: int) -> None:
         self.context = context
         self.connection = context.connection
         self.settings = context.settings
         self.table = table
         self.planned = planned
-        self.seam = seams.get(context.connection, table)
-        self.job_id = 0
+        self.seam = seam
+        self.job_id = job_id
 
-    def run(self, before: Result) -> Result:
+    def run(self, before: Result, said: dict[str, logs.Value]) -> Result:
         """All steps in order. An error before publish leaves readers as they were and the job row failed."""
-        with job.begun(_log, self.connection, self.table, "compact") as (self.job_id, line):
-            written = self._merge()
-            staged = self._publish(written)
-            line.update(merged=self.planned.files, written=len(written), manifests=staged.manifests)
+        written = self._merge()
+        staged = self._publish(written)
+        said.update(merged=self.planned.files, written=len(written), manifests=staged.manifests)
         packed = self.planned.packs
         return replace(
             before,

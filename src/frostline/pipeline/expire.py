@@ -75,7 +75,6 @@ class Expire:
         self.base = base
         self.states: list[LakeState] = []
         self.location = paths.table_location(settings.warehouse, table)
-        self.job_id = 0
 
     def run(self) -> Result:
         """All steps in order. An error before the commit leaves everything as it was."""
@@ -87,8 +86,8 @@ class Expire:
         if behind:
             waiting = (*waiting, f"{behind} standbys are behind, and a query there may still read an old state")
             return Result(self.table, waiting=waiting)
-        with job.begun(_log, self.connection, self.table, "expire") as (self.job_id, line):
-            result = self._expire(what, waiting)
+        with job.begun(_log, self.connection, self.table, "expire") as (job_id, line):
+            result = self._expire(job_id, what, waiting)
             line.update(snapshots=result.snapshots, files=result.files, size_bytes=result.size_bytes, left=result.left)
         return result
 
@@ -120,7 +119,7 @@ class Expire:
             if state.is_over and state.metadata_location in pinned:
                 yield f"snapshot {state.snapshot_id}: pinned by {pinned[state.metadata_location]}"
 
-    def _expire(self, what: Expiry, waiting: tuple[str, ...]) -> Result:
+    def _expire(self, job_id: int, what: Expiry, waiting: tuple[str, ...]) -> Result:
         files = reachable.doomed(self.base, what)
         hint = "frostline jobs shows whether it was done; then run frostline expire again"
         with publish.transaction(self.connection, f"expiring snapshots of {self.table.name}", hint=hint):
@@ -128,15 +127,15 @@ class Expire:
             if final != what:
                 files = reachable.doomed(self.base, final) if final else {}
             if final:
-                self._swap(final)
+                self._swap(job_id, final)
             ours, left = self.own(files)
             lake_files.forget_checksums(self.connection, files)
             described = f"{len(final.snapshots)} snapshots, {len(ours)} files" + (f", {left} left" if left else "")
-            jobs.describe(self.connection, self.job_id, described)
-            jobs.advance(self.connection, self.job_id, State.PUBLISHED, size_bytes=sum(ours.values()))
+            jobs.describe(self.connection, job_id, described)
+            jobs.advance(self.connection, job_id, State.PUBLISHED, size_bytes=sum(ours.values()))
             failpoints.reached(Failpoint.EXPIRE_BEFORE_COMMIT)
         failpoints.reached(Failpoint.EXPIRE_PUBLISHED)
-        self._delete(ours)
+        self._delete(job_id, ours)
         return Result(self.table, len(final.snapshots), len(ours), sum(ours.values()), left, waiting)
 
     def _locked(self, what: Expiry) -> Expiry:
@@ -150,9 +149,9 @@ class Expire:
         kept = {state.metadata_location for state in self.states} - (what.locations & locked)
         return self._allowed(kept | pinned)
 
-    def _swap(self, what: Expiry) -> None:
+    def _swap(self, job_id: int, what: Expiry) -> None:
         """The commit of the lake and of the seam: T and S stay, the metadata is another."""
-        staged = commit.stage_expiry(self.table, self.base, what, self.job_id)
+        staged = commit.stage_expiry(self.table, self.base, what, job_id)
         failpoints.reached(Failpoint.EXPIRE_STAGED)
         seam = seams.get(self.connection, self.table)
         publish.lake(self.connection, self.table, seam, staged)
@@ -168,10 +167,10 @@ class Expire:
         }
         return ours, len(files) - len(ours)
 
-    def _delete(self, files: Collection[str]) -> None:
+    def _delete(self, job_id: int, files: Collection[str]) -> None:
         """What is not deleted here, because the process or the store gives up, is for the sweep."""
         with store.reachable(f"delete files of expired snapshots of {self.table.name}"):
             for location in paths.delete_each(files):
-                _log.debug("%s", logs.fields(stage="expire", job=self.job_id, deleted=location))
+                _log.debug("%s", logs.fields(stage="expire", job=job_id, deleted=location))
                 failpoints.reached(Failpoint.EXPIRE_DELETED_ONE)
         failpoints.reached(Failpoint.EXPIRE_DELETED)

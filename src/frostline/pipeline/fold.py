@@ -11,6 +11,7 @@ from functools import partial
 import duckdb
 import numpy as np
 
+from frostline import logs
 from frostline.catalog import archived_partitions, jobs, lake_files, seams, trust
 from frostline.catalog.jobs import State
 from frostline.errors import CorruptionError, FrostlineError
@@ -20,7 +21,7 @@ from frostline.lake.datafiles import WrittenFile
 from frostline.lake.publish import Exchange
 from frostline.model.names import Name
 from frostline.model.range import Range, overlapping
-from frostline.model.tables import NO_ROWS, RecordedFile, Table
+from frostline.model.tables import NO_ROWS, RecordedFile, Seam, Table
 from frostline.pipeline import copying, job, settle
 from frostline.pipeline.job import JobContext
 from frostline.relation import columns, heap, marks
@@ -90,31 +91,30 @@ def fold_table(context: JobContext, chosen: Table) -> Result:
         trust.require_no_user_triggers(connection, table)
         heap.refuse_smallest(connection, table, [Name("frostline_overlay", table.internal)], marks=True)
         settle.lake(connection, settings, table)
-        return Fold(context, table).run()
+        seam = seams.get(connection, table)
+        if not heap.marks(connection, table, None, seam.frost_line):
+            return Result(table)
+        with job.begun(_log, connection, table, "fold", seam.frost_line, seam.frost_line) as (job_id, said):
+            return Fold(context, table, seam, job_id).run(said)
 
 
 class Fold:
-    """One fold of one table; the caller holds the table's job lock."""
+    """One fold of one table, whose job has begun; the caller holds the table's job lock."""
 
-    def __init__(self, context: JobContext, table: Table) -> None:
+    def __init__(self, context: JobContext, table: Table, seam: Seam, job_id: int) -> None:
         self.context = context
         self.connection = context.connection
         self.settings = context.settings
         self.table = table
-        self.seam = seams.get(context.connection, table)
+        self.seam = seam
         self.location = paths.table_location(context.settings.warehouse, table)
-        self.job_id = 0
+        self.job_id = job_id
 
-    def run(self) -> Result:
+    def run(self, said: dict[str, logs.Value]) -> Result:
         """All steps in order. An error before publish leaves readers as they were and the job row failed."""
-        if not heap.marks(self.connection, self.table, None, self.seam.frost_line):
-            return Result(self.table)
-        frost_line = self.seam.frost_line
-        begun = job.begun(_log, self.connection, self.table, "fold", frost_line, frost_line)
-        with begun as (self.job_id, line):
-            remembered, rewritten = self._rewrite()
-            taken = self._publish(rewritten)
-            line.update(marks=remembered, taken=taken)
+        remembered, rewritten = self._rewrite()
+        taken = self._publish(rewritten)
+        said.update(marks=remembered, taken=taken)
         replaced = sum(len(task.replaced) for task in rewritten)
         written = sum(len(task.written) for task in rewritten)
         return Result(self.table, remembered, taken, replaced, written)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from frostline import failpoints
+from frostline import failpoints, logs
 from frostline.catalog import jobs, seams, trust
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
@@ -15,7 +15,7 @@ from frostline.lake import paths, publish
 from frostline.lake.datafiles import WrittenFile
 from frostline.lake.publish import Exchange
 from frostline.model.range import Range
-from frostline.model.tables import Table
+from frostline.model.tables import Seam, Table
 from frostline.model.tiers import to_text
 from frostline.partitions import dropping
 from frostline.pipeline import job, plan, settle
@@ -67,7 +67,10 @@ def retain_table(context: JobContext, chosen: Table) -> Result:
         if wanted.is_empty:
             return _result(table, wanted)
         trust.require_no_user_triggers(connection, table)
-        return Retention(context, table, wanted).run()
+        assert wanted.to.value is not None
+        seam = seams.get(connection, table)
+        with job.begun(_log, connection, table, "retain", wanted.from_line, wanted.to.value) as (job_id, said):
+            return Retention(context, table, wanted, wanted.to.value, seam, job_id).run(said)
 
 
 def planned(connection: Connection, table: Table) -> Result:
@@ -89,27 +92,26 @@ def _result(table: Table, done: RetentionPlan) -> Result:
 
 
 class Retention:
-    """One retention of one table; the caller holds the table's job lock."""
+    """One retention of one table, whose job has begun; the caller holds the table's job lock."""
 
-    def __init__(self, context: JobContext, table: Table, planned: RetentionPlan) -> None:
+    def __init__(
+        self, context: JobContext, table: Table, planned: RetentionPlan, line: int, seam: Seam, job_id: int
+    ) -> None:
         self.context = context
         self.connection = context.connection
         self.settings = context.settings
         self.table = table
         self.planned = planned
-        self.seam = seams.get(context.connection, table)
-        assert planned.to.value is not None
-        self.line = planned.to.value
-        self.job_id = 0
+        self.line = line
+        self.seam = seam
+        self.job_id = job_id
 
-    def run(self) -> Result:
+    def run(self, said: dict[str, logs.Value]) -> Result:
         """All steps in order. An error before publish leaves readers as they were and the job row failed."""
-        begun = job.begun(_log, self.connection, self.table, "retain", self.planned.from_line, self.line)
-        with begun as (self.job_id, said):
-            trimmed = self._trim()
-            rows = self._rows(trimmed)
-            taken = self._publish(trimmed, rows)
-            said.update(files=len(self.planned.gone), trimmed=len(trimmed), rows=rows, marks=taken)
+        trimmed = self._trim()
+        rows = self._rows(trimmed)
+        taken = self._publish(trimmed, rows)
+        said.update(files=len(self.planned.gone), trimmed=len(trimmed), rows=rows, marks=taken)
         changed = bool(rows or taken) or self.planned.from_line != self.line
         return replace(_result(self.table, self.planned), rows=rows, marks=taken, changed=changed)
 

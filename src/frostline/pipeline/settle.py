@@ -37,7 +37,11 @@ def lake(connection: Connection, settings: Settings, table: Table) -> None:
     if (above or is_empty) and not claim.has_rows(connection, table) and not _is_readable(base):
         _begin_anew(connection, table)
     elif above:
-        _Settling(connection, settings, table, seam).run(above)
+        line = seam.frost_line
+        job_id = jobs.start(connection, table, "undo", line, line)
+        said = logs.stage(_log, "settle", table=str(table.name), job=job_id, files=len(above))
+        with job.failure_recorded(connection, job_id), said:
+            _Settling(connection, settings, table, seam, job_id).run(above)
 
 
 def _is_readable(base: str) -> bool:
@@ -63,22 +67,18 @@ def _begin_anew(connection: Connection, table: Table) -> None:
 
 
 class _Settling:
-    """One job."""
+    """One job that has begun."""
 
-    def __init__(self, connection: Connection, settings: Settings, table: Table, seam: Seam) -> None:
+    def __init__(self, connection: Connection, settings: Settings, table: Table, seam: Seam, job_id: int) -> None:
         self.connection = connection
         self.settings = settings
         self.table = table
         self.seam = seam
-        self.job_id = 0
+        self.job_id = job_id
 
     def run(self, above: Sequence[RecordedFile]) -> None:
         """All steps in order. An error before publish leaves readers as they were and the job row failed."""
-        line = self.seam.frost_line
-        self.job_id = jobs.start(self.connection, self.table, "undo", line, line)
-        said = logs.stage(_log, "settle", table=str(self.table.name), job=self.job_id, files=len(above))
-        with job.failure_recorded(self.connection, self.job_id), said:
-            self._publish(above, [self._trimmed(file) for file in above if file.lower < line])
+        self._publish(above, [self._trimmed(file) for file in above if file.lower < self.seam.frost_line])
 
     def _trimmed(self, file: RecordedFile) -> WrittenFile:
         """In this process: there are few of them, if any."""
