@@ -134,10 +134,10 @@ def test_what_holds_back_clean_is_named_with_the_command_that_ends_it() -> None:
         database.judge_slots([("left", 12, False)], psql),
         database.judge_slots([("busy", 2_000_000, True)], psql),
     ]
-    assert {one.state for one in verdicts} == {State.WARNING}
+    assert {verdict.state for verdict in verdicts} == {State.WARNING}
     assert "2 h 1 min" in verdicts[0].detail
     assert "(and 1 more)" in verdicts[0].detail
-    assert [one.hint for one in verdicts] == [
+    assert [verdict.hint for verdict in verdicts] == [
         "psql -c select pg_terminate_backend(42)",
         "psql -c rollback prepared 'it''s mine'",
         "psql -c select pg_drop_replication_slot('left')",
@@ -161,17 +161,17 @@ def test_the_foreign_server_must_say_what_the_settings_say() -> None:
 
 
 def test_without_settings_the_machine_is_still_looked_at() -> None:
-    findings = {one.name: one for one in examine(Patient(nobody))}
+    findings = {finding.name: finding for finding in examine(Patient(nobody))}
     assert len(findings) == len(CHECKS)
     assert (findings["settings"].state, findings["settings"].hint) == (State.FAULT, "set it")
-    assert [name for name, one in findings.items() if one.state is State.OK] == [
+    assert [name for name, finding in findings.items() if finding.state is State.OK] == [
         "python",
         "frostline",
         "java",
         "spark",
         "duckdb",
     ]
-    assert {one.detail for one in findings.values() if one.state is State.SKIPPED} == {
+    assert {finding.detail for finding in findings.values() if finding.state is State.SKIPPED} == {
         "needs the settings",
         "needs Postgres",
     }
@@ -191,12 +191,12 @@ def test_a_check_that_hangs_or_breaks_does_not_stop_the_next() -> None:
         raise Unknowable("needs luck")
 
     checks = [Check("1", hangs, 0.1), Check("2", breaks), Check("3", misses), Check("4", lambda _: ok("fine"))]
-    found = list(examine(Patient(nobody), checks))
+    findings = list(examine(Patient(nobody), checks))
     released.set()
-    assert [one.state for one in found] == [State.FAULT, State.FAULT, State.SKIPPED, State.OK]
-    assert found[0].detail == "nothing answers within 0.1 s"
-    assert found[1].detail == "unexpected ZeroDivisionError: in postgresql://me:***@host/db and more"
-    assert all(one.hint for one in found if one.state is State.FAULT)
+    assert [finding.state for finding in findings] == [State.FAULT, State.FAULT, State.SKIPPED, State.OK]
+    assert findings[0].detail == "nothing answers within 0.1 s"
+    assert findings[1].detail == "unexpected ZeroDivisionError: in postgresql://me:***@host/db and more"
+    assert all(finding.hint for finding in findings if finding.state is State.FAULT)
 
 
 def test_a_folder_is_open_to_others_when_it_and_all_above_it_are(tmp_path: Path) -> None:

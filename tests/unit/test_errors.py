@@ -25,8 +25,8 @@ def _imported() -> None:
 
 def _below(kind: type[FrostlineError]) -> Iterator[type[FrostlineError]]:
     yield kind
-    for one in kind.__subclasses__():
-        yield from _below(one)
+    for subclass in kind.__subclasses__():
+        yield from _below(subclass)
 
 
 _imported()

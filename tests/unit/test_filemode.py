@@ -96,7 +96,7 @@ def test_a_default_acl_of_the_warehouse_wins_over_the_umask(tmp_path: Path) -> N
         (tmp_path / "data").mkdir()
         (tmp_path / "data" / "file.parquet").touch()
     for made in (tmp_path / "data", tmp_path / "data" / "file.parquet"):
-        found = os.getxattr(made, "system.posix_acl_access")
-        tags = {tag: perm for tag, perm, _ in struct.iter_unpack("<HHI", found[4:])}
+        acl = os.getxattr(made, "system.posix_acl_access")
+        tags = {tag: perm for tag, perm, _ in struct.iter_unpack("<HHI", acl[4:])}
         assert tags[0x02] & tags[0x10] & 4, "the user may read"
         assert tags[0x20] == 0

@@ -45,7 +45,7 @@ def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 def words_of(text: str) -> list[str]:
     """The words of a command at the beginning of a text. It ends where prose goes on."""
-    found: list[str] = []
+    hints: list[str] = []
     command: click.Command | None = program
     takes_value = False
     for match in _WORD.finditer(text):
@@ -56,20 +56,22 @@ def words_of(text: str) -> list[str]:
             break
         command = below or command
         takes_value = word.startswith("--") and "=" not in word and _takes_value(command, word)
-        found.append(word)
+        hints.append(word)
         if match[0] != word:
             break
-    return found
+    return hints
 
 
 def _takes_value(command: click.Command, word: str) -> bool:
-    options = [one for one in command.params if isinstance(one, click.Option) and word in one.opts]
-    return any(not one.is_flag for one in options)
+    options = [
+        parameter for parameter in command.params if isinstance(parameter, click.Option) and word in parameter.opts
+    ]
+    return any(not option.is_flag for option in options)
 
 
 def said() -> list[tuple[str, str, bool]]:
     """Where, the command, and whether the message consists of it alone."""
-    found: list[tuple[str, str, bool]] = []
+    named: list[tuple[str, str, bool]] = []
     for path in sorted(SOURCE.rglob("*.py")):
         for line, text in texts(ast.parse(path.read_text())):
             for match in _COMMAND.finditer(text):
@@ -77,8 +79,8 @@ def said() -> list[tuple[str, str, bool]]:
                     continue  # for a hole, see the other tests
                 words = words_of(text[match.end() :])
                 alone = match.start() == 0 and text[match.end() :].strip() == " ".join(words)
-                found.append((f"{path.relative_to(SOURCE)}:{line}", " ".join(words) or text[match.end() :], alone))
-    return found
+                named.append((f"{path.relative_to(SOURCE)}:{line}", " ".join(words) or text[match.end() :], alone))
+    return named
 
 
 HINTS = said()

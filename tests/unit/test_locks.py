@@ -35,8 +35,8 @@ def test_what_pyproject_asks_for_is_locked() -> None:
         LOCKS[2]: extras["java"],
     }
     for lock, requirements in wanted.items():
-        found = entries(lock)
+        locked = entries(lock)
         for requirement in requirements:
             name, exact = re.split(r"[\[<>=]", requirement)[0], requirement.partition("==")[2]
-            assert name in found
-            assert not exact or found[name] == exact
+            assert name in locked
+            assert not exact or locked[name] == exact

@@ -24,8 +24,8 @@ def test_fields_quote_only_what_needs_it() -> None:
 
 def test_a_stage_is_one_line_with_what_it_found(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("info")
-    with logs.stage(logging.getLogger("frostline.pipeline.archive"), "export", table="public.events") as found:
-        found["rows"] = 12
+    with logs.stage(logging.getLogger("frostline.pipeline.archive"), "export", table="public.events") as fields:
+        fields["rows"] = 12
     line = capsys.readouterr().err
     assert line.count("\n") == 1
     assert " info pipeline.archive stage=export outcome=done seconds=" in line

@@ -28,9 +28,9 @@ def loaded(program: str) -> set[str]:
 
 
 def test_a_command_that_only_asks_loads_no_engine() -> None:
-    found = loaded(COMMANDS)
-    assert "psycopg" in found
-    assert not found & ENGINES
+    modules = loaded(COMMANDS)
+    assert "psycopg" in modules
+    assert not modules & ENGINES
 
 
 def test_nor_do_the_metrics_of_a_worker() -> None:

@@ -47,13 +47,13 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Invocation]:
         monkeypatch.delenv(f"FROSTLINE_{name.upper()}", raising=False)
 
     def call(name: str, words: list[str]) -> Invocation:
-        found: list[Invocation] = []
+        invocations: list[Invocation] = []
         command = dict(leaves())[name]
-        own = [one for one in command.params if one.name in SHARED]
+        own = [parameter for parameter in command.params if parameter.name in SHARED]
         monkeypatch.setattr(command, "params", own)
-        monkeypatch.setattr(command, "callback", lambda: found.append(click.get_current_context().obj))
+        monkeypatch.setattr(command, "callback", lambda: invocations.append(click.get_current_context().obj))
         assert run(words) == 0
-        return found[0]
+        return invocations[0]
 
     return call
 

@@ -55,7 +55,7 @@ def commands() -> Iterator[tuple[str, click.Command]]:
         command = program.get_command(context, name)
         assert command
         if isinstance(command, click.Group):
-            yield from ((f"{name} {below}", one) for below, one in command.commands.items())
+            yield from ((f"{name} {below}", subcommand) for below, subcommand in command.commands.items())
         else:
             yield name, command
 
@@ -71,9 +71,15 @@ def options(parameters: list[click.Parameter]) -> list[str]:
 
 def section(name: str, command: click.Command) -> str:
     arguments = " ".join(
-        one.make_metavar(click.Context(command)) for one in command.params if one.param_type_name == "argument"
+        parameter.make_metavar(click.Context(command))
+        for parameter in command.params
+        if parameter.param_type_name == "argument"
     )
-    own = [one for one in command.params if one.name not in SHARED and isinstance(one, click.Option)]
+    own = [
+        parameter
+        for parameter in command.params
+        if parameter.name not in SHARED and isinstance(parameter, click.Option)
+    ]
     head = f"## {name}\n\n```\n{f'frostline {name} [options] {arguments}'.strip()}\n```"
     text = "\n\n".join(" ".join(part.split()) for part in (command.help or "").split("\n\n"))
     return "\n".join([head, "", text, *options(list(own))])
@@ -112,10 +118,10 @@ def test_every_type_travels_as_described(formatted: str, lake_type: str, travels
     name = modifiers[1] if modifiers else _INTERNAL_NAMES.get(formatted, formatted)
     precision, scale = (int(modifiers[2]), int(modifiers[3])) if modifiers else (None, None)
     pg_type = PgType(formatted, name, builtin=True, precision=precision, scale=scale)
-    found = encoding(pg_type, Collation.NONDETERMINISTIC if collation else Collation.NONE)
-    assert found.lake_type == lake_type
-    assert ("text" if found.as_text else "itself") == travels
-    assert ("the lake" if found.pushable else "Postgres") == judged
+    encoded = encoding(pg_type, Collation.NONDETERMINISTIC if collation else Collation.NONE)
+    assert encoded.lake_type == lake_type
+    assert ("text" if encoded.as_text else "itself") == travels
+    assert ("the lake" if encoded.pushable else "Postgres") == judged
 
 
 @pytest.mark.parametrize("page", [DOCS.parent / "README.md", *DOCS.rglob("*.md")], ids=lambda page: page.name)

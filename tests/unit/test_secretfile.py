@@ -152,7 +152,7 @@ def test_secrets_go_with_their_process_and_those_of_a_killed_one_with_the_next(t
         assert ending.stdout
         assert killed.stdout
         assert living.stdout
-        places = [Path(one.stdout.readline().strip()) for one in (ending, killed, living) if one.stdout]
+        places = [Path(process.stdout.readline().strip()) for process in (ending, killed, living) if process.stdout]
         ending.communicate("\n")
         killed.communicate("\n")
         assert [place.exists() for place in places] == [False, True, True]

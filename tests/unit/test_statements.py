@@ -57,17 +57,17 @@ LOADERS = list(_loaders())
 @cache
 def _all_calls() -> dict[tuple[Path | None, str], list[ast.Call]]:
     """By what is called: in its own module as `name`, in others as `module.name`."""
-    found: defaultdict[tuple[Path | None, str], list[ast.Call]] = defaultdict(list)
+    calls: defaultdict[tuple[Path | None, str], list[ast.Call]] = defaultdict(list)
     for file in FILES:
         for node in ast.walk(_tree(file)):
             match node:
                 case ast.Call(func=ast.Name(id=name)):
-                    found[file, name].append(node)
+                    calls[file, name].append(node)
                 case ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr=name)):
-                    found[None, f"{module}.{name}"].append(node)
+                    calls[None, f"{module}.{name}"].append(node)
                 case _:
                     pass
-    return found
+    return calls
 
 
 def _calls(file: Path, name: str) -> list[ast.Call]:
@@ -76,23 +76,25 @@ def _calls(file: Path, name: str) -> list[ast.Call]:
 
 def _used(loader: Loader) -> Iterator[str]:
     """The names it is called with, also by way of a function that hands one of its parameters on."""
-    yield from (_text(one.args[0]) for one in _calls(loader.file, loader.name))
+    yield from (_text(call.args[0]) for call in _calls(loader.file, loader.name))
     for function in _tree(loader.file).body:
         if isinstance(function, ast.FunctionDef):
             for position, parameter in enumerate(function.args.args):
                 if f"{loader.name}({parameter.arg})" in ast.unparse(function):
-                    yield from (_text(one.args[position]) for one in _calls(loader.file, function.name))
+                    yield from (_text(call.args[position]) for call in _calls(loader.file, function.name))
 
 
 def _text(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-@pytest.mark.parametrize("loader", LOADERS, ids=lambda one: f"{one.file.parent.name}/{one.file.stem}-{one.noun}")
+@pytest.mark.parametrize(
+    "loader", LOADERS, ids=lambda loaded: f"{loaded.file.parent.name}/{loaded.file.stem}-{loaded.noun}"
+)
 def test_every_name_is_in_the_file(loader: Loader) -> None:
     assert {name for name in _used(loader) if name} <= loader.statements
 
 
 def test_every_statement_is_used() -> None:
     texts = {_text(node) for file in FILES for node in ast.walk(_tree(file)) if isinstance(node, ast.Constant)}
-    assert {f"{one.noun}.{name}" for one in LOADERS for name in one.statements if name not in texts} == set()
+    assert {f"{loader.noun}.{name}" for loader in LOADERS for name in loader.statements if name not in texts} == set()

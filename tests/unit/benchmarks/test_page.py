@@ -20,7 +20,7 @@ QUESTIONS = [
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
     path = tmp_path / "answers.json"
-    answers = [answer(one, SAMPLES) for one in QUESTIONS]
+    answers = [answer(question, SAMPLES) for question in QUESTIONS]
     records.keep(path, records.record("case", "How fast?", 0.5, 1.0, SAMPLES, answers))
     return path
 
@@ -28,7 +28,7 @@ def kept(tmp_path: Path) -> Path:
 def test_a_record_comes_back_as_it_was_kept(kept: Path):
     (record,) = records.load(kept).values()
     assert record.samples == SAMPLES
-    assert [one.question for one in record.answers] == QUESTIONS
+    assert [answered.question for answered in record.answers] == QUESTIONS
     assert record.answers[0].values == [3.0, 5.0]
     assert {"commit", "machine", "versions", "at"} <= record.circumstances.keys()
 
@@ -36,7 +36,7 @@ def test_a_record_comes_back_as_it_was_kept(kept: Path):
 def test_a_case_that_is_asked_again_replaces_its_answer_alone(kept: Path):
     records.keep(kept, records.record("another", "?", 1.0, 1.0, [], []))
     records.keep(kept, records.record("case", "?", 2.0, 1.0, [], []))
-    assert {name: one.scale for name, one in records.load(kept).items()} == {"another": 1.0, "case": 2.0}
+    assert {name: record.scale for name, record in records.load(kept).items()} == {"another": 1.0, "case": 2.0}
 
 
 def test_the_page_has_figure_spread_and_verdict(kept: Path, tmp_path: Path):

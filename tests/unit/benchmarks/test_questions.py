@@ -80,12 +80,12 @@ def test_a_case_begins_with_its_question(name: str):
     case = importlib.import_module(f"benchmarks.cases.{name}")
     assert str(case.__doc__).partition("\n")[0].endswith("?")
     assert case.QUESTIONS
-    for one in case.QUESTIONS:
-        assert one.measure.is_ratio == bool(one.other), one.text
+    for asked in case.QUESTIONS:
+        assert asked.measure.is_ratio == bool(asked.other), asked.text
 
 
 def test_no_two_questions_have_one_text():
-    texts = [one.text for name in CASES for one in importlib.import_module(f"benchmarks.cases.{name}").QUESTIONS]
+    texts = [asked.text for name in CASES for asked in importlib.import_module(f"benchmarks.cases.{name}").QUESTIONS]
     assert len(texts) == len(set(texts))
 
 
@@ -93,8 +93,8 @@ def test_every_smoke_case_exists_and_is_stored():
     stored = Path(smoke.__file__).with_name("smoke.json").read_text()
     for name in smoke.CASES:
         assert name in CASES
-        for one in importlib.import_module(f"benchmarks.cases.{name}").QUESTIONS:
-            assert (f'"{one.text}"' in stored) == one.measure.is_ratio
+        for asked in importlib.import_module(f"benchmarks.cases.{name}").QUESTIONS:
+            assert (f'"{asked.text}"' in stored) == asked.measure.is_ratio
 
 
 def test_what_takes_long_is_asked_only_by_its_name():

@@ -53,9 +53,9 @@ def test_rows_above_the_tie_and_the_order_of_a_limited_answer_may_not(other: lis
 def test_every_query_with_a_limit_says_what_it_is_ordered_by():
     with duckdb.connect() as connection:
         duck.load(connection, "tpch")
-        found = connection.execute("select query_nr, query from tpch_queries()").fetchall()
-    assert len(found) == 22
-    limited = {number for number, query in found if "limit" in query.lower()}
+        rows = connection.execute("select query_nr, query from tpch_queries()").fetchall()
+    assert len(rows) == 22
+    limited = {number for number, query in rows if "limit" in query.lower()}
     assert limited == set(tpch.ORDERED_BY)
     for number in limited:
-        assert tpch.limit_of(tpch.plain(dict(found)[number])), number
+        assert tpch.limit_of(tpch.plain(dict(rows)[number])), number

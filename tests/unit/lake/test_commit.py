@@ -158,9 +158,9 @@ def test_a_lost_base_is_unavailable(location: str):
 
 def test_staging_twice_from_one_base_gives_two_states_that_do_not_meet(location: str):
     march = written_events(TABLE, location, "2024-03-05")
-    one, other = stage(location, None, march), stage(location, None, march)
-    assert one.metadata_location != other.metadata_location
-    assert one.snapshot_id != other.snapshot_id
+    first, other = stage(location, None, march), stage(location, None, march)
+    assert first.metadata_location != other.metadata_location
+    assert first.snapshot_id != other.snapshot_id
 
 
 def test_duckdb_reads_the_staged_table(location: str, tmp_path: Path):

@@ -19,16 +19,16 @@ def metadata(tmp_path: Path) -> TableMetadata:
 
 
 def test_files_come_and_go() -> None:
-    found = Difference(Content(1, TWO), Content(2, {"a": Held(1, 10), "c": Held(4, 40)}))
-    assert (set(found.added), set(found.removed)) == ({"c"}, {"b"})
-    assert (found.ours.rows, found.theirs.rows) == (3, 5)
+    changes = Difference(Content(1, TWO), Content(2, {"a": Held(1, 10), "c": Held(4, 40)}))
+    assert (set(changes.added), set(changes.removed)) == ({"c"}, {"b"})
+    assert (changes.ours.rows, changes.theirs.rows) == (3, 5)
 
 
 def test_a_file_that_is_described_in_another_way_is_not_the_same(tmp_path: Path) -> None:
-    found = Difference(Content(1, ONE), Content(2, {"a": Held(2, 10), "b": Held(2, 20)}))
-    assert set(found.removed) == {"a"}
+    changes = Difference(Content(1, ONE), Content(2, {"a": Held(2, 10), "b": Held(2, 20)}))
+    assert set(changes.removed) == {"a"}
     same = metadata(tmp_path)
-    assert "deleted or changed" in (difference.why_not_rows(TABLE, same, same, found) or "")
+    assert "deleted or changed" in (difference.why_not_rows(TABLE, same, same, changes) or "")
 
 
 def test_only_more_files_of_the_same_table_are_more_rows(tmp_path: Path) -> None:

@@ -50,37 +50,37 @@ def records() -> Records:
 
 def test_a_file_is_read_once_and_again_when_it_changes(tmp_path: Path, records: Records) -> None:
     check, file = FileCheck(Checks.FIRST_READ), tmp_path / "a file.parquet"
-    one = records.add(file, b"content")
-    assert [check.compare([one], records) for _ in range(3)] == [7, 0, 0]
+    recorded = records.add(file, b"content")
+    assert [check.compare([recorded], records) for _ in range(3)] == [7, 0, 0]
     assert records.asked == 1
     os.utime(file, ns=(1, 1))
-    assert [check.compare([one], records) for _ in range(2)] == [7, 0]
+    assert [check.compare([recorded], records) for _ in range(2)] == [7, 0]
     file.write_bytes(b"damaged")
     for _ in range(2):  # a refusal is not remembered as if it were sound
         with pytest.raises(CorruptionError, match=r"a file\.parquet is damaged: its checksum is not the recorded one"):
-            check.compare([one], records)
+            check.compare([recorded], records)
     file.write_bytes(b"content")
-    assert check.compare([one], records) == 7
+    assert check.compare([recorded], records) == 7
 
 
 @pytest.mark.parametrize("checks", [Checks.FIRST_READ, Checks.SIZE])
 def test_the_size_is_compared_each_time(tmp_path: Path, records: Records, checks: Checks) -> None:
     check, file = FileCheck(checks), tmp_path / "f.parquet"
-    one = records.add(file, b"content")
-    check.compare([one], records)
+    recorded = records.add(file, b"content")
+    check.compare([recorded], records)
     file.write_bytes(b"contents")
     with pytest.raises(CorruptionError, match="it has 8 bytes instead of 7") as refusal:
-        check.compare([one], records)
+        check.compare([recorded], records)
     assert "restore the file from a backup" in str(refusal.value.hint)
     file.unlink()
     with pytest.raises(UnreadableFile, match="it is not there"):
-        check.compare([one], records)
+        check.compare([recorded], records)
 
 
 def test_nothing_is_compared_when_it_is_off(tmp_path: Path, records: Records) -> None:
-    one = records.add(tmp_path / "f", b"content")
+    recorded = records.add(tmp_path / "f", b"content")
     (tmp_path / "f").unlink()
-    assert FileCheck(Checks.OFF).compare([one], records) == 0
+    assert FileCheck(Checks.OFF).compare([recorded], records) == 0
 
 
 def test_a_file_without_a_checksum_is_asked_for_again_later(
@@ -88,14 +88,14 @@ def test_a_file_without_a_checksum_is_asked_for_again_later(
 ) -> None:
     check, file = FileCheck(Checks.FIRST_READ), tmp_path / "f"
     file.write_bytes(b"content")
-    one = One(f"file://{file}", 7)
-    assert [check.compare([one], records), check.compare([one], records), records.asked] == [0, 0, 1]
+    recorded = One(f"file://{file}", 7)
+    assert [check.compare([recorded], records), check.compare([recorded], records), records.asked] == [0, 0, 1]
     monkeypatch.setattr(filecheck, "_UNKNOWN_S", 0.0)
     other = FileCheck(Checks.FIRST_READ)
-    other.compare([one], records)
-    records.sums[one.path] = bytes(32)
+    other.compare([recorded], records)
+    records.sums[recorded.path] = bytes(32)
     with pytest.raises(CorruptionError):
-        other.compare([one], records)
+        other.compare([recorded], records)
 
 
 def test_many_files_are_compared_and_the_damaged_one_is_named(tmp_path: Path, records: Records) -> None:
@@ -112,13 +112,13 @@ def test_many_who_want_the_same_file_read_it_once(
     read = list[str]()
     real = checksums.of
     monkeypatch.setattr(checksums, "of", lambda location, give_up: read.append(location) or real(location, give_up))
-    check, one = FileCheck(Checks.FIRST_READ), records.add(tmp_path / "f", b"content" * 100_000)
-    threads = [threading.Thread(target=check.compare, args=([one], records)) for _ in range(8)]
+    check, recorded = FileCheck(Checks.FIRST_READ), records.add(tmp_path / "f", b"content" * 100_000)
+    threads = [threading.Thread(target=check.compare, args=([recorded], records)) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert read == [one.path]
+    assert read == [recorded.path]
 
 
 @pytest.mark.parametrize("count", [1, 5])
@@ -139,9 +139,9 @@ def test_what_is_remembered_is_bounded(tmp_path: Path, records: Records, monkeyp
     monkeypatch.setattr(filecheck, "MOST_REMEMBERED", 3)
     check = FileCheck(Checks.FIRST_READ)
     files = [records.add(tmp_path / f"{number}", b"content") for number in range(5)]
-    for one in files:
-        check.compare([one], records)
-    assert [check.compare([one], records) for one in files[2:]] == [0, 0, 0]
+    for recorded in files:
+        check.compare([recorded], records)
+    assert [check.compare([file], records) for file in files[2:]] == [0, 0, 0]
     assert check.compare(files[:1], records) == 7
 
 

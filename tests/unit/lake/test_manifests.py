@@ -54,9 +54,9 @@ def entries(staged: StagedCommit) -> dict[str, ManifestEntry]:
     table = StaticTable.from_metadata(staged.metadata_location)
     snapshot = table.current_snapshot()
     assert snapshot is not None
-    found = [one for manifest in snapshot.manifests(table.io) for one in manifest.fetch_manifest_entry(table.io)]
-    assert len({one.data_file.file_path for one in found}) == len(found)
-    return {one.data_file.file_path: one for one in found}
+    listed = [entry for manifest in snapshot.manifests(table.io) for entry in manifest.fetch_manifest_entry(table.io)]
+    assert len({entry.data_file.file_path for entry in listed}) == len(listed)
+    return {entry.data_file.file_path: entry for entry in listed}
 
 
 def test_packing_keeps_every_file_with_its_numbers(location: str, year: StagedCommit) -> None:
@@ -74,11 +74,13 @@ def test_packing_keeps_every_file_with_its_numbers(location: str, year: StagedCo
 
 def test_every_reader_finds_the_same_rows(location: str, year: StagedCommit, tmp_path: Path) -> None:
     packed = stage(location, year, Rows.SAME_PACKED)
-    both = [StaticTable.from_metadata(one.metadata_location).scan().to_arrow().sort_by("ts") for one in (year, packed)]
+    both = [
+        StaticTable.from_metadata(staged.metadata_location).scan().to_arrow().sort_by("ts") for staged in (year, packed)
+    ]
     assert both[0].equals(both[1])
     assert year.snapshot_id is not None
     assert packed.snapshot_id is not None
-    known = [snapshots.files(one.metadata_location, one.snapshot_id or 0, 2) for one in (year, packed)]
+    known = [snapshots.files(staged.metadata_location, staged.snapshot_id or 0, 2) for staged in (year, packed)]
     assert known[0] == known[1]
     assert snapshots.totals(packed.metadata_location, packed.snapshot_id) == snapshots.totals(
         year.metadata_location, year.snapshot_id
@@ -106,8 +108,8 @@ def test_large_manifests_are_cut_by_partition(
     packed = stage(location, year, Rows.SAME_PACKED)
     assert packed.manifests == 3
     table = StaticTable.from_metadata(packed.metadata_location)
-    found = table.metadata.snapshots[-1].manifests(table.io)
-    ranges = sorted(_range(one) for one in found)
+    listed = table.metadata.snapshots[-1].manifests(table.io)
+    ranges = sorted(_range(manifest) for manifest in listed)
     assert all(upper < lower for (_, upper), (lower, _) in pairwise(ranges))
 
 
@@ -118,7 +120,7 @@ def _range(manifest: ManifestFile) -> tuple[int, int]:
 
 def test_a_commit_after_it_replaces_and_adds_as_ever(location: str, year: StagedCommit) -> None:
     packed = stage(location, year, Rows.SAME_PACKED)
-    march = next(path for path, one in entries(packed).items() if one.data_file.record_count == 30)
+    march = next(path for path, entry in entries(packed).items() if entry.data_file.record_count == 30)
     new = written_events(TABLE, location, "2024-03-09", rows=7)
     after = stage(location, packed, Rows.OTHERS, new, replace=frozenset([march]))
     assert entries(after).keys() == entries(packed).keys() - {march} | {new.path}
@@ -127,7 +129,7 @@ def test_a_commit_after_it_replaces_and_adds_as_ever(location: str, year: Staged
 def test_files_are_merged_and_manifests_packed_in_one_snapshot(location: str, year: StagedCommit) -> None:
     first = written_events(TABLE, location, "2024-06-09", rows=7)
     base = stage(location, year, Rows.OTHERS, first)
-    june = next(path for path, one in entries(base).items() if one.data_file.record_count == 60)
+    june = next(path for path, entry in entries(base).items() if entry.data_file.record_count == 60)
     merged = _merged(location, june, first)
     staged = stage(location, base, Rows.SAME_PACKED, merged, replace=frozenset([june, first.path]))
     assert entries(staged).keys() == entries(base).keys() - {june, first.path} | {merged.path}

@@ -42,11 +42,11 @@ def _is_foreign(node: ast.Attribute) -> bool:
 
 
 def _own_names(node: ast.ClassDef) -> Iterator[str]:
-    for one in ast.walk(node):
-        if isinstance(one, ast.FunctionDef) and PRIVATE.fullmatch(one.name):
-            yield one.name
-        if isinstance(one, ast.Attribute) and PRIVATE.fullmatch(one.attr):
-            yield one.attr
+    for part in ast.walk(node):
+        if isinstance(part, ast.FunctionDef) and PRIVATE.fullmatch(part.name):
+            yield part.name
+        if isinstance(part, ast.Attribute) and PRIVATE.fullmatch(part.attr):
+            yield part.attr
 
 
 def _inherited(file: Path, name: str) -> set[str]:
@@ -54,7 +54,9 @@ def _inherited(file: Path, name: str) -> set[str]:
     module = import_module(".".join(("frostline", *file.relative_to(SOURCE).with_suffix("").parts)))
     kind = getattr(module, name, object)
     theirs = {base.__module__ for base in inspect.getmro(kind) if _is_theirs(base.__module__)}
-    return {found for one in theirs for found in DEFINED.findall(inspect.getsource(import_module(one)))}
+    return {
+        text for name_of_module in theirs for text in DEFINED.findall(inspect.getsource(import_module(name_of_module)))
+    }
 
 
 def _files() -> list[Path]:
@@ -67,5 +69,5 @@ def test_no_other_module_uses_what_is_private(file: Path) -> None:
 
 
 def test_the_one_that_does_is_seen_to() -> None:
-    found = set(_uses(COMPAT))
-    assert {"_OverwriteFiles", "_SnapshotProducer", "_apply", "_updates", "_existing_manifests", "_session"} <= found
+    used = set(_uses(COMPAT))
+    assert {"_OverwriteFiles", "_SnapshotProducer", "_apply", "_updates", "_existing_manifests", "_session"} <= used

@@ -48,9 +48,9 @@ def touched(metadata: TableMetadata, base: TableMetadata | None) -> TableChange:
     table = Table(("public", "events"), metadata, "", paths.file_io(metadata.location), staging)
     with table.transaction() as change:
         change.set_properties(owner="me")
-    found = staging.change(table, base)
-    assert found
-    return found
+    staged_change = staging.change(table, base)
+    assert staged_change
+    return staged_change
 
 
 def followed(change: TableChange, parent: int | None) -> TableChange:
@@ -63,7 +63,7 @@ def followed(change: TableChange, parent: int | None) -> TableChange:
 def test_a_snapshot_must_follow_the_current_one(location: str) -> None:
     base = base_of(location, "2024-03-05", "2024-04-05")
     change = touched(base, base)
-    old, current = (one.snapshot_id for one in base.snapshots)
+    old, current = (snapshot.snapshot_id for snapshot in base.snapshots)
     assert base.current_snapshot_id == current
     follows(followed(change, current))
     for parent in (old, None, 5):
@@ -82,11 +82,11 @@ def test_main_cannot_go_back(location: str) -> None:
 
 def test_a_change_without_a_snapshot_is_marked(location: str) -> None:
     base = base_of(location, "2024-03-05")
-    one, two = touched(base, base), touched(base, base)
-    table = Table(("public", "events"), one.metadata, "", paths.file_io(location), Recording(uuid.uuid4()))
-    assert one.is_in(table)
+    once, two = touched(base, base), touched(base, base)
+    table = Table(("public", "events"), once.metadata, "", paths.file_io(location), Recording(uuid.uuid4()))
+    assert once.is_in(table)
     assert not two.is_in(table), "another commit did the same"
-    assert not one.is_in(None)
+    assert not once.is_in(None)
 
 
 def test_a_new_table_keeps_its_field_ids_and_must_not_be_there(location: str) -> None:
@@ -94,7 +94,7 @@ def test_a_new_table_keeps_its_field_ids_and_must_not_be_there(location: str) ->
     change = touched(base, None)
     assert change.requirements == (AssertCreate(),)
     made = json.loads(change.creating())["updates"]
-    (added,) = (one for one in made if one["action"] == "add-schema")
+    (added,) = (update for update in made if update["action"] == "add-schema")
     assert [field["id"] for field in added["schema"]["fields"]] == [1, 2, 3]
     assert added["last-column-id"] == 3
     assert json.loads(change.request())["updates"][:-1] == made

@@ -116,7 +116,7 @@ def following(*steps: TableCopy) -> TableMetadata:
 
 
 def changed(*now: Column, last: int = 2) -> TableCopy:
-    columns, _ = fields.evolve(now, [fields.of(one) for one in COPY.columns], last)
+    columns, _ = fields.evolve(now, [fields.of(copied) for copied in COPY.columns], last)
     return dataclasses.replace(COPY, columns=columns)
 
 
@@ -129,19 +129,19 @@ def test_a_schema_follows_its_columns_by_their_ids():
     metadata = following(changed(column(1, "number", "bigint", "int8"), column(3, "day", "date", "date")))
     assert described(metadata) == [(1, "number", "long"), (3, "day", "date")]
     assert metadata.last_column_id == 3
-    assert [one.schema_id for one in metadata.schemas] == [0, 1]
+    assert [version.schema_id for version in metadata.schemas] == [0, 1]
 
 
 def test_a_schema_that_is_the_same_is_no_change():
     metadata = following(COPY, COPY)
-    assert (metadata.current_schema_id, [one.schema_id for one in metadata.schemas]) == (0, [0])
+    assert (metadata.current_schema_id, [version.schema_id for version in metadata.schemas]) == (0, [0])
 
 
 def test_a_schema_that_the_table_had_is_taken_up_again():
     other = changed(column(1, "number", "integer", "int4"))
     metadata = following(other, COPY, other)
     assert described(metadata) == [(1, "number", "int")]
-    assert (metadata.current_schema_id, [one.schema_id for one in metadata.schemas]) == (1, [0, 1])
+    assert (metadata.current_schema_id, [version.schema_id for version in metadata.schemas]) == (1, [0, 1])
 
 
 def test_a_schema_that_somebody_else_has_changed_is_not_followed():

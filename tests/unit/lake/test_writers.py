@@ -22,10 +22,10 @@ PLACES = {
 
 def test_every_place_that_changes_a_warehouse_is_known() -> None:
     package = Path(frostline.__file__).parent
-    found = {
+    changing = {
         str(file.relative_to(package)) for file in package.rglob("*.py") if CHANGES.search(file.read_text("utf-8"))
     }
-    assert found == set(PLACES)
+    assert changing == set(PLACES)
 
 
 def test_every_parquet_file_is_written_after_a_look() -> None:

@@ -27,7 +27,7 @@ def heaps(draw: st.DrawFn) -> list[Partition]:
     pairs = [pair for pair in pairwise(edges) if draw(st.booleans())]
     made = [partition(lower, upper, size_bytes=draw(st.integers(0, 100))) for lower, upper in pairs]
     extra = [partition(None, edges[0]), partition(edges[-1], None), partition(None, None, is_default=True)]
-    return draw(st.permutations(made + [one for one in extra if draw(st.booleans())]))
+    return draw(st.permutations(made + [optional for optional in extra if draw(st.booleans())]))
 
 
 def test_only_partitions_wholly_older_than_the_cutoff_move() -> None:
@@ -36,9 +36,9 @@ def test_only_partitions_wholly_older_than_the_cutoff_move() -> None:
 
 
 def test_nothing_ripe_leaves_the_line_where_it_is() -> None:
-    found = archive.plan([FIRST, SECOND], LOWEST, 9)
-    assert found == Plan((), LOWEST, LOWEST)
-    assert found.is_empty
+    planned = archive.plan([FIRST, SECOND], LOWEST, 9)
+    assert planned == Plan((), LOWEST, LOWEST)
+    assert planned.is_empty
 
 
 def test_what_is_below_the_line_was_archived_before() -> None:
@@ -61,16 +61,16 @@ def test_a_partition_from_minvalue_moves_and_one_to_maxvalue_or_default_never_do
 
 @given(heaps(), st.integers(-60, 60), st.integers(-60, 60))
 def test_the_line_never_falls_and_no_row_is_jumped_over(heap: list[Partition], line: int, cutoff: int) -> None:
-    found = archive.plan(heap, line, cutoff)
-    assert found.to_line >= found.from_line == line
-    assert found.to_line == line or found.to_line <= cutoff
+    planned = archive.plan(heap, line, cutoff)
+    assert planned.to_line >= planned.from_line == line
+    assert planned.to_line == line or planned.to_line <= cutoff
     jumped = [
-        one
-        for one in heap
-        if one not in found.partitions
-        and one.upper is not None
-        and line < one.upper <= found.to_line
-        and (one.lower is None or one.lower >= line)
+        in_heap
+        for in_heap in heap
+        if in_heap not in planned.partitions
+        and in_heap.upper is not None
+        and line < in_heap.upper <= planned.to_line
+        and (in_heap.lower is None or in_heap.lower >= line)
     ]
     assert jumped == []
 
@@ -79,11 +79,11 @@ def test_the_line_never_falls_and_no_row_is_jumped_over(heap: list[Partition], l
 def test_jobs_together_are_the_plan(heap: list[Partition], max_bytes: int) -> None:
     whole = archive.plan(heap, LOWEST, 60)
     pieces = list(archive.batches(whole, max_bytes))
-    assert tuple(one for piece in pieces for one in piece.partitions) == whole.partitions
+    assert tuple(moved for piece in pieces for moved in piece.partitions) == whole.partitions
     lines = [whole.from_line, *(piece.to_line for piece in pieces)]
     assert [piece.from_line for piece in pieces] == lines[:-1]
     assert lines[-1] == whole.to_line
-    assert all(sum(one.size_bytes for one in piece.partitions[:-1]) < max_bytes for piece in pieces)
+    assert all(sum(moved.size_bytes for moved in piece.partitions[:-1]) < max_bytes for piece in pieces)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 500))

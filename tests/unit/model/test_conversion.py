@@ -68,9 +68,9 @@ GOOD = ConversionFacts(HEAP, "ts")
 
 
 def made(kind: TierKind, every: str) -> Step:
-    found = step(kind, every, parse(kind, every))
-    assert isinstance(found, Step)
-    return found
+    width = step(kind, every, parse(kind, every))
+    assert isinstance(width, Step)
+    return width
 
 
 MONTH = made(ZONED, "1 mon")
@@ -128,9 +128,9 @@ def test_what_is_no_width_of_a_number(every: str) -> None:
 
 
 def labels(kind: TierKind, width: Step, extent: Extent) -> list[str]:
-    found = new_partitions(NAME, kind, width, extent)
-    assert isinstance(found, list)
-    return [cell.name.table for cell in found]
+    partitions = new_partitions(NAME, kind, width, extent)
+    assert isinstance(partitions, list)
+    return [cell.name.table for cell in partitions]
 
 
 def at(text: str) -> int:
@@ -146,22 +146,22 @@ def test_there_are_partitions_for_the_rows_and_for_what_comes_next() -> None:
 
 
 def test_small_partitions_are_made_for_a_week() -> None:
-    found = labels(ZONED, HALF_DAY, Extent(None, None, at("2024-03-15 00:00:00"), has_null=False))
-    assert (len(found), found[-1]) == (15, "events_p2024_03_22_0000")
+    made_names = labels(ZONED, HALF_DAY, Extent(None, None, at("2024-03-15 00:00:00"), has_null=False))
+    assert (len(made_names), made_names[-1]) == (15, "events_p2024_03_22_0000")
 
 
 def test_of_many_numbers_a_tenth_is_made_ahead() -> None:
-    found = labels(TierKind.BIGINT, Step(units=10), Extent(0, 999, 0, has_null=False))
-    assert (len(found), found[-1]) == (110, "events_p1090")
+    made_names = labels(TierKind.BIGINT, Step(units=10), Extent(0, 999, 0, has_null=False))
+    assert (len(made_names), made_names[-1]) == (110, "events_p1090")
 
 
 def test_cells_do_not_overlap_and_hold_the_ends() -> None:
     low, high = at("2023-12-31 23:59:59"), at("2024-12-01 00:00:00")
-    found = new_partitions(NAME, ZONED, WEEK, Extent(low, high, high, has_null=False))
-    assert isinstance(found, list)
-    assert found[0].lower <= low
-    assert all(one.upper == other.lower for one, other in pairwise(found))
-    assert any(one.upper is not None and one.lower <= high < one.upper for one in found)
+    partitions = new_partitions(NAME, ZONED, WEEK, Extent(low, high, high, has_null=False))
+    assert isinstance(partitions, list)
+    assert partitions[0].lower <= low
+    assert all(lower.upper == other.lower for lower, other in pairwise(partitions))
+    assert any(partition.upper is not None and partition.lower <= high < partition.upper for partition in partitions)
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,8 @@ def test_names_say_where_a_partition_begins(width: Step, label: str) -> None:
 
 def test_numbers_are_cut_from_zero_and_to_the_ends_of_their_type() -> None:
     kind = TierKind.SMALLINT
-    found = new_partitions(NAME, kind, made(kind, "30000"), Extent(-32768, 32767, 0, has_null=False))
-    assert found == [
+    partitions = new_partitions(NAME, kind, made(kind, "30000"), Extent(-32768, 32767, 0, has_null=False))
+    assert partitions == [
         NewPartition(Name("public", "events_pm60000"), -32768, -30000),
         NewPartition(Name("public", "events_pm30000"), -30000, 0),
         NewPartition(Name("public", "events_p0"), 0, 30000),
@@ -196,10 +196,12 @@ def test_the_calendar_has_two_ends_as_well() -> None:
     kind = TierKind.DATE
     early, late = (from_text(kind, text) for text in ("4714-11-24 BC", "5874897-12-31"))
     (first, *_), (*_, last) = (
-        found
+        partitions
         for day in (early, late)
         if isinstance(
-            found := new_partitions(NAME, kind, YEAR, Extent(day, day, 0 if day == early else day, has_null=False)),
+            partitions := new_partitions(
+                NAME, kind, YEAR, Extent(day, day, 0 if day == early else day, has_null=False)
+            ),
             list,
         )
     )
@@ -208,34 +210,34 @@ def test_the_calendar_has_two_ends_as_well() -> None:
 
 
 def test_an_empty_table_can_be_cut_too_finely_as_well() -> None:
-    found = new_partitions(NAME, ZONED, Step(units=60_000_000), Extent(None, None, NOW, has_null=False))
-    assert isinstance(found, Refusal)
-    assert found.reason == f"there would be more than {MAX_PARTITIONS} partitions"
+    refused = new_partitions(NAME, ZONED, Step(units=60_000_000), Extent(None, None, NOW, has_null=False))
+    assert isinstance(refused, Refusal)
+    assert refused.reason == f"there would be more than {MAX_PARTITIONS} partitions"
 
 
 def test_long_names_are_cut_and_keep_their_end() -> None:
-    found = new_partitions(
+    partitions = new_partitions(
         Name("public", "ß" * 31), ZONED, MONTH, Extent(None, None, at("2024-01-01 00:00:00"), has_null=False)
     )
-    assert isinstance(found, list)
-    assert all(len(cell.name.table.encode()) <= MAX_BYTES for cell in found)
-    assert found[0].name.table.endswith("ß_p2024_01")
+    assert isinstance(partitions, list)
+    assert all(len(cell.name.table.encode()) <= MAX_BYTES for cell in partitions)
+    assert partitions[0].name.table.endswith("ß_p2024_01")
 
 
 def test_too_many_partitions_are_refused() -> None:
     low, now = at("2020-01-01 00:00:00"), at("2020-01-01 00:00:00")
     fits = Extent(low, low + (MAX_PARTITIONS - 1) * MICROS_PER_DAY, now, has_null=False)
     assert isinstance(new_partitions(NAME, ZONED, DAY, fits), list)
-    found = new_partitions(NAME, ZONED, DAY, replace(fits, highest=at("9999-12-31 00:00:00")))
-    assert isinstance(found, Refusal)
-    assert "2020-01-01 00:00:00+00 to 9999-12-31 00:00:00+00" in found.reason
+    refused = new_partitions(NAME, ZONED, DAY, replace(fits, highest=at("9999-12-31 00:00:00")))
+    assert isinstance(refused, Refusal)
+    assert "2020-01-01 00:00:00+00 to 9999-12-31 00:00:00+00" in refused.reason
 
 
 def test_values_without_a_place_are_refused() -> None:
     assert extent_refusals(ZONED, "ts", Extent(0, 5, 0, has_null=False)) == []
     assert extent_refusals(TierKind.BIGINT, "n", Extent(0, TierKind.BIGINT.highest, 0, has_null=False)) == []
     both = extent_refusals(ZONED, "ts", Extent(ZONED.lowest, 5, 0, has_null=True))
-    assert [one.reason for one in both] == ["ts is NULL in some rows", "ts is infinite in some rows"]
+    assert [refusal.reason for refusal in both] == ["ts is NULL in some rows", "ts is infinite in some rows"]
 
 
 def test_a_good_table_is_not_refused() -> None:
@@ -267,9 +269,9 @@ def test_all_reasons_are_told_at_once() -> None:
         holders=("rule r",),
         key_holders=("view v",),
     )
-    found = refusals(bad)
-    assert len(found) == 19
-    assert all(one.reason and one.hint for one in found)
+    refused = refusals(bad)
+    assert len(refused) == 19
+    assert all(refusal.reason and refusal.hint for refusal in refused)
 
 
 @pytest.mark.parametrize(("relkind", "reason"), [("p", "partitioned already"), ("v", "is not a table")])
@@ -282,4 +284,4 @@ def test_what_is_no_plain_table_has_one_reason(relkind: str, reason: str) -> Non
     ("tier_key", "reason"), [("sum", "its column sum is generated"), ("id2", "it has no column id2")]
 )
 def test_columns_that_cannot_be_tier_keys(tier_key: str, reason: str) -> None:
-    assert [one.reason for one in refusals(replace(GOOD, tier_key=tier_key))] == [reason]
+    assert [refusal.reason for refusal in refusals(replace(GOOD, tier_key=tier_key))] == [reason]

@@ -11,7 +11,7 @@ from frostline.model.tables import Column
 A = column(1, "a", "integer", "int4")
 B = column(2, "b", "text", "text")
 C = column(3, "c", "numeric(12,2)", "numeric")
-BEFORE = [fields.of(one) for one in (A, B, C)]
+BEFORE = [fields.of(known) for known in (A, B, C)]
 
 
 def as_type(one: Column, lake_type: str) -> Column:
@@ -20,13 +20,13 @@ def as_type(one: Column, lake_type: str) -> Column:
 
 def ids(columns: list[Column], last: int = 3) -> tuple[dict[str, int], int]:
     """By name, whatever ids the columns claim to have."""
-    made, last = fields.evolve([replace(one, field_id=0) for one in columns], BEFORE, last)
-    return {one.name: one.field_id for one in made}, last
+    made, last = fields.evolve([replace(wanted, field_id=0) for wanted in columns], BEFORE, last)
+    return {field.name: field.field_id for field in made}, last
 
 
 def test_a_new_table_counts_from_one() -> None:
-    made, last = fields.evolve([replace(one, field_id=0) for one in (C, A)], (), 0)
-    assert ([(one.name, one.field_id) for one in made], last) == ([("c", 1), ("a", 2)], 2)
+    made, last = fields.evolve([replace(field, field_id=0) for field in (C, A)], (), 0)
+    assert ([(field.name, field.field_id) for field in made], last) == ([("c", 1), ("a", 2)], 2)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_column_keeps_its_id_as_long_as_it_means_the_same(
 def test_an_id_is_never_given_twice() -> None:
     """Also not that of a column which is gone: files still have its values."""
     made, last = fields.evolve([A, column(4, "d", "date", "date")], [fields.of(A)], 3)
-    assert ([one.field_id for one in made], last) == ([1, 4], 4)
+    assert ([field.field_id for field in made], last) == ([1, 4], 4)
 
 
 def test_only_what_is_asked_for_has_changed() -> None:

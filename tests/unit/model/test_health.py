@@ -34,15 +34,15 @@ def test_a_failure_names_the_error_and_the_command_that_repeats_it() -> None:
 
 def test_each_sign_has_its_command() -> None:
     signs = Signs(held_from="2024-01-01", stray_rows=2, grid_problem="it is irregular", blockers=("123",))
-    found = health.problems(replace(STATE, over_grace=1), signs)
-    assert [one.command for one in found] == [
+    problems = health.problems(replace(STATE, over_grace=1), signs)
+    assert [problem.command for problem in problems] == [
         "frostline premake public.events",
         "frostline table set public.events --every '1 month'",
         "frostline table set public.events --release",
         "select * from pg_stat_activity order by xact_start",
     ]
-    assert "2 rows lie beyond the last partition" in found[0].what
-    assert "123" in found[3].what
+    assert "2 rows lie beyond the last partition" in problems[0].what
+    assert "123" in problems[3].what
     assert "1 row lies beyond" in health.problems(STATE, Signs(stray_rows=1))[0].what
 
 

@@ -27,14 +27,14 @@ def ranges(*edges: str, kind: TierKind = TIMESTAMPTZ) -> list[Edges]:
 
 def texts(found: list[Edges], kind: TierKind = TIMESTAMPTZ) -> list[str]:
     """The edges of a row of cells without gaps."""
-    assert all(one[1] == other[0] for one, other in pairwise(found))
+    assert all(lower[1] == other[0] for lower, other in pairwise(found))
     return [to_text(kind, value) for value in [*(lower for lower, _ in found), found[-1][1]]] if found else []
 
 
 def told(partitions: list[Edges], now: int, kind: TierKind = TIMESTAMPTZ, zone: str | None = None) -> HeapGrid:
-    found = heap_grid.find(kind, partitions, now, zone=zone)
-    assert isinstance(found, HeapGrid), found
-    return found
+    grid = heap_grid.find(kind, partitions, now, zone=zone)
+    assert isinstance(grid, HeapGrid), grid
+    return grid
 
 
 def wanted(
@@ -231,15 +231,15 @@ def test_every_goes_on_where_the_partitions_end() -> None:
     there = ranges("2024-01-01", "2024-02-01", "2024-02-15", kind=DATE)
     grid = heap_grid.find(DATE, there, at("2024-02-01", DATE), interval="7 days")
     assert isinstance(grid, HeapGrid)
-    found = heap_grid.missing(grid, there, at("2024-02-01", DATE), 2, floor=DATE.lowest)
-    assert texts(found, DATE) == ["2024-02-15", "2024-02-22", "2024-02-29"]
+    missing = heap_grid.missing(grid, there, at("2024-02-01", DATE), 2, floor=DATE.lowest)
+    assert texts(missing, DATE) == ["2024-02-15", "2024-02-22", "2024-02-29"]
 
 
 def test_every_keeps_to_the_midnight_of_the_zone() -> None:
     grid = heap_grid.find(TIMESTAMPTZ, ranges(*BERLIN), at(BERLIN[2]), interval="1 mon", zone="Europe/Berlin")
     assert isinstance(grid, HeapGrid)
-    found = heap_grid.missing(grid, ranges(*BERLIN), at(BERLIN[2]), 1, floor=TIMESTAMPTZ.lowest)
-    assert texts(found) == BERLIN_NEXT
+    missing = heap_grid.missing(grid, ranges(*BERLIN), at(BERLIN[2]), 1, floor=TIMESTAMPTZ.lowest)
+    assert texts(missing) == BERLIN_NEXT
 
 
 def test_an_every_that_is_no_width_is_no_grid() -> None:
@@ -331,10 +331,12 @@ MONTH, QUARTER, YEAR, DAY, WEEK = Step(1), Step(3), Step(12), Step(0, 1), Step(0
 def test_a_new_partition_is_called_as_the_others_are(names: tuple[str, ...], step: Step, name: str) -> None:
     grid = HeapGrid(DATE, days_of(2024, 1, 1), step)
     edges = [grid.edge(number) or 0 for number in (-1, 0, 1, 2)]
-    cells = [Cell(Name("s", one), edges[index], edges[index + 1]) for index, one in enumerate(names, 2 - len(names))]
-    found = next_name(EVENTS, grid, cells, edges[2], edges[3])
-    assert found.table == name
-    assert found.schema == ("public" if "_p" in name and "_p" not in "".join(names) else "s")
+    cells = [
+        Cell(Name("s", label), edges[index], edges[index + 1]) for index, label in enumerate(names, 2 - len(names))
+    ]
+    made = next_name(EVENTS, grid, cells, edges[2], edges[3])
+    assert made.table == name
+    assert made.schema == ("public" if "_p" in name and "_p" not in "".join(names) else "s")
 
 
 def test_a_name_is_that_of_the_local_day() -> None:
@@ -354,7 +356,7 @@ def test_a_name_is_that_of_the_local_day() -> None:
     ],
 )
 def test_partitions_of_integers_are_called_as_the_others_are(names: tuple[str, str], name: str) -> None:
-    cells = [Cell(Name("public", one), index * 1000, index * 1000 + 1000) for index, one in enumerate(names)]
+    cells = [Cell(Name("public", label), index * 1000, index * 1000 + 1000) for index, label in enumerate(names)]
     grid = HeapGrid(TierKind.BIGINT, 0, Step(units=1000))
     assert next_name(EVENTS, grid, cells, 2000, 3000).table == name
 
@@ -374,6 +376,6 @@ def test_hours_have_their_own_names() -> None:
 
 def test_long_names_are_cut_before_their_place() -> None:
     long = Name("public", "ä" * 31)
-    found = next_name(long, HeapGrid(DATE, 0, MONTH), [], days_of(2024, 2, 1), days_of(2024, 3, 1)).table
-    assert found.endswith("_p2024_02")
-    assert len(found.encode()) <= 63
+    name = next_name(long, HeapGrid(DATE, 0, MONTH), [], days_of(2024, 2, 1), days_of(2024, 3, 1)).table
+    assert name.endswith("_p2024_02")
+    assert len(name.encode()) <= 63

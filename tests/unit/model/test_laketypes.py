@@ -29,7 +29,7 @@ def column(lake_type: str) -> Column:
 
 
 def test_every_type_is_tried_here() -> None:
-    assert {of(one).name for one in TYPES} == set(BY_NAME)
+    assert {of(name).name for name in TYPES} == set(BY_NAME)
 
 
 @pytest.mark.parametrize("lake_type", TYPES)
@@ -50,7 +50,7 @@ def test_a_number_that_no_decimal_holds_has_no_type_of_its_own(digits: tuple[int
     assert native("numeric", *digits) is None
 
 
-@pytest.mark.parametrize("kind", [one for one in BY_NAME.values() if one.infinity is not None])
+@pytest.mark.parametrize("kind", [lake_type for lake_type in BY_NAME.values() if lake_type.infinity is not None])
 def test_infinity_is_a_value_that_a_file_can_have(kind: laketypes.LakeType) -> None:
     assert kind.infinity is not None
     assert to_bytes(schema.iceberg_type(column(kind.name)), kind.infinity)

@@ -36,8 +36,8 @@ def test_bounds_of_time_kinds(empty_database: str, kind: TierKind) -> None:
 def test_bounds_of_integer_kinds(empty_database: str, kind: TierKind) -> None:
     limits = [("minvalue", "-5"), ("-5", "5"), ("5", str(kind.highest)), (str(kind.highest), "maxvalue")]
     with connect(empty_database, purpose="tests") as connection:
-        found = [bounds(kind, text) for text in made(connection, kind, *limits)]
-    assert found == [(None, -5), (-5, 5), (5, kind.highest), (kind.highest, None)]
+        read_bounds = [bounds(kind, text) for text in made(connection, kind, *limits)]
+    assert read_bounds == [(None, -5), (-5, 5), (5, kind.highest), (kind.highest, None)]
 
 
 def test_an_infinite_bound_is_an_end_of_the_axis() -> None:

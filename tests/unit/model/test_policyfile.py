@@ -12,19 +12,19 @@ from frostline.model.policyfile import BadDocument, Entry, document, entries
 
 def test_what_was_written_is_read_back() -> None:
     policy = Policy("3 mons", "2 days", "10 years", "1 mon", 7, ExpireBy.DETACH, 9, "1 hour", "3 days", 1 << 20)
-    one, other = (
+    first, other = (
         events_table(policy=policy),
         events_table(name=Name("My Schema", "b"), mode=Mode.PARTITION, policy=Policy()),
     )
-    assert entries(document([one, other])) == [
-        Entry(one.name, Mode.TIERED, "month", policy),
+    assert entries(document([first, other])) == [
+        Entry(first.name, Mode.TIERED, "month", policy),
         Entry(other.name, Mode.PARTITION, "month", Policy()),
     ]
 
 
 def test_what_is_left_out_has_its_default_and_a_bare_number_is_a_period() -> None:
-    found = entries({"version": 1, "tables": {"events": {"hot_period": 500, "retention_period": None}}})
-    assert found == [Entry(Name("public", "events"), Mode.TIERED, None, Policy("500"))]
+    read = entries({"version": 1, "tables": {"events": {"hot_period": 500, "retention_period": None}}})
+    assert read == [Entry(Name("public", "events"), Mode.TIERED, None, Policy("500"))]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def values(of: Range) -> set[int]:
 
 bounds = st.none() | st.integers(-9, 9)
 ranges = st.builds(Range, bounds, bounds)
-files = st.tuples(st.integers(-9, 9), st.integers(0, 5)).map(lambda one: File(one[0], one[0] + one[1]))
+files = st.tuples(st.integers(-9, 9), st.integers(0, 5)).map(lambda drawn: File(drawn[0], drawn[0] + drawn[1]))
 
 
 @pytest.mark.parametrize(
@@ -67,11 +67,11 @@ def test_a_file_overlaps_by_its_largest_value_too(some: list[File], wanted: Rang
 
 @given(ranges, st.lists(ranges))
 def test_gaps_are_what_none_of_the_others_has(whole: Range, taken: list[Range]) -> None:
-    ordered = sorted(taken, key=lambda one: -100 if one.lower is None else one.lower)
-    found = list(gaps(whole, ordered))
-    assert all(not one.is_empty for one in found)
-    free = [value for one in found for value in sorted(values(one))]
-    assert free == sorted(values(whole) - {value for one in taken for value in values(one)})
+    ordered = sorted(taken, key=lambda part: -100 if part.lower is None else part.lower)
+    free_parts = list(gaps(whole, ordered))
+    assert all(not free_part.is_empty for free_part in free_parts)
+    free = [value for free_part in free_parts for value in sorted(values(free_part))]
+    assert free == sorted(values(whole) - {value for covered in taken for value in values(covered)})
 
 
 def test_gaps_lie_between_neighbours() -> None:

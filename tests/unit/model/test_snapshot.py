@@ -24,7 +24,7 @@ THERE = [
 
 
 def chosen(*wanted: str, exclude: tuple[str, ...] = ()) -> list[int]:
-    return sorted(one.oid for one in choose(parse_patterns(wanted), parse_patterns(exclude), THERE))
+    return sorted(relation.oid for relation in choose(parse_patterns(wanted), parse_patterns(exclude), THERE))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_name_is_a_namespace_and_a_folder(name: str) -> None:
 def test_small_pieces_share_tasks_and_large_ones_do_not() -> None:
     small = bins([(number, 0) for number in range(500)], 256 << 20)
     assert len(small) == 8
-    assert sorted(one for those in small for one in those) == list(range(500))
+    assert sorted(member for those in small for member in those) == list(range(500))
     assert max(map(len, small)) - min(map(len, small)) <= 1
     assert len(bins([(number, 256 << 20) for number in range(20)], 256 << 20)) == 20
     assert bins([("only", 5)], 1 << 20) == [["only"]]

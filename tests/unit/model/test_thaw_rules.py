@@ -25,20 +25,20 @@ def file(lower: int, upper: int) -> RecordedFile:
 
 
 def test_a_cold_range_has_no_holes() -> None:
-    found = cold_ranges(
+    parts = cold_ranges(
         [partition("b", 10, 20), partition("hot", 50, None)],
         [archived("a", 0, 10), archived("b", 10, 20, in_heap=True), archived("c", 30, 40)],
         40,
         LOWEST,
     )
-    assert [(one.lower, one.upper, one.holds, one.name and one.name.table) for one in found] == [
+    assert [(part.lower, part.upper, part.holds, part.name and part.name.table) for part in parts] == [
         (LOWEST, 0, Holds.NO_PARTITION, None),
         (0, 10, Holds.CHANGES, "a"),
         (10, 20, Holds.EVERYTHING, "b"),
         (20, 30, Holds.NO_PARTITION, None),
         (30, 40, Holds.CHANGES, "c"),
     ]
-    assert [one.partition for one in found] == [None, None, name("b"), None, None]
+    assert [part.partition for part in parts] == [None, None, name("b"), None, None]
 
 
 def test_a_partition_from_the_beginning_begins_at_the_lowest_value() -> None:
@@ -46,8 +46,8 @@ def test_a_partition_from_the_beginning_begins_at_the_lowest_value() -> None:
 
 
 def test_a_partition_that_somebody_made_over_old_ones_counts_first() -> None:
-    found = cold_ranges([partition("new", 5, 15)], [archived("a", 0, 10), archived("b", 10, 20)], 20, 0)
-    assert [(one.lower, one.upper, one.holds, one.name and one.name.table) for one in found] == [
+    parts = cold_ranges([partition("new", 5, 15)], [archived("a", 0, 10), archived("b", 10, 20)], 20, 0)
+    assert [(part.lower, part.upper, part.holds, part.name and part.name.table) for part in parts] == [
         (0, 5, Holds.CHANGES, "a"),
         (5, 15, Holds.NO_PARTITION, "new"),
         (15, 20, Holds.CHANGES, "b"),
@@ -55,8 +55,8 @@ def test_a_partition_that_somebody_made_over_old_ones_counts_first() -> None:
 
 
 def test_an_emptied_partition_that_is_still_there_has_changes_only() -> None:
-    (found,) = cold_ranges([partition("a", 0, 10)], [archived("a", 0, 10)], 10, 0)
-    assert found == ColdRange(0, 10, Holds.CHANGES, name("a"), name("a"))
+    (part,) = cold_ranges([partition("a", 0, 10)], [archived("a", 0, 10)], 10, 0)
+    assert part == ColdRange(0, 10, Holds.CHANGES, name("a"), name("a"))
 
 
 def test_undo_goes_through_partitions_and_through_gaps_that_the_lake_has_nothing_of() -> None:

@@ -60,8 +60,8 @@ def test_text_is_pushed_when_equality_is_byte_equality(collation: Collation, *, 
 
 @pytest.mark.parametrize(("precision", "scale"), [(1, 0), (12, 2), (38, 0), (38, 38)])
 def test_numbers_that_a_decimal_can_hold_travel_as_one(precision: int, scale: int) -> None:
-    found = encoding(numeric(precision, scale), Collation.NONE)
-    assert found == LakeEncoding(f"decimal({precision}, {scale})", as_text=False, pushable=True)
+    encoded = encoding(numeric(precision, scale), Collation.NONE)
+    assert encoded == LakeEncoding(f"decimal({precision}, {scale})", as_text=False, pushable=True)
 
 
 @pytest.mark.parametrize(("precision", "scale"), [(None, None), (39, 0), (1000, 5), (3, 5), (3, -2)])

@@ -27,7 +27,7 @@ def files(*sizes: int, day: int = 0) -> list[RecordedFile]:
 
 
 def sizes(bins: list[Bin]) -> list[list[int]]:
-    return [[file.size_bytes for file in one] for one in bins]
+    return [[file.size_bytes for file in merge] for merge in bins]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_neighbours_are_packed_up_to_the_target(given_sizes: list[int], wanted: 
 def test_a_task_opens_a_thousand_files_at_most() -> None:
     (file,) = files(0)
     tiny = [replace(file, path=str(number)) for number in range(2500)]
-    assert [len(one) for one in upkeep.merges(TABLE, tiny)] == [1000, 1000, 500]
+    assert [len(merge) for merge in upkeep.merges(TABLE, tiny)] == [1000, 1000, 500]
 
 
 def test_files_of_two_lake_partitions_stay_apart() -> None:
@@ -101,12 +101,12 @@ def _file(number: int, day: int, size: int) -> list[RecordedFile]:
 
 
 def _merged(table: Table, left: list[RecordedFile], bins: list[Bin], shrinks: float) -> list[RecordedFile]:
-    taken = [file.path for one in bins for file in one]
+    taken = [file.path for merge in bins for file in merge]
     assert len(set(taken)) == len(taken)
-    made = [_one_of(one, shrinks) for one in bins]
+    made = [_one_of(merge, shrinks) for merge in bins]
     kept = [file for file in left if file.path not in taken]
     assert len(kept) + len(made) < len(left)
-    assert all(sum(file.size_bytes for file in one) <= table.policy.target_file_size for one in bins)
+    assert all(sum(file.size_bytes for file in merge) <= table.policy.target_file_size for merge in bins)
     return kept + made
 
 

@@ -103,12 +103,12 @@ def test_files_are_told_apart_by_the_line() -> None:
     st.none() | st.integers(-10_000, 10_000),
 )
 def test_the_rules_hold_for_every_table(cutoff: int | None, frost: int, lowers: list[int], current: int | None) -> None:
-    found = retention_line(INTEGERS, cutoff, frost, [UncleanedPartition(MAY, lower) for lower in lowers], current)
-    if found.value is None:
+    risen = retention_line(INTEGERS, cutoff, frost, [UncleanedPartition(MAY, lower) for lower in lowers], current)
+    if risen.value is None:
         assert current is None
         return
-    assert found.reach <= min([found.value, frost, *lowers])
-    if found.value != current:
-        assert current is None or found.value > current
+    assert risen.reach <= min([risen.value, frost, *lowers])
+    if risen.value != current:
+        assert current is None or risen.value > current
         assert cutoff is not None
-        assert found.value <= min([cutoff, frost, *lowers])
+        assert risen.value <= min([cutoff, frost, *lowers])

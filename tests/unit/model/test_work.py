@@ -92,7 +92,7 @@ def test_just_below_a_threshold_nothing_is_due(changes: dict[str, object]) -> No
 def test_a_round_goes_by_kind_and_then_by_table() -> None:
     other = replace(BUSY, name=Name("public", "logs"))
     actions = decide([BUSY, other])
-    assert [(one.kind, one.name.table) for one in actions[:4]] == [
+    assert [(action.kind, action.name.table) for action in actions[:4]] == [
         (Kind.PREMAKE, "events"),
         (Kind.PREMAKE, "logs"),
         (Kind.ARCHIVE, "events"),

@@ -92,11 +92,11 @@ def wait_until_idle() -> None:
 def test_the_next_batch_is_produced_while_the_client_is_busy_with_the_last(engine: Engine) -> None:
     rows = engine.run("select i::varchar from range(100000) t(i)", batch_rows=10_240)
     batches = iter(rows)
-    found = [next(batches), next(batches)]
+    received = [next(batches), next(batches)]
     wait_until_idle()
     rows.interrupt()  # what is there already does not need DuckDB any more
-    found.append(next(batches))
-    assert sum(batch.num_rows for batch in found) == 3 * 10_240
+    received.append(next(batches))
+    assert sum(batch.num_rows for batch in received) == 3 * 10_240
     with pytest.raises(Cancelled):
         list(batches)
     rows.close()

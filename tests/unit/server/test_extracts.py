@@ -61,7 +61,7 @@ def written(path: Path, rows: int = ROWS, note: str = "'n' || i") -> Lookup:
     with duckdb.connect() as connection:
         made = f"select {rows} - i as k, {note} as note from range({rows}) t(i)"
         connection.execute(f"copy ({made}) to '{path}' (format parquet, field_ids {ids})")
-    named = {duck.name(one): one for one in (K, NOTE)}
+    named = {duck.name(read_column): read_column for read_column in (K, NOTE)}
     relation = ducksql.read_parquet([ducksql.literal(str(path))], named.items())
     size_bytes = path.stat().st_size
     return Lookup(relation, rows, size_bytes, (K, NOTE), (duck.column(K),), lambda source: asked_of(source, 7))
@@ -95,8 +95,8 @@ def test_an_extract_is_made_after_a_few_look_ups(engine: Engine, extracts: Extra
     table = extracts.find(key_of(lookup))
     assert table is not None
     with engine._cursor() as connection:  # pyright: ignore[reportPrivateUsage]
-        found = connection.execute(f"select {duck.column(K)} from {table} order by rowid").fetchall()
-    assert found == [(k,) for k in range(1, ROWS + 1)]
+        rows = connection.execute(f"select {duck.column(K)} from {table} order by rowid").fetchall()
+    assert rows == [(k,) for k in range(1, ROWS + 1)]
 
 
 def test_not_before_they_took_as_long_as_it_will(extracts: Extracts, lookup: Lookup) -> None:
@@ -170,12 +170,12 @@ def test_those_asked_for_longest_ago_make_room(
 ) -> None:
     """100 MB have room for 12.5 MB of extracts: each of these takes five."""
     large = [written(tmp_path / f"{name}.parquet", 40_000, "repeat('x', 80)") for name in "abc"]
-    for one in large[:2]:
-        ask(extracts, one, LEAST_ASKED)
+    for made in large[:2]:
+        ask(extracts, made, LEAST_ASKED)
     clock.now += 11
     assert extracts.find(key_of(large[0])) is not None
     ask(extracts, large[2], LEAST_ASKED)
-    assert [extracts.find(key_of(one)) is not None for one in large] == [True, False, True]
+    assert [extracts.find(key_of(made)) is not None for made in large] == [True, False, True]
     assert (tables(engine), extracts.size_bytes <= 12_500_000) == (2, True)
 
 
@@ -232,9 +232,9 @@ def test_a_failure_is_nobodys_and_is_not_repeated_at_once(
 def run(engine: Engine, lookup: Lookup, told: list[bool]) -> list[str]:
     shortcut = Shortcut(engine.extracts, lookup, lambda: ONCE, told.append)
     rows = engine.run(lookup.on(lookup.relation), shortcut=shortcut)
-    found = [str(value) for batch in rows for value in batch.column(0).to_pylist()]
+    texts = [str(value) for batch in rows for value in batch.column(0).to_pylist()]
     rows.close()
-    return found
+    return texts
 
 
 def test_a_query_takes_the_shortcut_once_it_is_there(engine: Engine, extracts: Extracts, lookup: Lookup) -> None:
@@ -281,9 +281,9 @@ def test_many_threads_get_one_extract_and_the_right_rows(engine: Engine, extract
 
     def work() -> None:
         for _ in range(40):
-            found = run(engine, lookup, told)
-            if found != ["n993"]:
-                wrong.append(found)
+            received = run(engine, lookup, told)
+            if received != ["n993"]:
+                wrong.append(received)
             ask_without_waiting(extracts, lookup)
 
     threads = [threading.Thread(target=work) for _ in range(4)]

@@ -43,9 +43,9 @@ def test_an_error_is_an_error_each_time() -> None:
 )
 def test_the_query_of_a_cursor_keeps_its_place_in_the_text(beginning: str) -> None:
     """The fallback to Postgres replaces names by their place, in bytes."""
-    (found,) = parse(beginning + QUERY)
-    assert isinstance(found, Declare)
-    text = found.query.sql.encode()
+    (statement,) = parse(beginning + QUERY)
+    assert isinstance(statement, Declare)
+    text = statement.query.sql.encode()
     assert text.strip().decode() == QUERY
-    place = found.query.node.from_clause[0].location  # pyright: ignore[reportAttributeAccessIssue]
+    place = statement.query.node.from_clause[0].location  # pyright: ignore[reportAttributeAccessIssue]
     assert text[place:].startswith(b"public.events")

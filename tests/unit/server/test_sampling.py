@@ -18,8 +18,8 @@ def fraction(condition: tuple[str, ...]) -> float:
 
 
 def test_a_sample_of_pages_opens_files_from_all_over_the_lake() -> None:
-    every = files(10_000)
-    chosen, condition = drawn(every, Sample(0.003, of_files=True))
+    all_files = files(10_000)
+    chosen, condition = drawn(all_files, Sample(0.003, of_files=True))
     assert len(chosen) == len(set(chosen)) == FILES_ENOUGH
     gaps = {right.lower - left.lower for left, right in pairwise(chosen)}
     assert gaps <= {200}
@@ -33,13 +33,13 @@ def test_files_that_are_too_small_for_the_sample_are_opened_in_greater_number() 
 
 
 def test_each_row_is_drawn_by_itself_when_that_is_asked_for() -> None:
-    every = files(10_000)
-    assert drawn(every, Sample(0.003)) == (every, (f"random() < {0.003:.17f}",))
+    all_files = files(10_000)
+    assert drawn(all_files, Sample(0.003)) == (all_files, (f"random() < {0.003:.17f}",))
 
 
 def test_a_lake_of_few_files_is_read_whole() -> None:
-    every = files(FILES_ENOUGH)
-    assert drawn(every, Sample(0.01, of_files=True)) == (every, (f"random() < {0.01:.17f}",))
+    all_files = files(FILES_ENOUGH)
+    assert drawn(all_files, Sample(0.01, of_files=True)) == (all_files, (f"random() < {0.01:.17f}",))
 
 
 def test_what_is_no_sample_is_read_whole() -> None:

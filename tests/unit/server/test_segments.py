@@ -23,7 +23,7 @@ def parts_of(files: Sequence[LakeFile], *, downward: bool = False, is_limited: b
 
 
 def names(files: Sequence[LakeFile], *, downward: bool = False) -> list[str]:
-    return ["".join(one.path for one in part.files) for part in parts_of(files, downward=downward)]
+    return ["".join(cold_file.path for cold_file in part.files) for part in parts_of(files, downward=downward)]
 
 
 APART = [file("a", 0, 9), file("b", 10, 19), file("c", 20, 29), file("d", 30, 39)]
@@ -37,8 +37,16 @@ def test_files_that_lie_apart_come_one_after_the_other() -> None:
 
 def test_a_file_that_reaches_into_the_next_stays_open() -> None:
     (first, second) = parts_of([file("a", 0, 15), file("b", 10, 19)], downward=False, is_limited=False)
-    assert ([one.path for one in first.files], first.range, first.is_whole) == (["a"], Range(None, 10), False)
-    assert ([one.path for one in second.files], second.range, second.new_files) == (["a", "b"], Range(10, None), 1)
+    assert ([cold_file.path for cold_file in first.files], first.range, first.is_whole) == (
+        ["a"],
+        Range(None, 10),
+        False,
+    )
+    assert ([cold_file.path for cold_file in second.files], second.range, second.new_files) == (
+        ["a", "b"],
+        Range(10, None),
+        1,
+    )
 
 
 def test_files_that_begin_together_are_opened_together() -> None:
@@ -70,15 +78,15 @@ def test_every_value_is_in_one_segment_and_they_are_in_order(seed: int) -> None:
         files.append(file(str(number), lower, lower + chance.randint(0, chance.choice([0, 3, span]))))
     downward, is_limited = chance.random() < 0.5, chance.random() < 0.5
     parts = parts_of(files, downward=downward, is_limited=is_limited)
-    for one in files:
-        for value in (one.lower, one.upper, (one.lower + one.upper) // 2):
-            holding = [part for part in parts if one in part.files and value in part.range]
-            assert len(holding) == 1, (one, value)
+    for cold_file in files:
+        for value in (cold_file.lower, cold_file.upper, (cold_file.lower + cold_file.upper) // 2):
+            holding = [part for part in parts if cold_file in part.files and value in part.range]
+            assert len(holding) == 1, (cold_file, value)
     edges = [part.range for part in parts]
     for before, after in pairwise(edges):
         assert (after.upper == before.lower) if downward else (before.upper == after.lower)
     assert sum(part.new_files for part in parts) == len(files)
-    assert len({one.path for part in parts for one in part.files}) == len(files)
+    assert len({opened.path for part in parts for opened in part.files}) == len(files)
 
 
 @pytest.mark.parametrize("downward", [True, False])

@@ -56,7 +56,7 @@ def test_a_place_in_the_text_is_counted_in_bytes() -> None:
     (table,) = (part for part in walk(select(text)) if isinstance(part, tree.RangeVar))
     assert text.encode()[table.location :].decode() == '"ä"."7[,9)"'
     first, second = parse("select 'é€😀'; select 1")
-    assert [getattr(one, "sql", "") for one in (first, second)] == ["select 'é€😀'", "select 1"]
+    assert [getattr(statement, "sql", "") for statement in (first, second)] == ["select 'é€😀'", "select 1"]
 
 
 @pytest.mark.parametrize("link", [" + 1", "::int", ' collate "C"', " is null", " || 'é'"])
