@@ -41,7 +41,10 @@ def row(number: int, when: datetime) -> tuple[Any, ...]:
 @pytest.mark.parametrize("condition", ["id <= 40", "id > 70", "id between 55 and 65", "true"])
 def test_it_selects_rows_of_each_tier_and_of_both(pair: Pair, condition: str) -> None:
     async def select(connection: Any, name: str) -> Any:
-        return [tuple(one) for one in await connection.fetch(f"select * from {name} where {condition} order by id, ts")]
+        return [
+            tuple(record)
+            for record in await connection.fetch(f"select * from {name} where {condition} order by id, ts")
+        ]
 
     assert len(on_both(pair, select)) > 5
 
@@ -54,12 +57,12 @@ def test_a_prepared_statement_finds_rows_of_either_tier_by_parameters(pair: Pair
         keys = await connection.fetch(
             f"select id, ts, kind, tags[2] from {name} where id % 9 = 0 and tags is not null order by id"
         )
-        found = [tuple(await prepared.fetchrow(*key)) for key in keys]
-        types = [(one.name, one.type.name) for one in prepared.get_attributes()]
-        return found, types, [one.name for one in prepared.get_parameters()]
+        rows = [tuple(await prepared.fetchrow(*key)) for key in keys]
+        types = [(attribute.name, attribute.type.name) for attribute in prepared.get_attributes()]
+        return rows, types, [parameter.name for parameter in prepared.get_parameters()]
 
-    found, types, parameters = on_both(pair, select)
-    assert len(found) > 6
+    answers, types, parameters = on_both(pair, select)
+    assert len(answers) > 6
     assert dict(types)["kind"] == "kind"
     assert parameters == ["int8", "timestamptz", "kind", "text"]
 
@@ -134,11 +137,12 @@ def test_a_cursor_reads_on_over_the_frost_line(pair: Pair) -> None:
     async def read(connection: Any, name: str) -> Any:
         async with connection.transaction():
             cursor = await connection.cursor(f"select id, status from {name} where id < $1 order by id", 500)
-            found = [tuple(one) for one in await cursor.fetch(10)]
+            rows = [tuple(record) for record in await cursor.fetch(10)]
             await cursor.forward(15)
-            found += [tuple(one) for one in await cursor.fetch(100)]
-            return found + [
-                tuple(one) async for one in connection.cursor(f"select id, ref from {name} order by id", prefetch=7)
+            rows += [tuple(record) for record in await cursor.fetch(100)]
+            return rows + [
+                tuple(record)
+                async for record in connection.cursor(f"select id, ref from {name} order by id", prefetch=7)
             ]
 
     assert len(on_both(pair, read)) > 100
@@ -155,10 +159,10 @@ def test_a_savepoint_is_rolled_back_and_the_rest_stays(pair: Pair) -> None:
             await connection.execute(f"update {name} set version = version + 1 where id in (20, 70)")
             with pytest.raises(asyncpg.CheckViolationError):
                 await lost(connection, name)
-            found = await connection.fetch(
+            rows = await connection.fetch(
                 f"select id, status, version from {name} where id in (20, 21, 22, 70) order by id"
             )
-            return [tuple(one) for one in found]
+            return [tuple(record) for record in rows]
 
     assert [version for *_, version in on_both(pair, write)] == [2, 1, 1, 2]
 

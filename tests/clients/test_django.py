@@ -90,23 +90,23 @@ def shown(one: Any) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("chosen", [{"id__lte": 40}, {"id__gt": 70}, {"id__range": (55, 65)}, {"data__i__gte": 50}])
 def test_it_filters_rows_of_each_tier_and_of_both(pair: Pair, event: Any, chosen: dict[str, Any]) -> None:
-    assert len(pair.both(lambda name: [shown(one) for one in event[name].objects.filter(**chosen).order_by("id")])) > 5
+    assert len(pair.both(lambda name: [shown(row) for row in event[name].objects.filter(**chosen).order_by("id")])) > 5
 
 
 @pytest.mark.parametrize("when", [OLD, NEW])
 def test_create_save_refresh_and_delete(pair: Pair, event: Any, when: datetime) -> None:
     def live(name: str) -> list[Any]:
         model = event[name]
-        one = model.objects.create(ts=when, data={"a": [1, None]}, tags=["x", None], amount=Decimal("1.50"))
-        lives = [shown(model.objects.get(pk=one.pk))]
-        one.status, one.amount = "saved", models.F("amount") + 1
-        one.save()
-        one.refresh_from_db()
-        lives.append(shown(one))
-        one.version = 9
-        one.save(update_fields=["version"])
-        lives.append(shown(model.objects.get(pk=one.pk)))
-        return [*lives, one.delete()[0], model.objects.filter(pk=lives[0][0]).exists()]
+        instance = model.objects.create(ts=when, data={"a": [1, None]}, tags=["x", None], amount=Decimal("1.50"))
+        lives = [shown(model.objects.get(pk=instance.pk))]
+        instance.status, instance.amount = "saved", models.F("amount") + 1
+        instance.save()
+        instance.refresh_from_db()
+        lives.append(shown(instance))
+        instance.version = 9
+        instance.save(update_fields=["version"])
+        lives.append(shown(model.objects.get(pk=instance.pk)))
+        return [*lives, instance.delete()[0], model.objects.filter(pk=lives[0][0]).exists()]
 
     created, saved, *_, deleted, is_there = pair.both(live)
     assert (created[2], saved[2], saved[3], deleted, is_there) == ("new", "saved", Decimal("2.50"), 1, False)
@@ -124,14 +124,14 @@ def test_update_and_delete_of_a_query_count_rows_of_both_tiers(pair: Pair, event
 def test_get_or_create_and_update_or_create(pair: Pair, event: Any) -> None:
     def change(name: str) -> Any:
         manager = event[name].objects
-        found = [
+        got = [
             manager.get_or_create(id=7, defaults={"ts": OLD, "status": "not used"}),
             manager.get_or_create(id=501, defaults={"ts": OLD, "status": "created"}),
             manager.update_or_create(id=8, defaults={"status": "updated"}),
             manager.update_or_create(id=68, defaults={"status": "updated"}),
             manager.update_or_create(id=502, defaults={"ts": NEW, "status": "created"}),
         ]
-        return [(one.id, one.status, is_new) for one, is_new in found]
+        return [(instance.id, instance.status, is_new) for instance, is_new in got]
 
     assert [is_new for *_, is_new in pair.both(change)] == [False, True, False, False, True]
 
@@ -141,10 +141,10 @@ def test_bulk_create_gives_each_its_key_and_bulk_update_writes_them(pair: Pair, 
         model = event[name]
         new = [model(ts=(OLD, NEW)[i % 2], status=f"bulk {i}", kind="large", data=i) for i in range(60)]
         model.objects.bulk_create(new, batch_size=25)
-        assert [model.objects.get(pk=one.pk).status for one in new[:4]] == ["bulk 0", "bulk 1", "bulk 2", "bulk 3"]
-        for one in new:
-            one.status, one.amount = f"again {one.data}", Decimal(one.data)
-        return [one.pk for one in new], model.objects.bulk_update(new, ["status", "amount"], batch_size=25)
+        assert [model.objects.get(pk=made.pk).status for made in new[:4]] == ["bulk 0", "bulk 1", "bulk 2", "bulk 3"]
+        for created in new:
+            created.status, created.amount = f"again {created.data}", Decimal(created.data)
+        return [made.pk for made in new], model.objects.bulk_update(new, ["status", "amount"], batch_size=25)
 
     assert pair.both(change)[1] == 60
 
@@ -160,9 +160,9 @@ def test_bulk_create_over_conflicts_is_refused(pair: Pair, event: Any, options: 
 def test_an_iterator_reads_through_a_cursor_of_the_server(pair: Pair, event: Any) -> None:
     def read(name: str) -> list[Any]:
         query = event[name].objects.order_by("id", "ts")
-        found = [shown(one) for one in query.iterator(chunk_size=7)]
+        shown_rows = [shown(row) for row in query.iterator(chunk_size=7)]
         with atomic():
-            return found + [shown(one) for one in query.iterator(chunk_size=7)]
+            return shown_rows + [shown(row) for row in query.iterator(chunk_size=7)]
 
     assert len(pair.both(read)) > 140
 
@@ -176,7 +176,7 @@ def test_aggregates_over_both_tiers(pair: Pair, event: Any) -> None:
         return (
             total,
             list(months.order_by("kind", "ts__year")),
-            [(one.id, one.rank) for one in ranked.order_by("rank")[:10]],
+            [(row.id, row.rank) for row in ranked.order_by("rank")[:10]],
             list(query.dates("ts", "month")),
             query.filter(tags__contains=["b50"]).count(),
         )
@@ -196,7 +196,7 @@ def test_atomic_blocks_and_their_savepoints(pair: Pair, event: Any) -> None:
         with atomic():
             model.objects.filter(id__in=[13, 73]).delete()
             transaction.set_rollback(True)
-        return [one.status for one in model.objects.filter(id__in=[10, 11, 12, 13, 71, 73]).order_by("id")]
+        return [row.status for row in model.objects.filter(id__in=[10, 11, 12, 13, 71, 73]).order_by("id")]
 
     assert pair.both(change)[0] == "kept"
 
@@ -206,15 +206,15 @@ def test_a_model_with_the_whole_key(pair: Pair, by_key: Any) -> None:
         model = by_key[name]
         keys = [model.objects.get(id=number).pk for number in (14, 74)]
         for key in keys:
-            one = model.objects.get(pk=key)
-            one.status = "by the whole key"
-            one.save()
+            instance = model.objects.get(pk=key)
+            instance.status = "by the whole key"
+            instance.save()
         model.objects.create(id=601, ts=OLD, status="made")
         model.objects.get(id=15).delete()
         model(id=601, ts=OLD, status="saved over").save()
-        return [shown(one) for one in model.objects.filter(pk__in=[*keys, (601, OLD)]).order_by("id")]
+        return [shown(row) for row in model.objects.filter(pk__in=[*keys, (601, OLD)]).order_by("id")]
 
-    assert [one[2] for one in pair.both(change)] == ["by the whole key", "by the whole key", "saved over"]
+    assert [row[2] for row in pair.both(change)] == ["by the whole key", "by the whole key", "saved over"]
 
 
 def _locked_twice(model: Any, number: int) -> int:
@@ -270,7 +270,7 @@ def test_a_model_that_is_not_managed_can_be_grouped_by(pair: Pair, event: Any, m
 
     def grouped(model: Any) -> Any:
         n = models.Count("kind", filter=models.Q(version__gt=0))
-        return [(one.id, one.n) for one in model.objects.filter(id__range=(50, 70)).annotate(n=n).order_by("id")]
+        return [(row.id, row.n) for row in model.objects.filter(id__range=(50, 70)).annotate(n=n).order_by("id")]
 
     assert pair.both(lambda name: grouped(event[name]))
     for name in NAMES:
@@ -288,7 +288,7 @@ def test_a_migration_cannot_add_a_field(pair: Pair, managed: Any) -> None:
 
 def test_introspection_finds_a_view_without_a_key(pair: Pair) -> None:
     with connection.cursor() as cursor:
-        kinds = {one.name: one.type for one in connection.introspection.get_table_list(cursor)}
+        kinds = {table.name: table.type for table in connection.introspection.get_table_list(cursor)}
         keys = [connection.introspection.get_primary_key_columns(cursor, name) for name in NAMES]
     assert (kinds["events"], kinds["plain"]) == ("v", "t")
     assert keys == [None, ["id", "ts"]]

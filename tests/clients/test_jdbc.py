@@ -30,18 +30,18 @@ def said(made_pair: Pair) -> dict[str, list[str]]:
 def _java() -> str:
     """A Java with a compiler, which runs a source file as it is."""
     home = os.environ.get("JAVA_HOME")
-    for found in (home and f"{home}/bin/java", shutil.which("java")):
-        if found and Path(found).resolve().with_name("javac").exists():
-            return found
+    for program in (home and f"{home}/bin/java", shutil.which("java")):
+        if program and Path(program).resolve().with_name("javac").exists():
+            return program
     pytest.skip("no JDK found: set JAVA_HOME to one")
 
 
 def _driver() -> Path:
     folder = Path(os.environ.get("FROSTLINE_TEST_JARS", ".cache/jars"))
-    found = sorted(folder.glob("postgresql-*.jar"))
-    if not found:
+    jars = sorted(folder.glob("postgresql-*.jar"))
+    if not jars:
         pytest.skip(f"no PostgreSQL driver in {folder}: make jars")
-    return found[-1]
+    return jars[-1]
 
 
 def test_it_reads_and_writes_as_on_a_plain_table(made_pair: Pair, said: dict[str, list[str]]) -> None:
@@ -52,9 +52,9 @@ def test_it_reads_and_writes_as_on_a_plain_table(made_pair: Pair, said: dict[str
 
 
 def test_tools_find_a_view_without_a_key_whose_results_cannot_be_updated(said: dict[str, list[str]]) -> None:
-    found = {
+    differences = {
         name: [line.removeprefix(DIFFERS) for line in lines if line.startswith(DIFFERS)] for name, lines in said.items()
     }
-    assert found["plain"] == ["id int8", "TABLE", "key id", "key ts", "updated"]
+    assert differences["plain"] == ["id int8", "TABLE", "key id", "key ts", "updated"]
     no_key = "No eligible primary or unique key found for table public.events."
-    assert found["events"] == ["id bigserial", "VIEW", no_key]
+    assert differences["events"] == ["id bigserial", "VIEW", no_key]

@@ -44,7 +44,7 @@ def test_a_pipeline_of_statements_is_answered_in_order(pair: Pair) -> None:
                 connection.execute(f"insert into {name} (ts) values (%s), (%s) returning id, status", [OLD, NEW]),
                 connection.execute(f"delete from {name} where id in (4, 64)"),
             ]
-        return [(one.statusmessage, one.fetchall() if one.description else None) for one in cursors]
+        return [(cursor.statusmessage, cursor.fetchall() if cursor.description else None) for cursor in cursors]
 
     assert [tag for tag, _ in on_both(pair, work)] == ["SELECT 5", "UPDATE 2", "INSERT 0 2", "DELETE 2"]
 
@@ -72,11 +72,11 @@ def test_executemany_with_returning_gives_each_its_result(pair: Pair, threshold:
         cursor.executemany(
             insert, [((OLD, NEW)[i % 2], f"many {i}", Jsonb({"i": i})) for i in range(30)], returning=True
         )
-        found = [one.fetchall() for one in cursor.results()]
-        return found, cursor.rowcount
+        results = [result.fetchall() for result in cursor.results()]
+        return results, cursor.rowcount
 
-    found, _ = on_both(pair, work, prepare_threshold=threshold)
-    assert [status for ((_, _, status),) in found] == [f"many {i}" for i in range(30)]
+    answers, _ = on_both(pair, work, prepare_threshold=threshold)
+    assert [status for ((_, _, status),) in answers] == [f"many {i}" for i in range(30)]
 
 
 def test_binary_copy_in_and_a_query_out(pair: Pair) -> None:
@@ -146,10 +146,10 @@ def test_asynchronous_connections_pipelines_and_notices(pair: Pair) -> None:
         async with connection.pipeline():
             first = await connection.execute(f"update {name} set status = 'async' where id in (8, 68) returning id")
             second = await connection.execute(f"select count(*) from {name} where status = 'async'")
-            found = sorted(await first.fetchall()), await second.fetchall()
+            rows = sorted(await first.fetchall()), await second.fetchall()
         async with connection.cursor(name="reader") as cursor:
             await cursor.execute(f"select id, status from {name} order by id, ts")
-            return found, [one async for one in cursor]
+            return rows, [row async for row in cursor]
 
     (updated, counted), _ = on_both_async(pair, work)
     assert (updated, counted) == ([(8,), (68,)], [(2,)])

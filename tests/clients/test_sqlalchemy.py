@@ -75,8 +75,8 @@ def first(session: Session, name: str, number: int) -> Any:
 def test_it_selects_rows_of_each_tier_and_of_both(pair: Pair, engine: sa.Engine, condition: str) -> None:
     def select(name: str) -> list[Any]:
         with Session(engine) as session:
-            found = session.scalars(sa.select(MODELS[name]).where(sa.text(condition)).order_by(MODELS[name].id))
-            return [(one.id, one.ts, *shown(one)) for one in found]
+            rows = session.scalars(sa.select(MODELS[name]).where(sa.text(condition)).order_by(MODELS[name].id))
+            return [(event.id, event.ts, *shown(event)) for event in rows]
 
     assert len(pair.both(select)) > 5
 
@@ -101,7 +101,7 @@ def test_many_new_objects_are_inserted_in_one_statement_and_get_their_own_keys(p
             made = [MODELS[name](ts=BOTH[i % 2], status=f"bulk {i}", data=i, version=1) for i in range(300)]
             session.add_all(made)
             session.flush()
-            keys = [(one.id, one.ts, one.status) for one in made]
+            keys = [(event.id, event.ts, event.status) for event in made]
         assert [status for _, _, status in sorted(keys)] == [f"bulk {i}" for i in range(300)]
         return keys
 
@@ -123,13 +123,13 @@ def test_an_insert_of_many_returns_its_rows_in_the_order_given(pair: Pair, engin
 def test_a_changed_object_is_written_by_its_key_and_read_again(pair: Pair, engine: sa.Engine, number: int) -> None:
     def change(name: str) -> Any:
         with Session(engine) as session:
-            one = first(session, name, number)
-            one.status, one.data, one.tags = "changed", {"changed": True}, []
+            event = first(session, name, number)
+            event.status, event.data, event.tags = "changed", {"changed": True}, []
             session.commit()
-            one.amount = MODELS[name].amount + 1  # the server computes it
+            event.amount = MODELS[name].amount + 1  # the server computes it
             session.commit()
-            session.refresh(one)
-            return one.id, one.ts, *shown(one)
+            session.refresh(event)
+            return event.id, event.ts, *shown(event)
 
     assert pair.both(change)[2] == "changed"
 
@@ -226,8 +226,8 @@ def test_rows_are_streamed_through_a_cursor_of_the_server(pair: Pair, engine: sa
 def test_a_savepoint_is_rolled_back_and_the_rest_stays(pair: Pair, engine: sa.Engine) -> None:
     def nested(name: str) -> type:
         with Session(engine) as session, session.begin():
-            one = first(session, name, 8)
-            one.status = "kept"
+            event = first(session, name, 8)
+            event.status = "kept"
             with pytest.raises(exc.IntegrityError) as refusal, session.begin_nested():
                 session.execute(
                     sa.insert(MODELS[name]).values(id=9, ts=first(session, name, 9).ts, data=None, version=1)
@@ -246,11 +246,11 @@ def test_two_transactions_on_one_row_end_in_40001_and_the_next_try_succeeds(pair
         session.commit()
 
     def race(name: str) -> BaseException | None:
-        with Session(engine) as one, Session(engine) as other, ThreadPoolExecutor(1) as pool:
-            one.execute(sa.update(MODELS[name]).where(MODELS[name].id == 10).values(status="first"))
+        with Session(engine) as holder, Session(engine) as other, ThreadPoolExecutor(1) as pool:
+            holder.execute(sa.update(MODELS[name]).where(MODELS[name].id == 10).values(status="first"))
             adding = pool.submit(add, other, name)
             until_true(pair.lake.catalog, WAITING)
-            one.commit()
+            holder.commit()
             return adding.exception()
 
     assert race("plain") is None
@@ -278,8 +278,8 @@ def test_on_conflict_is_refused(pair: Pair, engine: sa.Engine, do: str) -> None:
 def test_for_update_is_accepted_and_locks_nothing(pair: Pair, engine: sa.Engine) -> None:
     def lock(name: str) -> int:
         query = sa.select(MODELS[name]).where(MODELS[name].id == 68).with_for_update(nowait=True)
-        with Session(engine) as one, Session(engine) as other:
-            assert one.scalars(query).one().id == 68
+        with Session(engine) as mine, Session(engine) as other:
+            assert mine.scalars(query).one().id == 68
             return other.scalars(query).one().id
 
     assert lock("events") == 68
@@ -291,7 +291,9 @@ def test_reflection_finds_a_view_without_a_key_and_creating_leaves_it_alone(pair
     seen = sa.inspect(engine)
     assert ("events" in seen.get_table_names("public"), "events" in seen.get_view_names("public")) == (False, True)
     events, plain = (sa.Table(name, sa.MetaData(), autoload_with=engine, schema="public") for name in NAMES)
-    assert [(one.name, str(one.type)) for one in events.columns] == [(one.name, str(one.type)) for one in plain.columns]
+    assert [(column.name, str(column.type)) for column in events.columns] == [
+        (column.name, str(column.type)) for column in plain.columns
+    ]
     assert (list(events.primary_key), len(plain.primary_key)) == ([], 2)
     Base.metadata.create_all(engine)
 
@@ -306,10 +308,10 @@ def test_asynchronous_sessions_over_asyncpg(pair: Pair) -> None:
             made = [model(ts=when, data={"by": "asyncpg"}, tags=["t"], ref=UUID(int=1), version=1) for when in BOTH]
             session.add_all(made)
             await session.flush()
-            found = [(one.id, one.ts, one.status) for one in made]
+            inserted = [(event.id, event.ts, event.status) for event in made]
             stream = await session.stream(sa.select(model.id, model.ref).order_by(model.id))
-            found += [tuple(row) async for row in stream]
+            inserted += [tuple(row) async for row in stream]
         await engine.dispose()
-        return found
+        return inserted
 
     pair.both(lambda name: asyncio.run(change(name)))
