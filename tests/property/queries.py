@@ -88,15 +88,15 @@ class Questions:
         return self.choose.random() < of
 
     def settings(self) -> tuple[str, ...]:
-        found = [f"{name} = off" for name in SETTINGS if self.chance(0.12)]
-        found += [f"{name} = on" for name in ON if self.chance(0.4)]
-        found += PARALLEL if self.chance(0.4) else ()
-        found += ["debug_parallel_query = on"] if self.chance(0.15) else []
-        found += ["work_mem = '64kB'"] if self.chance(0.2) else []
-        found += ["from_collapse_limit = 1", "join_collapse_limit = 1"] if self.chance(0.15) else []
-        found += ["constraint_exclusion = on"] if self.chance(0.1) else []
-        found += ["jit = on", "jit_above_cost = 0"] if self.chance(0.03) else []
-        return tuple(found)
+        switched_off = [f"{name} = off" for name in SETTINGS if self.chance(0.12)]
+        switched_off += [f"{name} = on" for name in ON if self.chance(0.4)]
+        switched_off += PARALLEL if self.chance(0.4) else ()
+        switched_off += ["debug_parallel_query = on"] if self.chance(0.15) else []
+        switched_off += ["work_mem = '64kB'"] if self.chance(0.2) else []
+        switched_off += ["from_collapse_limit = 1", "join_collapse_limit = 1"] if self.chance(0.15) else []
+        switched_off += ["constraint_exclusion = on"] if self.chance(0.1) else []
+        switched_off += ["jit = on", "jit_above_cost = 0"] if self.chance(0.03) else []
+        return tuple(switched_off)
 
     def time(self) -> str:
         return f"timestamptz '{self.pick(TIMES)}'"
@@ -217,8 +217,8 @@ class Questions:
         text, aliases, where = self.source()
         a = self.choose.choice(aliases)
         column, some = self.pick(COLUMNS), self.choose.randrange(4)
-        keys = ", ".join(f"{one}.id, {one}.ts" for one in aliases)
-        backwards = ", ".join(f"{one}.ts desc, {one}.id desc" for one in aliases)
+        keys = ", ".join(f"{alias}.id, {alias}.ts" for alias in aliases)
+        backwards = ", ".join(f"{alias}.ts desc, {alias}.id desc" for alias in aliases)
         filtered = f" filter (where {self.atom(a)})" if self.chance(0.4) else ""
         sets = self.pick(
             (
@@ -232,8 +232,8 @@ class Questions:
         x, y = self.condition("x", 1), self.condition("x", 1)
         return self.pick(
             (
-                f"select {', '.join(f'{one}.*' for one in aliases)} {source}",
-                f"select {', '.join(f'{one}::text' for one in aliases)} {source}",
+                f"select {', '.join(f'{alias}.*' for alias in aliases)} {source}",
+                f"select {', '.join(f'{alias}::text' for alias in aliases)} {source}",
                 f"select count(*){filtered}, min({a}.ts), max({a}.ts), min({a}.id), max({a}.code), max({a}.n) {source}",
                 f"select min({a}.ts) {source}",
                 f"select {a}.n, count(*), sum({a}.amount){filtered}, count(distinct {a}.{column}) {source} group by {a}.n having count(*) > {some}",

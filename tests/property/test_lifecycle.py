@@ -39,18 +39,36 @@ rows_of = st.integers(2, 9)
 months_back = st.integers(0, 4)
 endings = st.sampled_from(["commit", "rollback", "savepoint"])
 deaths = st.sampled_from(
-    [("archive", one) for one in (Failpoint.ARCHIVE_CAPTURED, Failpoint.ARCHIVE_STAGED, Failpoint.ARCHIVE_RAISED_BOUND)]
-    + [("archive", one) for one in (Failpoint.ARCHIVE_BEFORE_COMMIT, Failpoint.ARCHIVE_PUBLISHED)]
-    + [("archive", one) for one in (Failpoint.CLEAN_VERIFIED, Failpoint.CLEAN_BEFORE_COMMIT, Failpoint.CLEAN_EMPTIED)]
-    + [("fold", one) for one in (Failpoint.FOLD_STARTED, Failpoint.FOLD_STAGED, Failpoint.FOLD_BEFORE_COMMIT)]
+    [
+        ("archive", failpoint)
+        for failpoint in (Failpoint.ARCHIVE_CAPTURED, Failpoint.ARCHIVE_STAGED, Failpoint.ARCHIVE_RAISED_BOUND)
+    ]
+    + [("archive", failpoint) for failpoint in (Failpoint.ARCHIVE_BEFORE_COMMIT, Failpoint.ARCHIVE_PUBLISHED)]
+    + [
+        ("archive", failpoint)
+        for failpoint in (Failpoint.CLEAN_VERIFIED, Failpoint.CLEAN_BEFORE_COMMIT, Failpoint.CLEAN_EMPTIED)
+    ]
+    + [
+        ("fold", failpoint)
+        for failpoint in (Failpoint.FOLD_STARTED, Failpoint.FOLD_STAGED, Failpoint.FOLD_BEFORE_COMMIT)
+    ]
     + [("fold", Failpoint.FOLD_PUBLISHED)]
-    + [("undo", one) for one in (Failpoint.UNDO_STAGED, Failpoint.UNDO_BEFORE_COMMIT, Failpoint.UNDO_PUBLISHED)]
-    + [("thaw", one) for one in (Failpoint.THAW_FILLED, Failpoint.THAW_CAUGHT_UP, Failpoint.THAW_BEFORE_ATTACH)]
-    + [("thaw", one) for one in (Failpoint.THAW_ATTACHED, Failpoint.THAW_WAITED)]
-    + [("expire", one) for one in (Failpoint.EXPIRE_STAGED, Failpoint.EXPIRE_BEFORE_COMMIT, Failpoint.EXPIRE_PUBLISHED)]
-    + [("compact", one) for one in (Failpoint.COMPACT_STAGED, Failpoint.COMPACT_BEFORE_COMMIT)]
+    + [
+        ("undo", failpoint)
+        for failpoint in (Failpoint.UNDO_STAGED, Failpoint.UNDO_BEFORE_COMMIT, Failpoint.UNDO_PUBLISHED)
+    ]
+    + [
+        ("thaw", failpoint)
+        for failpoint in (Failpoint.THAW_FILLED, Failpoint.THAW_CAUGHT_UP, Failpoint.THAW_BEFORE_ATTACH)
+    ]
+    + [("thaw", failpoint) for failpoint in (Failpoint.THAW_ATTACHED, Failpoint.THAW_WAITED)]
+    + [
+        ("expire", failpoint)
+        for failpoint in (Failpoint.EXPIRE_STAGED, Failpoint.EXPIRE_BEFORE_COMMIT, Failpoint.EXPIRE_PUBLISHED)
+    ]
+    + [("compact", failpoint) for failpoint in (Failpoint.COMPACT_STAGED, Failpoint.COMPACT_BEFORE_COMMIT)]
     + [("compact", Failpoint.COMPACT_PUBLISHED), ("retain", Failpoint.RETAIN_STAGED)]
-    + [("retain", one) for one in (Failpoint.RETAIN_BEFORE_COMMIT, Failpoint.RETAIN_PUBLISHED)]
+    + [("retain", failpoint) for failpoint in (Failpoint.RETAIN_BEFORE_COMMIT, Failpoint.RETAIN_PUBLISHED)]
     + [("expire", Failpoint.EXPIRE_DELETED_ONE), ("sweep", Failpoint.SWEEP_DELETED_ONE)]
 )
 
@@ -262,9 +280,9 @@ class Life(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "world"):
             return
-        for one in (self.reader, self.writer, self.world.connection):
-            if one:
-                one.close()
+        for connection in (self.reader, self.writer, self.world.connection):
+            if connection:
+                connection.close()
         removal.remove(self.lake.catalog, self.lake.table().name, keep_lake=True)
         run(self.lake.catalog, "drop table public.events, public.plain")
 

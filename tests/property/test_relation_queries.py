@@ -86,8 +86,8 @@ def lake_of_all_states(shared_lake: Lake) -> Lake:
     assert lake.clean().waiting == ()
     month(lake, "_events", 30, *MONTHS[1])
     archived(lake)
-    for base, one in zip((60, 90), LATER, strict=True):
-        month(lake, "_events", base, *one)
+    for base, when in zip((60, 90), LATER, strict=True):
+        month(lake, "_events", base, *when)
     with lake.connect() as connection:
         for statement in CHANGES:
             for name in ("events", "plain"):
@@ -143,19 +143,19 @@ def answer(connection: psycopg.Connection, question: Question, name: str) -> lis
     text = question.text.format(t=f"public.{name}")
     match question.way:
         case "plain":
-            found = rows(connection, text)
+            received = rows(connection, text)
         case "cursor":
             run(connection, f"declare asked scroll cursor for {text}")
-            found = rows(connection, "fetch all from asked")
-            assert found == rows(connection, "fetch backward all from asked")[::-1]
+            received = rows(connection, "fetch all from asked")
+            assert received == rows(connection, "fetch backward all from asked")[::-1]
             run(connection, "close asked")
         case _:
             run(connection, f"set local plan_cache_mode = force_{question.way}_plan")
             run(connection, f"prepare asked as {text}")
-            found, again = (rows(connection, "execute asked") for _ in range(2))
-            assert sorted(map(repr, found)) == sorted(map(repr, again))
+            received, again = (rows(connection, "execute asked") for _ in range(2))
+            assert sorted(map(repr, received)) == sorted(map(repr, again))
             run(connection, "deallocate asked")
-    return sorted(map(repr, found))
+    return sorted(map(repr, received))
 
 
 def compare(lake: Lake, question: Question, *settings: str) -> bool:
@@ -190,7 +190,7 @@ def test_a_write_has_the_effect_that_it_has_on_a_plain_table(lake_of_all_states:
     with session(lake_of_all_states, f"transaction_isolation = '{level}'", *questions.settings()) as connection:
         for statement in statements:
             cursors = [run(connection, statement.format(t=name)) for name in ("events", "plain")]
-            ours, plain = ((one.rowcount, sorted(map(repr, one.fetchall()))) for one in cursors)
+            ours, plain = ((cursor.rowcount, sorted(map(repr, cursor.fetchall()))) for cursor in cursors)
             assert ours == plain, statement
             ours, plain = (rows(connection, f"select t::text from {name} t order by 1") for name in ("events", "plain"))
             assert ours == plain, statement
