@@ -30,9 +30,9 @@ OF_TWO_MONTHS = (
 @pytest.fixture(scope="module")
 def world(shared_lake: Lake) -> Iterator[World]:
     """One for all tests of this module: each adds a month and leaves it in the lake."""
-    one = World(shared_lake)
-    yield one
-    one.connection.close()
+    made = World(shared_lake)
+    yield made
+    made.connection.close()
 
 
 def _kill(world: World, action: str, failpoint: Failpoint, *arguments: str) -> None:
@@ -46,7 +46,7 @@ def _kill(world: World, action: str, failpoint: Failpoint, *arguments: str) -> N
 
 
 def _of(*prefixes: str) -> list[Failpoint]:
-    return [one for one in Failpoint if one.value.partition("_")[0] in prefixes]
+    return [failpoint for failpoint in Failpoint if failpoint.value.partition("_")[0] in prefixes]
 
 
 ARCHIVE = _of("archive", "export", "clean")

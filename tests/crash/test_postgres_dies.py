@@ -177,8 +177,8 @@ def _killed(lake: Lake, server: Postgres, job: Job, module: Any, function: str) 
 
 
 def _nothing_is_missing(lake: Lake, writers: Writers) -> None:
-    found = {number for (number,) in rows(lake.catalog, "select number from public.marker")}
-    assert writers.committed <= found
+    numbers = {number for (number,) in rows(lake.catalog, "select number from public.marker")}
+    assert writers.committed <= numbers
     assert fold_it(lake, lambda: None).error is None
     lake.clean()
     assert rows(lake.catalog, DIFFERENCE) == [(0, 0)]

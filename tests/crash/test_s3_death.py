@@ -31,11 +31,11 @@ COLD = "update public.{t} set status = 'cold ' || status where id % 7 = 0"
 @pytest.fixture
 def world(mortal_lake: Lake) -> Iterator[World]:
     """A table with four months that can be archived, and a plain one beside it."""
-    one = World(mortal_lake)
+    made = World(mortal_lake)
     for _ in range(4):
-        one.fill()
-    yield one
-    one.connection.close()
+        made.fill()
+    yield made
+    made.connection.close()
 
 
 def left_over(lake: Lake, store: Seaweed) -> list[str]:

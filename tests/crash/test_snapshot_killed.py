@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 EVENTS, PLAIN = Name("public", "events"), Name("public", "plain")
 DROP = [Failpoint.SNAPSHOT_DROP_BEFORE_COMMIT, Failpoint.SNAPSHOT_DROPPED, Failpoint.SNAPSHOT_DELETED_ONE]
-CREATE = [one for one in Failpoint if one.value.startswith("snapshot_") and one not in DROP]
+CREATE = [failpoint for failpoint in Failpoint if failpoint.value.startswith("snapshot_") and failpoint not in DROP]
 _CUT = "select namespace, lake_table, metadata_location from frostline.snapshot_cut where name = 'nightly' order by 2"
 _POINTERS = """
 select table_namespace, table_name, metadata_location from frostline.iceberg_tables
@@ -29,13 +29,13 @@ select table_namespace, table_name, metadata_location from frostline.iceberg_tab
 @pytest.fixture(scope="module")
 def world(shared_lake: Lake) -> Iterator[World]:
     """A managed table and a plain one with the same rows, cold and hot ones, and a first version."""
-    one = World(shared_lake)
-    one.fill()
-    one.archive()
-    one.fill()
+    made = World(shared_lake)
+    made.fill()
+    made.archive()
+    made.fill()
     copies.create(shared_lake, "public.*")
-    yield one
-    one.connection.close()
+    yield made
+    made.connection.close()
 
 
 def kill(world: World, action: str, failpoint: Failpoint, *arguments: str) -> None:

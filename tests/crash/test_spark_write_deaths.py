@@ -42,8 +42,10 @@ select id, ts, 'killed' as status, cast(id as decimal(12,2)) as amount, '{{}}' a
   from values ({0}L, timestamp '2024-02-03 00:00:00'), ({1}L, timestamp '2090-02-03 00:00:00'),
               (8L, timestamp '2024-01-01 08:00:00'), (68L, timestamp '2090-01-01 08:00:00') as t (id, ts)
 """
-DRIVER = [one for one in Failpoint if one.value.startswith("write") and one not in killed.IN_TASKS]
-TASK = [one for one in killed.IN_TASKS if one.value.startswith("write")]
+DRIVER = [
+    failpoint for failpoint in Failpoint if failpoint.value.startswith("write") and failpoint not in killed.IN_TASKS
+]
+TASK = [failpoint for failpoint in killed.IN_TASKS if failpoint.value.startswith("write")]
 
 
 def test_killed_and_started_again_it_is_written_once(world: World) -> None:
@@ -80,7 +82,7 @@ select id, ts, 'killed' as status, cast(1 as decimal(12,2)) as amount, '{{}}' as
   from values ({0}L, timestamp '2024-02-03 00:00:00'), ({1}L, timestamp '2024-03-03 00:00:00'),
               ({2}L, timestamp '2090-02-03 00:00:00') as t (id, ts)
 """
-LOAD = [one for one in Failpoint if one.value.startswith("load_")]
+LOAD = [failpoint for failpoint in Failpoint if failpoint.value.startswith("load_")]
 """In the order in which a load gets there."""
 
 

@@ -47,9 +47,9 @@ class World:
     def __init__(self, place: Path) -> None:
         self.home, self.temp, self.cwd = place / "home", place / "temp", place / "cwd"
         self.shown: dict[str, str] = {}
-        for one in (self.temp, self.cwd):
-            one.mkdir()
-            one.chmod(0o755)  # as the temporary folder of a machine is, whatever the mask of this process
+        for folder in (self.temp, self.cwd):
+            folder.mkdir()
+            folder.chmod(0o755)  # as the temporary folder of a machine is, whatever the mask of this process
         keep = {name: value for name, value in os.environ.items() if not name.startswith(("FROSTLINE_", "PG"))}
         self.environment = keep | {
             "FROSTLINE_HOME": str(self.home),
@@ -86,13 +86,13 @@ class World:
 
     def _judge(self, path: Path, passing_group: int | None) -> None:
         try:
-            found = path.lstat()
+            status = path.lstat()
         except FileNotFoundError:
             return
-        may_pass = found.st_gid == passing_group and path == self.home
-        bits = found.st_mode & (0o067 if may_pass else 0o077)
+        may_pass = status.st_gid == passing_group and path == self.home
+        bits = status.st_mode & (0o067 if may_pass else 0o077)
         if bits and not path.is_symlink() and path not in (self.temp, self.cwd, self.cwd / "mine"):
-            self.shown[str(path)] = f"{found.st_mode:o}"
+            self.shown[str(path)] = f"{status.st_mode:o}"
 
     @contextmanager
     def watched(self) -> Generator[None]:

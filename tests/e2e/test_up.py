@@ -167,7 +167,7 @@ def worker_pid(home: Path) -> int | None:
     """The process that works for this home."""
     wanted = ["frostline.cli.main", "run", "--home", str(home)]
     processes = psutil.process_iter(["cmdline"])
-    return next((one.pid for one in processes if set(wanted) <= set(one.info["cmdline"] or [])), None)
+    return next((process.pid for process in processes if set(wanted) <= set(process.info["cmdline"] or [])), None)
 
 
 def leader(dsn: str) -> tuple[object, ...] | None:

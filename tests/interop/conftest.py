@@ -59,7 +59,7 @@ def nessie(jars: Path, seaweed: Seaweed, tmp_path_factory: pytest.TempPathFactor
 def _java() -> Path:
     """A Java that is new enough for Nessie, which wants a newer one than Spark."""
     named = [os.environ.get("FROSTLINE_TEST_JAVA"), f"{os.environ.get('JAVA_HOME')}/bin/java", "/usr/bin/java"]
-    for candidate in [*(Path(one) for one in named if one), *sorted(Path("/usr/lib/jvm").glob("*/bin/java"))]:
+    for candidate in [*(Path(path) for path in named if path), *sorted(Path("/usr/lib/jvm").glob("*/bin/java"))]:
         if major(candidate) >= _NESSIE_JAVA:
             return candidate
     pytest.skip(f"no Java {_NESSIE_JAVA} or newer found for Nessie: set FROSTLINE_TEST_JAVA to one")

@@ -41,7 +41,7 @@ def catalog(settings: Settings) -> Iterator[Catalog]:
 
 def test_new_tables_are_made_in_the_transaction_where_their_numbers_allow_it(catalog: Catalog) -> None:
     outcome = transaction.commit_all(
-        catalog, [version(catalog, one, 2, PLAIN) for one in (ONE, TWO)], require_atomic=True
+        catalog, [version(catalog, name, 2, PLAIN) for name in (ONE, TWO)], require_atomic=True
     )
     assert (outcome.atomic, outcome.created_first) == (True, ())
     assert versions(catalog) == at(2)
@@ -50,9 +50,9 @@ def test_new_tables_are_made_in_the_transaction_where_their_numbers_allow_it(cat
 def test_tables_with_gaps_in_their_numbers_keep_them(catalog: Catalog) -> None:
     outcome = transaction.commit_all(catalog, both(catalog, 2))
     assert (outcome.atomic, outcome.created_first) == (True, (ONE, TWO))
-    found = rest.load(catalog, ONE)
-    assert found
-    assert [field.field_id for field in found.schema().fields] == [3, 7]
+    loaded = rest.load(catalog, ONE)
+    assert loaded
+    assert [field.field_id for field in loaded.schema().fields] == [3, 7]
     assert versions(catalog) == at(2)
 
 
@@ -91,6 +91,6 @@ def test_a_snapshot_of_many_tables_is_one_commit_there(lake: Lake, settings: Set
         for name in ("whole", "gap"):
             copy = rest.load(catalog, ("nightly", "public", name))
             assert copy
-            found: Any = copy.scan().to_arrow()
+            copied: Any = copy.scan().to_arrow()
             wanted = rows(lake.catalog, f"select * from public.{name}")
-            assert sorted(map(str, (tuple(row.values()) for row in found.to_pylist()))) == sorted(map(str, wanted))
+            assert sorted(map(str, (tuple(row.values()) for row in copied.to_pylist()))) == sorted(map(str, wanted))

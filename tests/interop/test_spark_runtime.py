@@ -34,11 +34,11 @@ def shown(lake: Lake) -> list[tuple[Any, ...]]:
 
 def by_runtime(runtime: SparkSession, name: str) -> list[tuple[Any, ...]]:
     """The rows of a lake table, by the official runtime."""
-    found = runtime.sql(
+    read_rows = runtime.sql(
         f"""select id, concat(date_format(ts, 'yyyy-MM-dd HH:mm:ss'), '+00') as ts, status,
                    cast(amount as string) as amount, data from frostline.{name} order by id"""
     )
-    return [tuple(row) for row in found.collect()]
+    return [tuple(row) for row in read_rows.collect()]
 
 
 def test_it_reads_archived_folded_and_compacted_tables(lake: Lake, runtime: SparkSession) -> None:
