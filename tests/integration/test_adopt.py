@@ -213,7 +213,7 @@ def test_a_dry_run_changes_nothing_and_a_table_without_a_lake_is_refused(
     table = add(events)
     run(catalog, "drop view public.events")
     assert any("create view" in text for text in adoption.adopt(catalog, table.name, dry_run=True).statements)
-    assert [one.what for one in lost.read(catalog)] == ["relation"]
+    assert [record.what for record in lost.read(catalog)] == ["relation"]
     make_events(catalog, "public.other")
     other = partition_mode.add(catalog, Request(Name("public", "other"), Policy(partition_interval="1 month"))).table
     with pytest.raises(UsageError, match="partition mode"):
@@ -228,23 +228,27 @@ def test_status_and_doctor_name_what_is_gone_and_the_command_brings_it_back(cold
         "command": "frostline table adopt public.events",
     }
     assert problem in json.loads(command("status", "--output", "json").stdout)["problems"]
-    found = {one["name"]: one for one in json.loads(command("doctor", "--output", "json").stdout)}
-    assert found["objects of tables"]["state"] == "fault"
-    assert found["objects of tables"]["hint"] == "frostline table adopt public.events"
+    findings = {finding["name"]: finding for finding in json.loads(command("doctor", "--output", "json").stdout)}
+    assert findings["objects of tables"]["state"] == "fault"
+    assert findings["objects of tables"]["hint"] == "frostline table adopt public.events"
     said = command("table", "adopt", "events", "--output", "json")
     assert said.exit_code == 0, said.stderr
     assert json.loads(said.stdout)["made"] == "relation public.events"
     assert contents(cold) == before
     drop(cold, "drop table public._events cascade")
-    told = [one["problem"] for one in json.loads(command("status", "--output", "json").stdout)["problems"]]
+    told = [
+        told_problem["problem"] for told_problem in json.loads(command("status", "--output", "json").stdout)["problems"]
+    ]
     assert "public.events: its heap public._events is gone" in told
-    assert not any("cannot be read" in one for one in told)
+    assert not any("cannot be read" in text for text in told)
     assert command("table", "adopt", "events").exit_code == 2
 
 
 def test_a_guard_that_is_switched_off_is_doubtful(cold: Lake, command: Command) -> None:
     def looked() -> dict[str, str]:
-        return {one["name"]: one for one in json.loads(command("doctor", "--output", "json").stdout)}["guards"]
+        return {finding["name"]: finding for finding in json.loads(command("doctor", "--output", "json").stdout)}[
+            "guards"
+        ]
 
     assert looked()["hint"] == "as a superuser: frostline init"
     assert guard.ensure(cold.catalog)

@@ -285,7 +285,7 @@ def test_one_tables_failure_does_not_stop_the_others(events: Lake) -> None:
 
 def test_a_backlog_is_published_piece_by_piece(events: Lake) -> None:
     events.settings = events.settings.model_copy(update={"archive_batch_bytes": 200_000})
-    size = sum(one.size_bytes for one in plan.of_table(events.catalog, events.table()).plan.partitions)
+    size = sum(partition.size_bytes for partition in plan.of_table(events.catalog, events.table()).plan.partitions)
     assert size > 400_000
     before = events.value("select md5(string_agg(e::text, '|' order by id)) from public.events e")
     (result,) = events.archive()

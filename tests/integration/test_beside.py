@@ -242,10 +242,10 @@ def test_spark_and_snapshots_take_both_tiers_under_either_name(events: Lake) -> 
     end_grace(events)
     events.clean()
     for name in ("events", "events_all"):
-        found = connector.read(events.session(), name, dsn=events.dsn)
-        assert sorted(row.id for row in found.collect()) == [*range(1, 41), *range(101, 111)]
+        frame = connector.read(events.session(), name, dsn=events.dsn)
+        assert sorted(row.id for row in frame.collect()) == [*range(1, 41), *range(101, 111)]
     made = copies.create(events, "public.*")
-    assert {str(one.name): one.rows for one in copies.shown(events).values()} == {
+    assert {str(copy.name): copy.rows for copy in copies.shown(events).values()} == {
         "public.events": 50,
         "public.plain": 50,
     }
@@ -279,7 +279,7 @@ def test_commands_take_either_name_and_say_which_form_it_is(lake: Lake, command:
         for words in (("table", "show"), ("plan",), ("verify",), ("jobs",)):
             assert command(*words, name).exit_code == 0, words
     listed = json.loads(command("table", "list", "--output", "json").stdout)
-    assert [(one["table"], one["relation"], one["heap"]) for one in listed] == [
+    assert [(record["table"], record["relation"], record["heap"]) for record in listed] == [
         ("public.events", "public.events_all", "public.events")
     ]
 
@@ -332,8 +332,8 @@ def test_a_row_that_is_referenced_after_it_was_archived_stays_in_the_table(refer
     archived(referenced)
     run(referenced.catalog, f"insert into public.notes values (3, 3, '{OLD}')")
     end_grace(referenced)
-    found = referenced.clean()
-    assert [(one.partition, one.reason.split(" (")[0]) for one in found.waiting] == [
+    cleaned = referenced.clean()
+    assert [(waiting.partition, waiting.reason.split(" (")[0]) for waiting in cleaned.waiting] == [
         ("public.events_1", "foreign key of_event on public.notes references its rows")
     ]
     assert orphans(referenced) == (0, 2)
@@ -447,8 +447,8 @@ def test_the_command_moves_a_relation(lake: Lake, command: Command) -> None:
     keyed(lake.catalog)
     lake.add()
     said = command("table", "set", "events", "--relation", "events_all", "--hot", "2 months", "--output", "json")
-    found = json.loads(said.stdout)
-    assert (found["relation"], found["heap"], found["hot"]) == ("public.events_all", "public.events", "2 mons")
+    records = json.loads(said.stdout)
+    assert (records["relation"], records["heap"], records["hot"]) == ("public.events_all", "public.events", "2 mons")
     exported = command("table", "export")
     assert "relation: events_all" in exported.stdout or '"relation": "events_all"' in exported.stdout
     said = command("table", "set", "events_all", "--relation", "events", "--output", "json")

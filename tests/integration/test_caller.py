@@ -231,7 +231,7 @@ def test_a_door_shows_and_does_nothing_for_who_comes_by_himself(pay: Lake, alice
             shown = rows(
                 connection, f"select {', '.join(name for name, kind in columns if 'own.' not in kind)} from {door}"
             )
-            assert {one for row in shown for one in row} == {None}
+            assert {shown_value for row in shown for shown_value in row} == {None}
             values = {"o1": "150", "o2": "150", "n1": "150", "n2": "150", "secret": "gen_random_uuid()"}
             given = {name: values[name] for name, _ in columns if name in values}
             pairs = ", ".join(f"{name} = {text}" for name, text in given.items())
@@ -306,8 +306,8 @@ def test_no_printed_plan_has_the_secret(pay: Lake, alice: str) -> None:
             for number in ROWS.values():
                 with connection.transaction(force_rollback=True):
                     run(connection, statement.format(id=number))
-    assert any("PLANNEDSTMT" in one for one in told)
-    assert not [one for one in told if ":consttype 2950" in one and ":constisnull false" in one]
+    assert any("PLANNEDSTMT" in line for line in told)
+    assert not [line for line in told if ":consttype 2950" in line and ":constisnull false" in line]
 
 
 def test_a_key_of_another_roles_domain_is_refused(lake: Lake) -> None:

@@ -55,7 +55,7 @@ def without_comments(text: str) -> str:
 def numbered(text: str) -> str:
     """The same statement with $1, $2, ... for its named parameters, one number a name."""
     names = list(dict.fromkeys(_PARAMETER.findall(text)))
-    return _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text).replace("%%", "%")
+    return _PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", text).replace("%%", "%")
 
 
 def test_the_schemas_that_are_ours_are_those_of_the_migrations(empty: Connection) -> None:
@@ -114,14 +114,14 @@ def test_every_statement_is_used(name: str) -> None:
 
 
 def test_the_migrations_are_numbered_without_a_gap() -> None:
-    assert [one.number for one in migrations.known()] == list(range(1, len(migrations.known()) + 1))
+    assert [migration.number for migration in migrations.known()] == list(range(1, len(migrations.known()) + 1))
 
 
 def test_migrations_make_the_catalog_from_nothing(empty: Connection, catalog: Connection) -> None:
     assert migrations.version(empty) is None
     with pytest.raises(UsageError, match="not installed"):
         migrations.require(empty)
-    assert migrations.apply(empty) == [f"{one.number:03}_{one.name}" for one in migrations.known()]
+    assert migrations.apply(empty) == [f"{migration.number:03}_{migration.name}" for migration in migrations.known()]
     migrations.require(empty)
     assert rows(empty, _SHAPE) == rows(catalog, _SHAPE)
     assert value(empty, f"select count(*) from pg_namespace where nspname in {_OURS}") == 4
@@ -221,10 +221,10 @@ def test_two_installers_at_once_do_the_work_once(empty_database: str) -> None:
             done.append(migrations.apply(connection))
 
     installers = [threading.Thread(target=install) for _ in range(4)]
-    for one in installers:
-        one.start()
-    for one in installers:
-        one.join()
+    for installer in installers:
+        installer.start()
+    for installer in installers:
+        installer.join()
     assert sorted(map(len, done)) == [0, 0, 0, len(migrations.known())]
 
 
@@ -249,8 +249,8 @@ def many_tables(catalog: Connection) -> Connection:
 
 
 def plan_nodes(connection: Connection, query: str) -> list[dict[str, Any]]:
-    found = value(connection, f"explain (format json) {query}")
-    waiting: list[dict[str, Any]] = [entry["Plan"] for entry in found]
+    explained = value(connection, f"explain (format json) {query}")
+    waiting: list[dict[str, Any]] = [entry["Plan"] for entry in explained]
     nodes: list[dict[str, Any]] = []
     while waiting:
         node = waiting.pop()

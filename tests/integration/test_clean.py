@@ -138,7 +138,7 @@ def test_it_waits_for_changed_rows_to_be_folded(archived: Lake) -> None:
     before = rows(archived.catalog, EVERYTHING)
     result = archived.clean()
     assert result.emptied == ("public.events_2", "public.events_3")
-    assert [(one.partition, one.reason) for one in result.waiting] == [
+    assert [(waiting.partition, waiting.reason) for waiting in result.waiting] == [
         ("public.events_1", "2 changed rows of its range wait to be folded")
     ]
     assert value(archived.catalog, "select count(*) from public.events_1") == ROWS - 1
@@ -259,7 +259,7 @@ def test_the_command_says_what_was_cleaned_and_what_waits(
     run(archived.catalog, "update public.events set status = 'changed' where id = 5")
     said = command("clean", "events", "--output", "json")
     assert said.exit_code == 0
-    states = {one["partition"]: one["state"] for one in json.loads(said.stdout)}
+    states = {record["partition"]: record["state"] for record in json.loads(said.stdout)}
     assert states == {
         "public.events_1": "waits: 1 changed rows of its range wait to be folded",
         "public.events_2": "cleaned",

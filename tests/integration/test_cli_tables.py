@@ -159,11 +159,11 @@ def test_the_printed_sql_is_sql(events: Lake, command: Command) -> None:
 def test_list_and_show_describe_tables_and_columns(managed: Lake, parsed: Parsed) -> None:
     (listed,) = parsed("table", "list")
     assert (listed["table"], listed["hot"], listed["grace"]) == ("public.events", "1 mon", "10 years")
-    columns = {one["column"]: one for one in parsed("table", "show", "events")}
+    columns = {record["column"]: record for record in parsed("table", "show", "events")}
     assert list(columns) == ["id", "ts", "status", "amount", "data"]
     assert (columns["amount"]["lake_type"], columns["amount"]["travels_as"]) == ("decimal(12, 2)", "itself")
     assert (columns["data"]["travels_as"], columns["data"]["conditions_run_in"]) == ("text", "Postgres")
-    assert [name for name, one in columns.items() if one["key"]] == ["id", "ts"]
+    assert [name for name, column in columns.items() if column["key"]] == ["id", "ts"]
 
 
 def test_an_empty_list_is_said_on_stderr(events: Lake, command: Command, parsed: Parsed) -> None:
@@ -255,7 +255,7 @@ def test_a_failed_table_is_in_the_output_and_in_the_exit_code(managed: Lake, com
     broken, sound = json.loads(said.stdout)
     assert "'amount' has 1 values" in broken["error"]
     assert (sound["rows"], sound["error"]) == (200, None)
-    states = {one["table"]: one for one in json.loads(command("status", "--output", "json").stdout)["tables"]}
+    states = {table["table"]: table for table in json.loads(command("status", "--output", "json").stdout)["tables"]}
     assert "'amount' has 1 values" in states["public.broken"]["error"]
     assert states["public.broken"]["frost_line"] is None
 

@@ -58,9 +58,9 @@ def test_the_files_of_a_lake_partition_become_one_that_is_sorted(cold: Lake) -> 
     (result,) = cold.compact()
     assert (result.error, result.merged_files, result.written_files) == (None, 3, 1)
     compare(cold)
-    (one,) = files(cold)
-    assert (one.lower, one.upper) == (before[0].lower, before[-1].upper)
-    times: list[Any] = pq.read_table(local(one)).column("ts").to_pylist()
+    (all_files,) = files(cold)
+    assert (all_files.lower, all_files.upper) == (before[0].lower, before[-1].upper)
+    times: list[Any] = pq.read_table(local(all_files)).column("ts").to_pylist()
     assert len(times) == 60
     assert times == sorted(times)
     assert verify.run(cold.catalog, cold.table()).faults == ()

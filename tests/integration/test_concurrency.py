@@ -213,5 +213,5 @@ def test_counters_are_exact_under_eight_writers_of_hot_and_cold_rows(
     assert crowd.failures == []
     assert crowd.counts["changes"] > 0
     with tables.connect() as connection:
-        found = dict(connection.execute("select id, n from public.events where n > 0").fetchall())
-    assert found == dict(added)
+        counts = dict(connection.execute("select id, n from public.events where n > 0").fetchall())
+    assert counts == dict(added)

@@ -31,7 +31,7 @@ from frostline.model.conversion import Conversion, State
 from frostline.model.names import Name
 from frostline.partitions.convert import conversion, shadow
 
-POINTS = [one for one in Failpoint if one.value.startswith("convert_")]
+POINTS = [failpoint for failpoint in Failpoint if failpoint.value.startswith("convert_")]
 
 
 def test_a_table_is_partitioned_by_month(emptied: Connection) -> None:

@@ -63,7 +63,7 @@ def test_every_kind_of_key(emptied: Connection, kind: str) -> None:
     assert running.rows == 100
     run(emptied, "update public.events set note = 'y'")
     assert convert(emptied).changed
-    assert [one[0].replace("y)", "x)") for one in contents(emptied, "public.events")] == [one[0] for one in before]
+    assert [row[0].replace("y)", "x)") for row in contents(emptied, "public.events")] == [row[0] for row in before]
 
 
 TIERS = {
@@ -100,11 +100,11 @@ TIERS = {
 
 @pytest.mark.parametrize("kind", some(TIERS, "integer", "timestamp"))
 def test_every_kind_of_tier_key(emptied: Connection, kind: str) -> None:
-    type_name, every, values, expected = TIERS[kind]
+    type_name, width, values, expected = TIERS[kind]
     run(emptied, f"create table public.events (id int primary key, ts {type_name})")
     run(emptied, f"insert into public.events select i, {values} from generate_series(1, 500) i")
     before = contents(emptied, "public.events")
-    convert(emptied, Conversion(Name("public", "events"), "ts", every))
+    convert(emptied, Conversion(Name("public", "events"), "ts", width))
     assert contents(emptied, "public.events") == before
     used = {name for (name,) in rows(emptied, "select distinct tableoid::regclass::text from public.events")}
     assert expected <= used
@@ -148,7 +148,7 @@ HOSTILE = [
 @pytest.mark.parametrize("text", first(3, HOSTILE))
 def test_hostile_names(emptied: Connection, text: str) -> None:
     name, other = text.encode()[:60].decode(errors="ignore"), "2" + text.encode()[:60].decode(errors="ignore")
-    table, key, tier, third = (sql.Identifier(one) for one in (name, name, other, "3" + name))
+    table, key, tier, third = (sql.Identifier(words) for words in (name, name, other, "3" + name))
     own = sql.Identifier(name, name)
     emptied.execute(sql.SQL("create schema {}").format(table))
     statements = [

@@ -84,18 +84,18 @@ class Writer(threading.Thread):
 @contextmanager
 def writers(dsn: str, *levels: str) -> Generator[list[Writer]]:
     started = [Writer(dsn, number, level) for number, level in enumerate(levels)]
-    for one in started:
-        one.start()
+    for writer in started:
+        writer.start()
     try:
         yield started
     finally:
-        for one in started:
-            one.done.set()
-        for one in started:
-            one.join()
-    for one in started:
-        if one.error:
-            raise one.error
+        for writer in started:
+            writer.done.set()
+        for writer in started:
+            writer.join()
+    for writer in started:
+        if writer.error:
+            raise writer.error
 
 
 def test_concurrent_writers_lose_nothing(
@@ -107,12 +107,12 @@ def test_concurrent_writers_lose_nothing(
     during: list[int] = []
     with writers(shared_database, *levels) as started:
         result = conversion.convert(
-            emptied, EVENTS_REQUEST, lambda _: during.append(sum(one.committed for one in started))
+            emptied, EVENTS_REQUEST, lambda _: during.append(sum(writer.committed for writer in started))
         )
-        at_swap = [one.committed for one in started]
+        at_swap = [writer.committed for writer in started]
     assert result.changed
     assert during[-1] - during[0] > 100, "nobody wrote while it was copied"
-    assert sum(at_swap) < sum(one.committed for one in started)
+    assert sum(at_swap) < sum(writer.committed for writer in started)
     assert contents(emptied, "public.events") == contents(emptied, "public.plain")
     nothing_is_left(emptied)
 
@@ -294,7 +294,7 @@ def test_a_long_reader_delays_only_the_swap(
     with writers(shared_database, "read committed", "read committed") as started:
         with pytest.raises(UnavailableError, match=r"public\.events is in use all the time"):
             convert(emptied)
-        during = sum(one.committed for one in started)
+        during = sum(writer.committed for writer in started)
     assert during > 20, "writers queued behind the swap"
     assert not is_partitioned(emptied)
     run(reader, "commit")

@@ -53,8 +53,8 @@ def state(lake: Lake) -> list[Any]:
 
 def holding(lake: Lake, month: int) -> Path:
     """The only file of a month."""
-    found = lake_files.recorded(lake.catalog, lake.table())[month - 1]
-    return Path(found.path.removeprefix("file://"))
+    file = lake_files.recorded(lake.catalog, lake.table())[month - 1]
+    return Path(file.path.removeprefix("file://"))
 
 
 def same_size(lake: Lake, file: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_flipped_bit_anywhere_keeps_a_fold_from_losing_or_inventing_a_row(cold
             assert state(cold) == before
         assert rows(cold.catalog, EVERYTHING) == right
     assert refused > 5
-    assert [one.error for one in cold.fold()] == [None]
+    assert [folded.error for folded in cold.fold()] == [None]
     assert rows(cold.catalog, EVERYTHING) == right
     assert verify.run(cold.catalog, cold.table()).faults == ()
 
@@ -165,7 +165,7 @@ def prepare(lake: Lake, job: str) -> None:
     """Let the job need the file of February."""
     if job == "compact":
         run(lake.catalog, "insert into public.events (ts, status) values ('2024-02-10+00', 'late')")
-        assert [one.error for one in lake.fold()] == [None]
+        assert [result.error for result in lake.fold()] == [None]
     if job == "retain":
         lake.retain()
         run(lake.catalog, "update frostline.managed_table set retention_interval = now() - '2024-02-10 12:00+00'")
@@ -198,7 +198,7 @@ def test_a_clean_over_a_damaged_file_refuses_and_an_undo_does_without_the_files(
     make_events(lake.catalog, "public.events", months=3)
     fill_events(lake.catalog, months=3, rows_a_month=100)
     lake.add(grace="10 years")
-    assert [one.error for one in lake.archive()] == [None]
+    assert [result.error for result in lake.archive()] == [None]
     right, file = rows(lake.catalog, EVERYTHING), holding(lake, 2)
     run(lake.catalog, "update frostline.managed_table set grace_period = '0'")
     file.write_bytes(damage.flipped_in_the_middle(file.read_bytes()))
@@ -214,10 +214,10 @@ def test_every_file_that_a_job_writes_has_a_checksum(cold: Lake) -> None:
     """Archive, fold, compact, retain, thaw and undo: data and metadata; and they are gone with the files."""
     for job in ("fold", "compact", "retain"):
         prepare(cold, job)
-        assert [one.error for one in getattr(cold, job)()] == [None]
+        assert [result.error for result in getattr(cold, job)()] == [None]
     cold.thaw(first="2024-03-01+00")
     assert recorded(cold) == on_disk(cold)
-    assert [one.error for one in expire.run(cold.catalog, cold.settings, [cold.table()])] == [None]
+    assert [result.error for result in expire.run(cold.catalog, cold.settings, [cold.table()])] == [None]
     assert recorded(cold) == on_disk(cold)
     assert verify.run(cold.catalog, cold.table()).faults == ()
 

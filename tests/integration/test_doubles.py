@@ -20,17 +20,17 @@ def cold(lake: Lake) -> Lake:
     make_events(lake.catalog, "public.events", months=3)
     fill_events(lake.catalog, months=3, rows_a_month=100)
     lake.add()
-    assert [one.error for one in lake.archive()] == [None]
+    assert [result.error for result in lake.archive()] == [None]
     run(lake.catalog, "insert into public.events (ts, status) values ('2024-02-10+00', 'late')")
-    assert [one.error for one in lake.fold()] == [None]
+    assert [result.error for result in lake.fold()] == [None]
     return lake
 
 
 def february(lake: Lake) -> tuple[Path, Path]:
     """Its large file and its small one."""
-    found = lake_files.recorded(lake.catalog, lake.table())
-    (small,) = (one for one in found if one.fingerprint.rows == 1)
-    (large,) = (one for one in found if one is not small and one.lower <= small.lower <= one.upper)
+    recorded = lake_files.recorded(lake.catalog, lake.table())
+    (small,) = (file for file in recorded if file.fingerprint.rows == 1)
+    (large,) = (file for file in recorded if file is not small and file.lower <= small.lower <= file.upper)
     return Path(large.path.removeprefix("file://")), Path(small.path.removeprefix("file://"))
 
 
@@ -101,10 +101,10 @@ def test_marked_rows_and_partitions_in_their_grace_period_are_no_doubles(lake: L
     make_events(lake.catalog, "public.events", months=3)
     fill_events(lake.catalog, months=3, rows_a_month=100)
     lake.add(grace="10 years")
-    assert [one.error for one in lake.archive()] == [None]
+    assert [result.error for result in lake.archive()] == [None]
     run(lake.catalog, "update public.events set status = 'new' where id in (5, 150)")
     assert faults(lake) == []
-    assert [one.error for one in lake.fold()] == [None]
+    assert [result.error for result in lake.fold()] == [None]
     assert faults(lake) == []
 
 

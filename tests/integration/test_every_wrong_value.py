@@ -216,8 +216,8 @@ def parameters() -> Iterator[tuple[str, click.Parameter]]:
         command = program.get_command(context, name)
         assert command
         below = command.commands.items() if isinstance(command, click.Group) else ()
-        for full, one in [(f"{name} {verb}", one) for verb, one in below] or [(name, command)]:
-            yield from ((full, parameter) for parameter in one.params if parameter.name not in SHARED)
+        for full, subcommand in [(f"{name} {verb}", below_it) for verb, below_it in below] or [(name, command)]:
+            yield from ((full, parameter) for parameter in subcommand.params if parameter.name not in SHARED)
 
 
 def is_flag(parameter: click.Parameter) -> bool:
@@ -310,17 +310,17 @@ def test_a_wrong_setting_in_the_file_is_refused(command: Command, tmp_path: Path
 
 
 def test_every_function_refuses_to_be_called_wrongly(installed: Connection) -> None:
-    found = rows(
+    functions = rows(
         installed,
         "select oid::regprocedure::text, prorettype::regtype::text from pg_proc"
         " where pronamespace in (select oid from pg_namespace where nspname like 'frostline%')"
         " and (pronargs > 0 or prorettype in ('trigger'::regtype, 'event_trigger'::regtype))",
     )
-    calls = {name: (f"select {name}", "0A000") for name, kind in found if kind in ("trigger", "event_trigger")}
+    calls = {name: (f"select {name}", "0A000") for name, kind in functions if kind in ("trigger", "event_trigger")}
     # What a relation calls for one of its rows asks for its secret.
-    of_rows = [name for name, _ in found if name.startswith("frostline_write.") and "(frostline_relation." in name]
+    of_rows = [name for name, _ in functions if name.startswith("frostline_write.") and "(frostline_relation." in name]
     calls |= {name: (f"select {name.partition('(')[0]}(null)", "42501") for name in of_rows}
-    assert {name for name, _ in found} == calls.keys() | WRONG_CALLS.keys()
+    assert {name for name, _ in functions} == calls.keys() | WRONG_CALLS.keys()
     for name, (statement, sqlstate) in (calls | WRONG_CALLS).items():
         with pytest.raises(psycopg.Error) as refused:
             run(installed, statement)

@@ -167,7 +167,7 @@ def test_states_from_before_the_catalog_knew_them_begin_their_time_now(events: L
     known = rows(
         events.catalog, "select snapshot_id from frostline.lake_state where replaced_at is not null order by 1"
     )
-    assert set(known) >= {(one,) for one in snapshot_ids(events)[:-1]}
+    assert set(known) >= {(snapshot_id,) for snapshot_id in snapshot_ids(events)[:-1]}
     run(events.catalog, "update frostline.lake_state set replaced_at = replaced_at - interval '2 hours'")
     assert expired(events).snapshots == 2
     assert files(events) == needed(events)
@@ -223,7 +223,7 @@ def test_files_of_another_history_are_left(events: Lake) -> None:
     result = expired(events)
     assert (result.snapshots, result.left > 0, result.files > 0) == (2, True, True)
     (job,) = rows(events.catalog, "select job_id from frostline.job where kind = 'archive'")
-    assert {one for one in before if paths.job_of(one) == job[0]} <= files(events)
+    assert {written for written in before if paths.job_of(written) == job[0]} <= files(events)
     last = jobs.last(events.catalog, events.table())
     assert last is not None
     assert f"{result.left} left" in value(events.catalog, "select detail from frostline.job where kind = 'expire'")
@@ -244,7 +244,7 @@ def test_own_history_of_a_copy_says_nothing(events: Lake) -> None:
 def test_the_lake_server_finds_a_snapshot_whose_metadata_file_has_gone(events: Lake) -> None:
     """The same snapshot is in several states; the server remembers the first that it met."""
     served, table, third = CatalogTables(events.dsn), events.table(), snapshot_ids(events)[-1]
-    found = served.files(table.id, third)
+    files_there = served.files(table.id, third)
     old = location(events)
     expired(events)
     with pins.held(events.dsn, table, location(events)):
@@ -252,7 +252,7 @@ def test_the_lake_server_finds_a_snapshot_whose_metadata_file_has_gone(events: L
         change(events)
         assert expired(events).snapshots == 1
         assert paths.size_bytes(old) is None, "or this shows nothing"
-        assert served.files(table.id, third) == found
+        assert served.files(table.id, third) == files_there
 
 
 @pytest.mark.slow

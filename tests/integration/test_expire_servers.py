@@ -139,7 +139,7 @@ def test_a_restored_copy_deletes_nothing_that_the_original_has(
     age(copy)
     assert swept(copy).orphans == ()
     assert theirs < files(copy)
-    assert [count_with_pyiceberg(location(lake), one) > 0 for one in snapshots] == [True] * 3
+    assert [count_with_pyiceberg(location(lake), snapshot) > 0 for snapshot in snapshots] == [True] * 3
     assert verify.run(lake.catalog, lake.table()).faults == ()
     _both_go_on(original, lake)
     _it_takes_over(original, copy)

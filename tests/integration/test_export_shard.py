@@ -65,8 +65,8 @@ def shard(at: Moment, folder: Path, *, read: Target | None = None, **changes: ob
     of_shard = {name: changes.pop(name) for name in ("first_block", "last_block") if name in changes}
     part = dataclasses.replace(whole, **of_shard)  # pyright: ignore[reportArgumentType]
     location = lake_location(folder / "wäre house", TABLE)
-    one = Export(TABLE, Reader(at, "export", "frostline archive"), part, location, 1)
-    return dataclasses.replace(one, **changes)  # pyright: ignore[reportArgumentType]
+    piece = Export(TABLE, Reader(at, "export", "frostline archive"), part, location, 1)
+    return dataclasses.replace(piece, **changes)  # pyright: ignore[reportArgumentType]
 
 
 def stored(written: datafiles.WrittenFile | None):
@@ -118,11 +118,11 @@ def test_rows_are_read_under_the_exported_snapshot(heap: Connection, empty_datab
 
 def test_an_ended_snapshot_is_a_conflict(heap: Connection, empty_database: str, tmp_path: Path):
     with moment.exported(empty_database) as at:
-        one = shard(at, tmp_path)
+        piece = shard(at, tmp_path)
     with pytest.raises(ConflictError, match="no longer exported"):
-        export_shard(one)
+        export_shard(piece)
     with pytest.raises(ConflictError, match="no longer exported"):
-        export.write(one, f"file://{tmp_path}/x.parquet", dictionaries=True)
+        export.write(piece, f"file://{tmp_path}/x.parquet", dictionaries=True)
 
 
 def test_a_shard_without_rows_leaves_no_file(heap: Connection, empty_database: str, tmp_path: Path):
@@ -241,12 +241,12 @@ def test_session_settings_of_the_role_do_not_change_what_is_written(
 def test_a_failure_to_connect_does_not_tell_the_password(tmp_path: Path):
     dsn = "host=127.0.0.1 port=1 dbname=x user=x password=sesame"
     read = Target(every_type.HEAP, 1, 1, 1, ())
-    one = shard(Moment(Dsn(dsn), "00000003-0000001B-1", "1:1:"), tmp_path, read=read)
+    piece = shard(Moment(Dsn(dsn), "00000003-0000001B-1", "1:1:"), tmp_path, read=read)
     for attempt in (export_shard, lambda s: export.write(s, f"file://{tmp_path}/x.parquet", dictionaries=True)):
         with pytest.raises(UnavailableError) as caught:
-            attempt(one)
+            attempt(piece)
         assert "sesame" not in "".join(traceback.format_exception(caught.value))
-    assert "sesame" not in repr(one)
+    assert "sesame" not in repr(piece)
 
 
 def test_shards_and_descriptions_travel_between_processes(heap: Connection, empty_database: str, tmp_path: Path):
@@ -261,10 +261,10 @@ def test_exported_files_make_a_lake_table_that_gives_the_rows_back(
 ):
     insert(heap, [{"text": "ä", "Text": "b", "timestamp": "infinity", "date": "0044-03-15 BC"}, {}])
     with moment.exported(empty_database) as at:
-        one = shard(at, tmp_path)
-        written = export_shard(one)
+        piece = shard(at, tmp_path)
+        written = export_shard(piece)
     assert written is not None
-    staged = commit.stage(TABLE, location=one.location, base=None, add=[written], replace=None, summary={})
+    staged = commit.stage(TABLE, location=piece.location, base=None, add=[written], replace=None, summary={})
     assert staged.snapshot_id is not None
     files = snapshots.files(staged.metadata_location, staged.snapshot_id, TABLE.column("at").field_id)
     assert fingerprint.of_parquet([file.path for file in files], TABLE) == written.fingerprint
@@ -280,7 +280,7 @@ def test_an_integer_tier_key_is_cut_by_its_value(
     table = dataclasses.replace(table, tier_kind=type(TABLE.tier_kind).BIGINT)
     with moment.exported(empty_database) as at:
         part = Shard(found(at, Name("public", "numbers")), Range(-5, 0))
-        one = Export(table, Reader(at, "export", "frostline archive"), part, lake_location(tmp_path, table), 1)
-        written = export_shard(one)
+        piece = Export(table, Reader(at, "export", "frostline archive"), part, lake_location(tmp_path, table), 1)
+        written = export_shard(piece)
     assert written is not None
     assert (written.rows, written.lower, written.upper, written.partition) == (5, -5, -1, -10)

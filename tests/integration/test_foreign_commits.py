@@ -133,9 +133,9 @@ def test_verify_status_and_doctor_report_it_at_once(cold: Lake, command: Command
     assert "frostline repair public.events" in json.loads(said.stdout)[0]["faults"][0]
     (table,) = json.loads(command("status", "--output", "json").stdout)["tables"]
     assert table["problems"][0]["command"] == "frostline repair public.events"
-    found = {one["name"]: one for one in json.loads(command("doctor", "--output", "json").stdout)}
-    assert found["foreign commits"]["state"] == "fault"
-    assert "frostline repair public.events" in found["foreign commits"]["hint"]
+    findings = {finding["name"]: finding for finding in json.loads(command("doctor", "--output", "json").stdout)}
+    assert findings["foreign commits"]["state"] == "fault"
+    assert "frostline repair public.events" in findings["foreign commits"]["hint"]
 
 
 def test_the_worker_reports_it_and_leaves_the_lake_alone(cold: Lake, caplog: pytest.LogCaptureFixture) -> None:

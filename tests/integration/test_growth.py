@@ -147,17 +147,17 @@ def test_a_table_with_cold_rows_is_not_removed_even_if_the_totals_are_wrong(even
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The manifests that are opened."""
-    found: list[str] = []
+    statements: list[str] = []
     fetch = ManifestFile.fetch_manifest_entry
 
     def counted(manifest: ManifestFile, *arguments: object, **options: object) -> object:
-        found.append(manifest.manifest_path)
+        statements.append(manifest.manifest_path)
         return fetch(manifest, *arguments, **options)  # pyright: ignore[reportArgumentType]
 
     monkeypatch.setattr(ManifestFile, "fetch_manifest_entry", counted)
     for known in (snapshots.files, snapshots._manifest_files):  # pyright: ignore[reportPrivateUsage]
         known.cache_clear()
-    return found
+    return statements
 
 
 @pytest.mark.slow
@@ -230,9 +230,9 @@ def test_status_reads_the_records_only_of_lake_partitions_that_changed(
     seen: list[int] = []
 
     def counted(*arguments: object) -> object:
-        found = read(*arguments)  # pyright: ignore[reportArgumentType]
-        seen.append(len(found))
-        return found
+        partitions = read(*arguments)  # pyright: ignore[reportArgumentType]
+        seen.append(len(partitions))
+        return partitions
 
     monkeypatch.setattr(lake_files, "within", counted)
     monkeypatch.setattr(lake_files, "recorded", None)
@@ -255,7 +255,7 @@ def test_small_files_of_a_lake_partition_are_found_though_they_came_one_by_one(l
     one_more(lake, 4, 5)
     assert not lake_files.due_merges(lake.catalog, lake.table())
     one_more(lake, 5, 5)
-    assert [len(one) for one in lake_files.due_merges(lake.catalog, lake.table())] == [5]
+    assert [len(files) for files in lake_files.due_merges(lake.catalog, lake.table())] == [5]
     assert lake.compact()[0].error is None
     assert not lake_files.due_merges(lake.catalog, lake.table())
 

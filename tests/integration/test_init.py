@@ -114,8 +114,8 @@ def test_no_password_is_printed(command: Command, empty_database: str, tmp_path:
 def test_every_postgres_counts_the_same_for_the_lake(command: Command, empty_database: str, tmp_path: Path) -> None:
     """Its own figures differ from version to version."""
     command("init", "--dsn", empty_database, "--warehouse", tmp_path)
-    found = server_options(empty_database)
-    assert {key: found.get(key) for key in foreign_server.COSTS} == foreign_server.COSTS
+    options = server_options(empty_database)
+    assert {key: options.get(key) for key in foreign_server.COSTS} == foreign_server.COSTS
 
 
 @pytest.mark.parametrize(
@@ -132,6 +132,6 @@ def test_costs_of_an_older_frostline_are_replaced_and_an_administrators_are_kept
             f"alter server frostline_lake options (set fdw_startup_cost '{startup}', set fdw_tuple_cost '{tuple_}')",
         )
     assert json.loads(command(*words).stdout)["changed"] is (startup == "10")
-    found = server_options(empty_database)
-    assert {found[key] for key in foreign_server.COSTS} - set(foreign_server.COSTS.values()) == kept
+    options = server_options(empty_database)
+    assert {options[key] for key in foreign_server.COSTS} - set(foreign_server.COSTS.values()) == kept
     assert json.loads(command(*words).stdout)["changed"] is False

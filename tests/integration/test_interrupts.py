@@ -125,7 +125,7 @@ def test_ctrl_c_while_spark_starts(events: Lake, start: Start, java_runs: bool) 
     own = psutil.Process(process.pid)
     until(lambda: bool(own.children()))
     if java_runs:
-        until(lambda: sum(one.cpu_times().user for one in own.children()) > 1.5)
+        until(lambda: sum(child.cpu_times().user for child in own.children()) > 1.5)
     ends_as_told(process, signal.SIGINT)
     stopped_and_no_failure(events, start)
 

@@ -31,7 +31,7 @@ def test_old_jobs_are_forgotten_by_a_sweep_and_their_totals_are_not(lake: Lake) 
     sweep.sweep_table(lake.catalog, lake.settings, table)
     kept = rows(lake.catalog, KINDS)
     assert kept.count(("archive", "published")) == 1, "lake_file and archived_partition refer to it"
-    assert [one for one in kept if one[0] == "premake"] == [("premake", "published")], "the newest that succeeded"
+    assert [job for job in kept if job[0] == "premake"] == [("premake", "published")], "the newest that succeeded"
     assert kept.count(("fold", "failed")) == 1, "the newest of its kind"
     assert jobs.totals(lake.catalog) == before
     assert jobs.failures(lake.catalog, table).keys() == failures.keys() == {Kind.FOLD}

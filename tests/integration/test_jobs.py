@@ -31,7 +31,8 @@ def history(
     run(catalog, 'alter table public.visits rename to "Visits"')
     events, visits = add("public.events"), add('public."Visits"')
     ids = [
-        jobs.start(catalog, one, kind, 0, 1) for one, kind in ((events, "archive"), (events, "fold"), (visits, "thaw"))
+        jobs.start(catalog, table, kind, 0, 1)
+        for table, kind in ((events, "archive"), (events, "fold"), (visits, "thaw"))
     ]
     jobs.advance(catalog, ids[0], State.PUBLISHED, rows=12, size_bytes=3456)
     jobs.describe(catalog, ids[0], "what it did")
@@ -58,7 +59,7 @@ def listed(command: Command, history: list[int]) -> Listed:
 
 def test_the_newest_job_comes_first(listed: Listed, history: list[int]) -> None:
     running, failed, published = listed()
-    assert [one["id"] for one in (running, failed, published)] == history[::-1]
+    assert [record["id"] for record in (running, failed, published)] == history[::-1]
     assert (running["table"], running["kind"], running["state"]) == ('public."Visits"', "thaw", "planned")
     assert running["duration_s"] >= 0
     started = published.pop("started")
@@ -83,9 +84,9 @@ def test_a_failed_job_says_why_and_no_password(listed: Listed, history: list[int
 
 
 def test_one_table_and_not_more_than_asked_for(listed: Listed, history: list[int]) -> None:
-    assert [one["id"] for one in listed("events")] == [history[1], history[0]]
-    assert [one["id"] for one in listed("events", "--limit", 1)] == [history[1]]
-    assert [one["id"] for one in listed('"Visits"')] == [history[2]]
+    assert [record["id"] for record in listed("events")] == [history[1], history[0]]
+    assert [record["id"] for record in listed("events", "--limit", 1)] == [history[1]]
+    assert [record["id"] for record in listed('"Visits"')] == [history[2]]
     assert listed('"Visits"', "--failed") == []
 
 
@@ -96,7 +97,7 @@ def test_a_job_that_was_cleaned_later_took_no_longer_for_it(
     events = add("public.events")
     archived_partitions.record(catalog, events, history[0], Name("public", "events_1"), None, 1)
     archived_partitions.set_cleaned(catalog, events, 1)
-    (cleaned,) = [one for one in listed() if one["id"] == history[0]]
+    (cleaned,) = [record for record in listed() if record["id"] == history[0]]
     assert (cleaned["state"], cleaned["duration_s"]) == ("cleaned", 90.5)
 
 
@@ -105,12 +106,12 @@ def test_the_jobs_of_a_removed_table_stay_under_its_name(
     listed: Listed, history: list[int], catalog: Connection, command: Command
 ) -> None:
     removal.remove(catalog, Name("public", "events"))
-    assert [one["id"] for one in listed()] == history[::-1]
-    assert [(one["id"], one["table"]) for one in listed("events")] == [
+    assert [record["id"] for record in listed()] == history[::-1]
+    assert [(record["id"], record["table"]) for record in listed("events")] == [
         (history[1], "public.events"),
         (history[0], "public.events"),
     ]
-    assert [one["id"] for one in listed("events", "--failed")] == [history[1]]
+    assert [record["id"] for record in listed("events", "--failed")] == [history[1]]
 
 
 @pytest.mark.slow
@@ -120,7 +121,7 @@ def test_a_table_that_is_managed_again_has_its_old_jobs_and_begins_without_failu
     removal.remove(catalog, Name("public", "events"))
     again = add("public.events")
     job = jobs.start(catalog, again, "archive", 0, 1)
-    assert [one["id"] for one in listed("events")] == [job, history[1], history[0]]
+    assert [record["id"] for record in listed("events")] == [job, history[1], history[0]]
     assert jobs.failures(catalog, again) == {}
     assert jobs.untidied(catalog, again) == []
 
@@ -132,9 +133,9 @@ def test_an_interrupted_job_is_no_failure_but_leaves_its_files_to_the_next(
     job = jobs.start(catalog, events, "archive", 0, 1)
     jobs.fail(catalog, job, jobs.STOPPED, interrupted=True)
     assert (listed()[0]["id"], listed()[0]["state"]) == (job, "interrupted")
-    assert [one["id"] for one in listed("--failed")] == [history[1]]
+    assert [record["id"] for record in listed("--failed")] == [history[1]]
     assert list(jobs.failures(catalog, events)) == ["fold"]
-    assert [(one.failed, one.done) for one in jobs.totals(catalog) if one.kind == "archive"] == [(0, 1)]
+    assert [(total.failed, total.done) for total in jobs.totals(catalog) if total.kind == "archive"] == [(0, 1)]
     assert jobs.untidied(catalog, events) == [history[1], job]
     last = jobs.last(catalog, events)
     assert last

@@ -76,10 +76,10 @@ def opened(server: LakeServer, before: Reading) -> int:
 def test_a_few_files_are_opened_of_many(server: LakeServer, client: psycopg.Connection, query: str, most: int) -> None:
     many_files(server)
     before = server.backend.meter.reading()
-    found = rows(client, query.format(s=SOURCE))
+    received = rows(client, query.format(s=SOURCE))
     assert opened(server, before) <= most
     everything = [row for file in _contents(server) for row in file]
-    assert found == _expected(query, everything)
+    assert received == _expected(query, everything)
 
 
 def _contents(server: LakeServer) -> list[list[Row]]:
@@ -155,7 +155,7 @@ def test_any_order_is_that_of_one_sort(server: LakeServer, client: psycopg.Conne
         ]
         files.append(made)
     stored_in(server).publish(7, 1, *map(as_file, files))
-    every = [row for file in files for row in file]
+    all_rows = [row for file in files for row in file]
     for _ in range(8):
         key, direction = chance.choice(["n", "id"]), chance.choice(["asc", "desc"])
         nulls = chance.choice(["", "nulls first", "nulls last"])
@@ -167,20 +167,20 @@ def test_any_order_is_that_of_one_sort(server: LakeServer, client: psycopg.Conne
         tail = f"{'where ' + where if where else ''} order by {key} {direction} {nulls} {further}"
         keys = f"select {key}" + (", x" if "x desc" in further else ", id, n, x" if further else "")
         query = f"{keys} from {{s}} {tail} {limit}"
-        assert _in_pieces(client, query.format(s=SOURCE), chance) == _expected(query, every), query
+        assert _in_pieces(client, query.format(s=SOURCE), chance) == _expected(query, all_rows), query
         whole = sorted(rows(client, f"select note from {SOURCE} {tail}"))
-        assert whole == sorted(_expected(f"select note from s {tail}", every)), tail
+        assert whole == sorted(_expected(f"select note from s {tail}", all_rows)), tail
         extreme = f"select {chance.choice(['min', 'max'])}({key}) from {{s}} {'where ' + where if where else ''}"
-        assert rows(client, extreme.format(s=SOURCE)) == _expected(extreme, every), extreme
+        assert rows(client, extreme.format(s=SOURCE)) == _expected(extreme, all_rows), extreme
 
 
 def _in_pieces(client: psycopg.Connection, query: str, chance: random.Random) -> list[tuple[Any, ...]]:
-    found: list[tuple[Any, ...]] = []
+    received: list[tuple[Any, ...]] = []
     with client.transaction():
         run(client, f"declare c1 cursor for {query}")
         while piece := rows(client, f"fetch {chance.randint(1, 60)} from c1"):
-            found += piece
-    return found
+            received += piece
+    return received
 
 
 TEXTS = table(8, [column(1, "id", "uuid"), column(2, "n", "int8"), column(3, "note", "text")], "n", TierKind.BIGINT)

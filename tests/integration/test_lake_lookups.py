@@ -67,13 +67,13 @@ def publish(server: LakeServer, snapshot: int, word: str = "note", files: int = 
 
 
 def expected(part: int | None, word: str = "note", files: int = 3) -> list[tuple[object, ...]]:
-    found: list[tuple[object, ...]] = []
+    received: list[tuple[object, ...]] = []
     for first in range(files):
         file = content(first * ROWS, word)
-        found += [
+        received += [
             (n, note) for n, note, p in zip(file["n"], file["note"], file["part"], strict=True) if p == part is not None
         ]
-    return found
+    return received
 
 
 def look_up(client: psycopg.Connection, part: int | None, rest: str = "") -> list[tuple[object, ...]]:
@@ -81,10 +81,10 @@ def look_up(client: psycopg.Connection, part: int | None, rest: str = "") -> lis
     client.execute("begin")
     query = f"declare c1 cursor for select n, note from {SOURCE} where ((part = $1::bigint)){rest}"
     psycopg.RawCursor(client).execute(query.encode(), [None if part is None else str(part)])
-    found = rows(client, "fetch 10000 from c1")
+    received = rows(client, "fetch 10000 from c1")
     client.execute("close c1")
     client.execute("commit")
-    return sorted(found, key=lambda row: row[0])
+    return sorted(received, key=lambda row: row[0])
 
 
 def warmed_up(server: LakeServer, client: psycopg.Connection, word: str = "note") -> None:
@@ -233,9 +233,9 @@ def test_four_sessions_at_once_get_the_same_answers(server: LakeServer) -> None:
         with psycopg.connect(lake_dsn(server), autocommit=True) as client:
             for _ in range(60):
                 part = choose.choice([None, *range(PARTS)])
-                found = look_up(client, part)
-                if found != expected(part):
-                    wrong.append((part, found))
+                received = look_up(client, part)
+                if received != expected(part):
+                    wrong.append((part, received))
                 if choose.random() < 0.05:
                     server.backend.engine.extracts.clear()
 

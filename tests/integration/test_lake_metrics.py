@@ -112,8 +112,8 @@ def test_files_that_the_fallback_reads_are_counted(
     client: psycopg.Connection, lake_server: LakeServer, port: int
 ) -> None:
     with psycopg.connect(lakeserver.lake_dsn(lake_server), autocommit=True) as direct:
-        found = rows(direct, f"select to_hex(id) from {EVENTS} where k = 10")
-    assert found == [("a",)]
+        received = rows(direct, f"select to_hex(id) from {EVENTS} where k = 10")
+    assert received == [("a",)]
     assert scrape(port).value("frostline_lake_files_total", fate="opened") >= 1
     assert queries(scrape(port))["ok"] == 1
 
@@ -153,7 +153,7 @@ def test_a_statement_that_is_only_described_is_no_query(lake_server: LakeServer,
     session = Session(lake_server.backend)
     answers = [*session.receive(Parse("named", f"select id from {EVENTS}")), *session.receive(Describe("S", "named"))]
     session.close()
-    assert b"T" in [bytes(one)[:1] for one in answers]  # a row description
+    assert b"T" in [bytes(message)[:1] for message in answers]  # a row description
     assert queries(scrape(port)) == {"ok": 0, "error": 0, "cancelled": 0}
 
 

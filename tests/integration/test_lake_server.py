@@ -79,10 +79,10 @@ def count(connection: psycopg.Connection, condition: str) -> int:
 
 
 def test_every_row_arrives_with_its_values(client: psycopg.Connection) -> None:
-    found = client.execute("select id, ts, status, amount, note from events order by id").fetchall()
-    assert len(found) == 100
-    assert [str(value) for value in found[1]] == ["1", "2024-01-02 00:00:00+00:00", "fail", "1.50", "note 1"]
-    assert found[2][2] is None
+    received = client.execute("select id, ts, status, amount, note from events order by id").fetchall()
+    assert len(received) == 100
+    assert [str(value) for value in received[1]] == ["1", "2024-01-02 00:00:00+00:00", "fail", "1.50", "note 1"]
+    assert received[2][2] is None
 
 
 def test_conditions_are_sent_and_answered(client: psycopg.Connection) -> None:

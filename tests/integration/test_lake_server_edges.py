@@ -80,8 +80,8 @@ def test_blanks_that_are_no_ascii_belong_to_an_arrays_element(serve: Serve) -> N
     values: list[object] = ["a", "\u00a0a", "\u00a0", "\u3000", " a"]
     connection = serve((column(3, "name", "text", collation=Collation.BYTES), values))
     for value in values:
-        found = connection.execute("select name from lake_rows where name = any (%s::text[])", [[value]]).fetchall()
-        assert found == [(value,)]
+        rows = connection.execute("select name from lake_rows where name = any (%s::text[])", [[value]]).fetchall()
+        assert rows == [(value,)]
 
 
 def test_zero_is_found_where_all_zeros_are_negative(serve: Serve, stored: StoredTables) -> None:
@@ -146,8 +146,8 @@ def test_going_back_to_a_savepoint_closes_the_cursors_opened_since(serve: Serve)
 def test_a_direct_client_gets_postgres_answer(
     direct: psycopg.Connection, query: str, expected: list[tuple[object, ...]]
 ) -> None:
-    found = [tuple(str(value) for value in row) for row in direct.execute(query.encode()).fetchall()]
-    assert found == [tuple(str(value) for value in row) for row in expected]
+    received = [tuple(str(value) for value in row) for row in direct.execute(query.encode()).fetchall()]
+    assert received == [tuple(str(value) for value in row) for row in expected]
 
 
 def test_postgres_reads_a_backslash_as_the_lake_server_did(

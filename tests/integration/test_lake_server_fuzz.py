@@ -280,8 +280,8 @@ def test_a_crowd_at_the_door_does_not_keep_others_out_for_long(server: LakeServe
     with psycopg.connect(lakeserver.lake_dsn(server)) as connection:
         assert connection.execute("select 1").fetchone() == (1,)
     assert server.session_count <= 1
-    for one in crowd:
-        one.close()
+    for client in crowd:
+        client.close()
 
 
 REFUSED = [

@@ -134,9 +134,9 @@ def test_nan_is_found_though_the_statistics_of_a_file_leave_it_out(
     running = LakeServer("127.0.0.1", 0, stored, lakeserver.USER, lakeserver.PASSWORD, None)
     running.start()
     with psycopg.connect(lakeserver.lake_dsn(running)) as connection:
-        found = connection.execute(f'select id from "x"."7[,3)" {tail}'.encode()).fetchall()
+        rows = connection.execute(f'select id from "x"."7[,3)" {tail}'.encode()).fetchall()
     running.stop()
-    assert [row[0] for row in found] == expected
+    assert [row[0] for row in rows] == expected
 
 
 def test_files_outside_the_warehouse_are_not_read(tmp_path: Path) -> None:

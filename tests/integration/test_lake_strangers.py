@@ -73,10 +73,10 @@ def crowd(server: LakeServer, count: int, said: bytes = b"") -> Generator[list[s
     with ExitStack() as held:
         strangers = list[socket.socket]()
         for _ in range(count):
-            one = held.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+            stranger = held.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
             if said:
-                one.sendall(said)
-            strangers.append(one)
+                stranger.sendall(said)
+            strangers.append(stranger)
         yield strangers
 
 
@@ -99,15 +99,15 @@ def test_a_crowd_that_comes_back_again_and_again_keeps_nobody_out(server: LakeSe
                 pass
 
     crowds = [threading.Thread(target=come_back) for _ in range(4)]
-    for one in crowds:
-        one.start()
+    for members in crowds:
+        members.start()
     try:
         assert all(works(server) for _ in range(5))
         assert all(server.answers(60) for _ in range(5))
     finally:
         over.set()
-        for one in crowds:
-            one.join()
+        for members in crowds:
+            members.join()
 
 
 def test_strangers_who_drip_keep_nobody_out(server: LakeServer) -> None:
@@ -115,9 +115,9 @@ def test_strangers_who_drip_keep_nobody_out(server: LakeServer) -> None:
 
     def drip(strangers: list[socket.socket]) -> None:
         for byte in STARTUP + SASL:
-            for one in strangers:
+            for stranger in strangers:
                 with suppress(OSError):  # some have been turned out
-                    one.sendall(bytes([byte]))
+                    stranger.sendall(bytes([byte]))
             if over.wait(0.05):
                 return
 
@@ -156,7 +156,7 @@ def test_strangers_are_counted_and_complained_of_once(server: LakeServer, caplog
     caplog.set_level("WARNING")
     with crowd(server, 100):
         until(lambda: server.turned_out_count >= 60)
-    assert len([one for one in caplog.records if "did not log in" in one.getMessage()]) <= 2
+    assert len([record for record in caplog.records if "did not log in" in record.getMessage()]) <= 2
 
 
 def test_encryption_is_asked_for_once(server: LakeServer) -> None:

@@ -34,9 +34,9 @@ def events(lake: Lake) -> Lake:
 
 
 def epoch(lake: Lake) -> int:
-    found = value(lake.catalog, "select epoch from frostline.lease")
-    assert isinstance(found, int)
-    return found
+    current = value(lake.catalog, "select epoch from frostline.lease")
+    assert isinstance(current, int)
+    return current
 
 
 def test_a_second_job_is_refused_and_told_who_runs(events: Lake) -> None:

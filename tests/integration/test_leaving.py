@@ -192,7 +192,7 @@ def test_a_database_without_frostline_is_what_it_was(
 ) -> None:
     """By the statements of the guide."""
     uninstall = next(
-        one for one in re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL) if "frostline_guard" in one
+        text for text in re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL) if "frostline_guard" in text
     )
     with role(empty_database, "frostline_reader"), role(empty_database, "frostline_writer"):
         with open_connection(empty_database, purpose="tests") as connection:

@@ -90,7 +90,7 @@ def test_who_alters_the_whole_table_is_no_deadlock_with_premake(
         until_true(watcher, WAITS.format("public.events"))
         run(other, "lock table only public.rest in access exclusive mode")
         other.execute("commit")
-        assert sum(one.moved for one in made_it.result(timeout=60).created) == 1
+        assert sum(partition.moved for partition in made_it.result(timeout=60).created) == 1
 
 
 def test_dropping_an_emptied_partition_waits_for_nobody(catalog: Connection, other: psycopg.Connection) -> None:

@@ -183,8 +183,8 @@ def test_truncate_marks_keys_of_any_name_as_gone(lake: Lake) -> None:
     table = lake.add(hot="1", lake_partition="truncate[10]")
     run(lake.catalog, "insert into public.events values (1, 50, 'in default'), (2, 51, null)")
     run(lake.catalog, "truncate public.events_default")
-    found = rows(lake.catalog, f'select * from frostline_overlay."{table.internal}" order by 1')
-    assert [row[:4] for row in found] == [(1, 50, None, False), (2, 51, None, False)]
+    marks_there = rows(lake.catalog, f'select * from frostline_overlay."{table.internal}" order by 1')
+    assert [row[:4] for row in marks_there] == [(1, 50, None, False), (2, 51, None, False)]
 
 
 @pytest.mark.slow

@@ -80,7 +80,7 @@ def grown(connection: Connection, table: Table) -> list[DatabaseObject]:
     """A captured partition and a bound, as jobs make them."""
     first = Name("public", "orders_1")
     heap.capture(connection, table, first)
-    (upper,) = (one.upper for one in heap.partitions(connection, table) if one.name == first)
+    (upper,) = (partition.upper for partition in heap.partitions(connection, table) if partition.name == first)
     assert upper is not None
     bound.raise_to(connection, table, upper, lambda _: None)
     return [marking(table, names.identifier(first))]
@@ -93,14 +93,14 @@ def is_query_of_policy(address: Address) -> bool:
 def compare(connection: Connection, table: Table, before: Objects, more: list[DatabaseObject]) -> None:
     """Both directions: no listed object is missing, and no object is there that is not listed."""
     known = [*listed(connection, table), *more]
-    found = objects.present(connection, known)
-    wanted = {address for one in known if one.is_wanted for address in one.addresses}
-    assert {one for one in wanted - set(found) if not is_query_of_policy(one)} == set()
-    assert set(found) - wanted == set()
+    present = objects.present(connection, known)
+    wanted = {address for migration in known if migration.is_wanted for address in migration.addresses}
+    assert {address for address in wanted - set(present) if not is_query_of_policy(address)} == set()
+    assert set(present) - wanted == set()
     new = {key: text for key, text in everything(connection).items() if key not in before}
-    expected = {(one.catalog, one.oid) for one in found.values()}
+    expected = {(present_object.catalog, present_object.oid) for present_object in present.values()}
     unlisted = {text for key, text in new.items() if key not in expected and not text.startswith(IMPLIED)}
-    (foreign,) = (one for one in rows(connection, FOREIGN.format(names.lake(table).as_string())))
+    (foreign,) = (row for row in rows(connection, FOREIGN.format(names.lake(table).as_string())))
     assert unlisted == {*foreign, "r public.orders_default"}
 
 
@@ -139,7 +139,9 @@ def test_the_list_follows_row_security(catalog: Connection, before: Objects, add
     assert rowsecurity.switch(catalog, table, on=False)
     compare(catalog, table, before, more)
     again = objects.present(catalog, listed(catalog, table))
-    assert {key: one.digest for key, one in again.items()} == {key: one.digest for key, one in first.items()}
+    assert {key: described.digest for key, described in again.items()} == {
+        key: described.digest for key, described in first.items()
+    }
     removal.remove(catalog, table.name)
     assert [text for key, text in everything(catalog).items() if key not in before] == []
 
@@ -151,27 +153,31 @@ def test_what_somebody_dropped_or_changed_is_made_again_and_nothing_else(
     run(catalog, "alter table public.orders enable row level security")
     table = add("public.orders")
     inner = names.inner(table).as_string()
-    for one in listed(catalog, table):
-        if not one.is_wanted or not one.is_replaceable or one.addresses[0].name == inner or one.follows:
+    for record in listed(catalog, table):
+        if not record.is_wanted or not record.is_replaceable or record.addresses[0].name == inner or record.follows:
             continue
-        kept = {address: found for address, found in _replaceable(catalog, table).items() if not _hangs(address, one)}
-        digests = {address: found.digest for address, found in _replaceable(catalog, table).items()}
-        for address in one.addresses:
+        kept = {
+            address: described
+            for address, described in _replaceable(catalog, table).items()
+            if not _hangs(address, record)
+        }
+        digests = {address: described.digest for address, described in _replaceable(catalog, table).items()}
+        for address in record.addresses:
             on = f" on {address.relation}" if address.relation else ""
             name = address.name if not address.relation else f'"{address.name}"'
             run(catalog, f"drop {address.kind} {name}{on} cascade")
-        assert not renewal.is_current(catalog, table), one.key
+        assert not renewal.is_current(catalog, table), record.key
         assert renewal.renew(catalog) == [table.name]
         after = _replaceable(catalog, table)
-        assert {address: found.digest for address, found in after.items()} == digests, one.key
+        assert {address: described.digest for address, described in after.items()} == digests, record.key
         assert {address: after[address].oid for address in kept} == {
-            address: found.oid for address, found in kept.items()
+            address: described.oid for address, described in kept.items()
         }
         assert renewal.renew(catalog) == []
 
 
 def _replaceable(connection: Connection, table: Table) -> dict[Address, Present]:
-    return objects.present(connection, [one for one in listed(connection, table) if one.is_replaceable])
+    return objects.present(connection, [record for record in listed(connection, table) if record.is_replaceable])
 
 
 def _hangs(address: Address, dropped: DatabaseObject) -> bool:
@@ -200,13 +206,13 @@ def _hangs(address: Address, dropped: DatabaseObject) -> bool:
 def test_what_was_changed_is_put_right(catalog: Connection, before: Objects, add: Add, change: str) -> None:
     """By hand, or by an older version, which kept one digest for all or none."""
     table = add("public.orders")
-    first = {address: found.digest for address, found in _replaceable(catalog, table).items()}
+    first = {address: described.digest for address, described in _replaceable(catalog, table).items()}
     kept = tables.object_digests(catalog, table)
     inner = names.inner(table).as_string()
     shown = value(catalog, f"select rtrim(pg_get_viewdef('{inner}'::regclass), ';')")
     run(catalog, change.format(inner=inner, id=table.id, shown=shown))
     assert renewal.renew(catalog) == [table.name]
-    assert {address: found.digest for address, found in _replaceable(catalog, table).items()} == first
+    assert {address: described.digest for address, described in _replaceable(catalog, table).items()} == first
     assert tables.object_digests(catalog, table) == kept
     assert renewal.renew(catalog) == []
 

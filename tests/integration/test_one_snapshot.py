@@ -204,8 +204,8 @@ def test_what_the_writer_of_a_folded_row_commits_is_what_others_see(changed: Lak
 def _tried_again(connection: psycopg.Connection, statements: list[str]) -> bool:
     """What was refused works in a new transaction."""
     run(connection, "begin isolation level repeatable read")
-    found = value(connection, "select count(*) from public.plain where status = 'mine' or id = 1 and status <> 'first'")
-    done = bool(found) or not value(connection, "select count(*) from public.plain where id = 1")
+    count = value(connection, "select count(*) from public.plain where status = 'mine' or id = 1 and status <> 'first'")
+    done = bool(count) or not value(connection, "select count(*) from public.plain where id = 1")
     if done:
         run(connection, "rollback")
         return True

@@ -40,5 +40,5 @@ def test_the_code_of_the_guide_reads_a_whole_table(lake: Lake) -> None:
         for engine, words in code.items():
             names: dict[str, Any] = {"dsn": dsn, "load": load}
             exec(words.replace('engine.execute("load iceberg")', "load(engine)"), names)
-            found = names["rows"].select(["id", "status", "amount"]).sort_by("id").to_pylist()
-            assert [tuple(row.values()) for row in found] == wanted, engine
+            records = names["rows"].select(["id", "status", "amount"]).sort_by("id").to_pylist()
+            assert [tuple(row.values()) for row in records] == wanted, engine

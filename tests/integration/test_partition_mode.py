@@ -150,7 +150,7 @@ def test_sub_partitions_foreign_partitions_and_open_ends_are_no_hindrance(
         insert into public.events values (-5, 'a'), (150, 'b'), (350, 'c')""",
     )
     table = manage(catalog, premake=1, retention_period="50")
-    assert [one.name.table for one in job.run(catalog, settings, table).created] == ["p4"]
+    assert [partition.name.table for partition in job.run(catalog, settings, table).created] == ["p4"]
     result = partition_mode.expire(catalog, settings, table)
     assert result == dropping.Result(dropped=("public.p0", "public.p1", "public.p2"))
     assert parts(catalog) == ["public.p3", "public.p4"]
@@ -272,10 +272,10 @@ def test_a_reader_is_waited_for_and_the_next_run_goes_on(
     assert value(catalog, "select count(*) from pg_class where relname in ('p0', 'p1')") == 0
 
 
-PREMAKE = [one for one in Failpoint if one.value.startswith("premake_")]
+PREMAKE = [failpoint for failpoint in Failpoint if failpoint.value.startswith("premake_")]
 EXPIRY = [
-    *((ExpireBy.DROP, True, one) for one in Failpoint if one.value.startswith("partition_")),
-    *((ExpireBy.DROP, False, one) for one in Failpoint if one.value.startswith("partition_")),
+    *((ExpireBy.DROP, True, failpoint) for failpoint in Failpoint if failpoint.value.startswith("partition_")),
+    *((ExpireBy.DROP, False, failpoint) for failpoint in Failpoint if failpoint.value.startswith("partition_")),
     (ExpireBy.DETACH, True, Failpoint.PARTITION_BEFORE_COMMIT),
     (ExpireBy.DETACH, False, Failpoint.PARTITION_MARKED),
     (ExpireBy.DETACH, False, Failpoint.PARTITION_DETACHED_ONE),
@@ -359,8 +359,8 @@ def test_the_commands_know_both_modes(catalog: Connection, parsed: Parsed, comma
     added = parsed("table", "add", "events", *words)
     assert (added["mode"], added["lake_partition"], added["changed"]) == ("partition", None, True)
     assert (added["hot"], added["premake"], added["retention"], added["expire_by"]) == (None, 2, "150", "detach")
-    assert [one["mode"] for one in parsed("table", "list")] == ["partition"]
-    assert [(one["from"], one["to"]) for one in parsed("table", "show", "events")][-2:] == [
+    assert [record["mode"] for record in parsed("table", "list")] == ["partition"]
+    assert [(record["from"], record["to"]) for record in parsed("table", "show", "events")][-2:] == [
         ("300", "400"), ("DEFAULT", "DEFAULT"),
     ]  # fmt: skip
     assert parsed("table", "set", "events", "--premake", 1)["premake"] == 1

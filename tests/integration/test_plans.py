@@ -44,9 +44,9 @@ def nodes(connection: psycopg.Connection, statement: str, *, analyze: bool = Tru
     options = "analyze, timing off, verbose, format json" if analyze else "verbose, format json"
     plan = value(connection, f"explain ({options}) {statement}")
     (explained,) = json.loads(plan) if isinstance(plan, str) else plan
-    found: list[dict[str, Any]] = []
-    _gather(explained["Plan"], found, analyze=analyze)
-    return found
+    gathered: list[dict[str, Any]] = []
+    _gather(explained["Plan"], gathered, analyze=analyze)
+    return gathered
 
 
 def _gather(node: dict[str, Any], found: list[dict[str, Any]], *, analyze: bool) -> None:
@@ -61,10 +61,10 @@ HOT_POINT = "select * from events where id = 70 and ts = '2090-01-01 10:00+00'"
 
 def assert_two_probes_beyond_the_heap(session: psycopg.Connection, planned: Lake, statement: str) -> None:
     """The seam is read for the heap's arm and for the overlay's. That hot keys are not in the overlay the index knows."""
-    found = [node for node in nodes(session, statement) if "Relation Name" in node]
-    (heap,) = [node for node in found if node["Relation Name"] == "events_hot"]
+    scans = [node for node in nodes(session, statement) if "Relation Name" in node]
+    (heap,) = [node for node in scans if node["Relation Name"] == "events_hot"]
     assert (heap["Node Type"], heap["Actual Rows"]) == ("Index Scan", 1)
-    others = [node for node in found if node is not heap]
+    others = [node for node in scans if node is not heap]
     assert {node["Relation Name"] for node in others} == {"seam", planned.table().internal}
     # Postgres 18 says how often an index was searched: not at all, where the conditions contradict each other.
     assert len([node for node in others if node.get("Index Searches") != 0]) <= 2 + (
@@ -103,12 +103,12 @@ def test_a_cold_point_read_with_many_marks_reads_their_keys_once(
     marked: psycopg.Connection, planned: Lake, statement: str
 ) -> None:
     """Into a hash table. By probes of the index Postgres would count one for each row of the lake, and switch JIT on."""
-    found = nodes(marked, statement)
-    (once,) = [node for node in found if node.get("Parent Relationship") == "SubPlan"]
+    scans = nodes(marked, statement)
+    (once,) = [node for node in scans if node.get("Parent Relationship") == "SubPlan"]
     assert (once["Relation Name"], once["Actual Loops"]) == (planned.table().internal, 1)
-    live = [node for node in found if node.get("Relation Name") == planned.table().internal and node is not once]
+    live = [node for node in scans if node.get("Relation Name") == planned.table().internal and node is not once]
     assert {node.get("Index Name") for node in live} == {planned.table().internal + "_pkey"}
-    assert sum(node["Actual Rows"] for node in found if node["Node Type"] == "Foreign Scan") == 1
+    assert sum(node["Actual Rows"] for node in scans if node["Node Type"] == "Foreign Scan") == 1
 
 
 def test_a_hot_insert_is_one_insert_without_a_trigger(session: psycopg.Connection) -> None:
@@ -126,9 +126,9 @@ def test_a_hot_insert_is_one_insert_without_a_trigger(session: psycopg.Connectio
 
 @pytest.mark.parametrize("statement", ["update events set status = 'x'", "delete from events"])
 def test_a_hot_write_by_key_asks_neither_lake_nor_all_of_the_heap(session: psycopg.Connection, statement: str) -> None:
-    found = nodes(session, f"{statement} where id = 70 and ts = '2090-01-01 10:00+00'")
+    scans = nodes(session, f"{statement} where id = 70 and ts = '2090-01-01 10:00+00'")
     assert not [
-        node for node in found if node["Node Type"] in ("Foreign Scan", "Seq Scan") and node["Relation Name"] != "seam"
+        node for node in scans if node["Node Type"] in ("Foreign Scan", "Seq Scan") and node["Relation Name"] != "seam"
     ]
 
 

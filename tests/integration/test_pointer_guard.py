@@ -218,7 +218,7 @@ def test_every_commit_of_ours_passes_it(cold: Lake) -> None:
         lambda: expire.run(cold.catalog, cold.settings, [cold.table()]),
     ):
         run(cold.catalog, "update public.events set amount = coalesce(amount, 0) + 1 where id = 7")
-        assert [one.error for one in work()] == [None]
+        assert [result.error for result in work()] == [None]
         assert not pointers.standing(cold.catalog, cold.table()).is_foreign
     cold.thaw(first="2024-01-01")
     assert not pointers.standing(cold.catalog, cold.table()).is_foreign

@@ -61,7 +61,7 @@ def test_an_edited_file_changes_and_adds_and_leaves_the_rest(managed: Lake, comm
     assert command("table", "import", file, "--dry-run").exit_code == 0
     assert rows(managed.catalog, STATE) == before
     said = command("table", "import", file, "--output", "json")
-    assert {one["table"]: one["result"] for one in yaml.safe_load(said.stdout)} == {
+    assert {record["table"]: record["result"] for record in yaml.safe_load(said.stdout)} == {
         "public.events": "changed",
         "public.plain": "added",
     }

@@ -102,8 +102,8 @@ def test_the_grid_of_the_table_goes_on(
     make_table(catalog, kind, *there)
     table = manage(catalog, premake=2)
     result = job.run(catalog, settings, table)
-    assert [(one.lower, one.upper) for one in result.created] == list(pairwise(made))
-    assert [one.name.table for one in result.created] == ["p4", "p5"]
+    assert [(partition.lower, partition.upper) for partition in result.created] == list(pairwise(made))
+    assert [partition.name.table for partition in result.created] == ["p4", "p5"]
     assert bounds(catalog)[3:] == [
         f"p{number} FROM ('{lower}') TO ('{upper}')"
         for number, lower, upper in zip((4, 5), made, made[1:], strict=False)
@@ -147,9 +147,9 @@ def test_integers_go_on_from_the_highest_row(catalog: Connection, settings: Sett
     table = manage(catalog, premake=2)
     assert job.run(catalog, settings, table).created == ()
     run(catalog, "insert into public.events values (150)")
-    assert [one.lower for one in job.run(catalog, settings, table).created] == ["300"]
+    assert [partition.lower for partition in job.run(catalog, settings, table).created] == ["300"]
     run(catalog, "insert into public.events values (350)")
-    assert [one.lower for one in job.run(catalog, settings, table).created] == ["400", "500"]
+    assert [partition.lower for partition in job.run(catalog, settings, table).created] == ["400", "500"]
 
 
 def test_one_wrong_integer_in_default_is_not_where_the_table_is(catalog: Connection, settings: Settings) -> None:
@@ -157,7 +157,7 @@ def test_one_wrong_integer_in_default_is_not_where_the_table_is(catalog: Connect
     run(catalog, "create table public.rest partition of public.events default")
     run(catalog, "insert into public.events values (999999999999)")
     result = job.run(catalog, settings, manage(catalog, premake=2))
-    assert [one.lower for one in result.created] == ["200"]
+    assert [partition.lower for partition in result.created] == ["200"]
     assert (result.stray.rows, result.stray.lowest, result.stray.highest) == (1, "999999999999", "999999999999")
 
 
@@ -166,7 +166,11 @@ def test_integers_that_ran_ahead_are_followed(catalog: Connection, settings: Set
     run(catalog, "create table public.rest partition of public.events default")
     run(catalog, "insert into public.events select i, 'row' from generate_series(1, 999) i")
     result = job.run(catalog, settings, manage(catalog, premake=2))
-    assert (len(result.created), sum(one.moved for one in result.created), result.stray.rows) == (10, 800, 0)
+    assert (len(result.created), sum(partition.moved for partition in result.created), result.stray.rows) == (
+        10,
+        800,
+        0,
+    )
     assert value(catalog, "select count(*) from only public.rest") == 0
     assert value(catalog, "select count(*) || ' ' || count(distinct k) from public.events") == "999 999"
 
@@ -223,7 +227,7 @@ def test_hostile_names(catalog: Connection, settings: Settings, moment: Moment) 
     run(catalog, 'create table "a""; drop"."%s" partition of "a""; drop"."T;\'x%s" default')
     run(catalog, 'insert into "a""; drop"."T;\'x%s" values (\'2024-07-05\')')
     result = job.run(catalog, settings, manage(catalog, '"a""; drop"."T;\'x%s"', premake=2))
-    assert [one.name for one in result.created] == [
+    assert [partition.name for partition in result.created] == [
         Name('a"; drop', "T;'x%s 2024-07"), Name('a"; drop', "T;'x%s 2024-08"),
     ]  # fmt: skip
     assert result.created[0].moved == 1
@@ -265,7 +269,7 @@ def test_what_belongs_to_the_table_belongs_to_the_new_partition(
     run(catalog, FULL)
     before = rows(catalog, "select * from public.events order by id")
     result = job.run(catalog, settings, manage(catalog, premake=1))
-    assert [(str(one.name), one.moved) for one in result.created] == [("public.p3", 2)]
+    assert [(str(partition.name), partition.moved) for partition in result.created] == [("public.p3", 2)]
     assert result.stray.rows == 1
     assert rows(catalog, "select * from public.events order by id") == before
     assert rows(catalog, "select * from public.log") == []
@@ -306,7 +310,7 @@ def test_rows_that_a_foreign_key_points_at_are_not_moved(
     assert result.problem == (
         "public.rest has rows from 2024-07-01 to 2024-08-01, and a foreign key points at them: move them by hand"
     )
-    assert [one.lower for one in result.created] == ["2024-08-01"]
+    assert [partition.lower for partition in result.created] == ["2024-08-01"]
     assert value(catalog, "select count(*) from public.children") == 1
     assert value(catalog, "select count(*) from pg_class where relname = 'p3' and not relispartition") == 0
 
@@ -324,7 +328,7 @@ def test_too_many_rows_are_left_until_somebody_says_to_move_them(
     assert result.problem is not None
     assert "more than 19; frostline premake public.events --move-rows N" in result.problem
     assert rows(catalog, "select state, error is not null from frostline.job") == [("failed", True)]
-    assert [one.moved for one in job.run(catalog, settings, table, 20).created] == [20]
+    assert [partition.moved for partition in job.run(catalog, settings, table, 20).created] == [20]
     assert rows(catalog, "select tableoid::regclass::text, count(*) from public.events group by 1") == [
         ("public.p3", 20)
     ]
@@ -347,12 +351,12 @@ def test_of_a_big_default_only_the_future_is_guarded(
     run(catalog, "set client_min_messages = debug1")
     result = job.run(catalog, settings, table)
     run(catalog, "reset client_min_messages")
-    assert [one.lower for one in result.created] == ["2024-07-01", "2024-08-01"]
+    assert [partition.lower for partition in result.created] == ["2024-07-01", "2024-08-01"]
     assert result.problem is not None
     assert "too big to be read while others wait for it" in result.problem
     assert sum('default partition "rest" is implied by existing constraints' in text for text in noticed) == 2
     assert value(catalog, "select count(*) from pg_constraint where conname like 'frostline%'") == 0
-    assert [one.lower for one in job.run(catalog, settings, table, 20_000).created] == ["2024-06-01"]
+    assert [partition.lower for partition in job.run(catalog, settings, table, 20_000).created] == ["2024-06-01"]
 
 
 def test_a_guarded_range_that_has_rows_is_not_guarded_for_long(
@@ -369,7 +373,7 @@ def test_a_guarded_range_that_has_rows_is_not_guarded_for_long(
     assert job.run(catalog, settings, table).created == ()
     assert value(catalog, "select count(*) from pg_constraint where conname like 'frostline%'") == 0
     run(catalog, "insert into public.events values ('2024-07-03')")
-    assert [one.moved for one in job.run(catalog, settings, table, 20_000).created] == [2]
+    assert [partition.moved for partition in job.run(catalog, settings, table, 20_000).created] == [2]
     assert value(catalog, "select count(*) from pg_constraint where conname like 'frostline%'") == 0
 
 
@@ -382,7 +386,7 @@ def test_a_partition_that_somebody_made_meanwhile_counts(
     wanted = premake.plan(catalog, table)
     run(catalog, "create table public.mine partition of public.events for values from ('2024-07-10') to ('2024-07-20')")
     monkeypatch.setattr(premake, "plan", lambda *_: wanted)
-    assert [one.lower for one in job.run(catalog, settings, table).created] == ["2024-08-01"]
+    assert [partition.lower for partition in job.run(catalog, settings, table).created] == ["2024-08-01"]
     assert (
         value(
             catalog,
@@ -478,8 +482,8 @@ def test_writers_of_a_range_that_has_no_partition_yet_notice_nothing(
             result = job.run(catalog, settings, table)
         finally:
             stop.set()
-        written = sum(one.result() for one in writing)
-    assert [one.lower for one in result.created] == ["2024-06-01", "2024-07-01", "2024-08-01"]
+        written = sum(future.result() for future in writing)
+    assert [partition.lower for partition in result.created] == ["2024-06-01", "2024-07-01", "2024-08-01"]
     assert result.created[0].moved > 0
     assert rows(catalog, "select count(*), count(distinct note) from public.events") == [(written, written)]
     assert value(catalog, "select count(*) from only public.rest") == 0
@@ -499,7 +503,7 @@ def test_stray_rows_of_a_tiered_table_come_home_and_are_there_once(
     before = rows(catalog, "select * from public.events order by id")
     assert (premake.stray(catalog, table).rows, premake.stray(catalog, table).lowest) == (51, "2024-06-03 00:00:00+00")
     result = job.run(catalog, settings, table)
-    assert [(one.lower, one.moved) for one in result.created] == [
+    assert [(partition.lower, partition.moved) for partition in result.created] == [
         ("2024-06-01 00:00:00+00", 50), ("2024-07-01 00:00:00+00", 0),
     ]  # fmt: skip
     assert result.stray.rows == 1
@@ -522,7 +526,7 @@ def test_premade_partitions_are_archived_and_nothing_is_made_below_the_line(lake
     table = lake.add(premake=2)
     fill_events(lake.catalog, months=4, rows_a_month=20)  # April is in DEFAULT
     before = lake.value("select count(*) || ' ' || count(distinct id) || ' ' || sum(amount) from events")
-    assert [one.moved for one in job.run(lake.catalog, lake.settings, table).created] == [20, 0, 0]
+    assert [partition.moved for partition in job.run(lake.catalog, lake.settings, table).created] == [20, 0, 0]
     run(lake.catalog, "update public._events set amount = amount where ts >= '2024-04-01'")
     (result,) = lake.archive()
     assert result.error is None
@@ -533,7 +537,7 @@ def test_premade_partitions_are_archived_and_nothing_is_made_below_the_line(lake
     moment("2024-08-15")
     assert value(lake.catalog, "select count(*) from pg_inherits where inhparent = 'public._events'::regclass") == 1
     again = job.run(lake.catalog, lake.settings, table)
-    assert [(one.name.table, one.lower) for one in again.created] == [
+    assert [(partition.name.table, partition.lower) for partition in again.created] == [
         (f"events_{number}", f"2024-{number:02}-01 00:00:00+00") for number in (7, 8, 9, 10)
     ]
     assert tables.get(lake.catalog, table.name).mode is Mode.TIERED

@@ -76,7 +76,7 @@ def make_table(connection: Connection, strays: int = 100) -> Table:
 
 
 def moved(result: job.Result) -> list[tuple[str, int]]:
-    return [(one.name.table, one.moved) for one in result.created]
+    return [(partition.name.table, partition.moved) for partition in result.created]
 
 
 @pytest.mark.parametrize(("query", "expected"), [(COUNT, 101), (IN_RANGE, 100)])
@@ -296,7 +296,7 @@ def test_what_is_almost_there_is_not_guarded(
     monkeypatch.setattr(default_partition, "put_guard", put)
     result = job.run(catalog, settings, table)
     assert guarded == [(500, 600)]
-    assert [one.lower for one in result.created] == ["500"]
+    assert [partition.lower for partition in result.created] == ["500"]
     assert "too big to be read while others wait for it" in str(result.problem)
 
 

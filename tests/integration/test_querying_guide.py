@@ -50,8 +50,8 @@ def fetched(node: dict[str, Any]) -> int:
 def test_it_fetches_so_many_rows(session: psycopg.Connection, statement: str, count: int, at_most: bool) -> None:
     plan = value(session, f"explain (analyze, timing off, format json) {statement}")
     (explained,) = json.loads(plan) if isinstance(plan, str) else plan
-    found = fetched(explained["Plan"])
-    assert (0 if at_most else count) <= found <= count
+    rows_fetched = fetched(explained["Plan"])
+    assert (0 if at_most else count) <= rows_fetched <= count
 
 
 @pytest.mark.parametrize(("statement", "count", "at_most"), EXAMPLES)

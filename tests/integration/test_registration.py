@@ -80,8 +80,8 @@ def test_the_default_partition_is_named_like_the_table_and_goes_with_it(catalog:
     catalog.execute("create table public.c_default partition of public.c default")
     tables = [add(f"public.{name}") for name in "abc"]
     of_heap = "select inhrelid::regclass::text from pg_inherits where inhparent = 'public._{}'::regclass"
-    found = [value(catalog, of_heap.format(name)) for name in "abc"]
-    assert found == ["public.a_default", "public._b_frostline_default", "public.c_default"]
+    lengths = [value(catalog, of_heap.format(name)) for name in "abc"]
+    assert lengths == ["public.a_default", "public._b_frostline_default", "public.c_default"]
     for table in tables:
         removal.remove(catalog, table.name)
     left = "select array_agg(oid::regclass::text) from pg_class where relispartition and relkind = 'r'"

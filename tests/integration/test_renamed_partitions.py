@@ -73,9 +73,9 @@ def test_a_partition_renamed_while_it_is_exported_is_told(twins: Lake, monkeypat
     real = archive.Job.shards
 
     def shards(self: archive.Job, exported: Moment) -> object:
-        found = list(real(self, exported))
+        rows = list(real(self, exported))
         run(twins.catalog, RENAME)
-        return found
+        return rows
 
     with monkeypatch.context() as patch:
         patch.setattr(archive.Job, "shards", shards)

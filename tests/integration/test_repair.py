@@ -55,8 +55,8 @@ def cold(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
 def add(lake: Lake, *given: Any) -> None:
     """Rows that an outsider appends."""
     with outsider(lake.dsn) as catalog:
-        for one in given:
-            lake_table(catalog, lake).append(one)
+        for statement in given:
+            lake_table(catalog, lake).append(statement)
 
 
 def shown(command: Command, *words: str) -> dict[str, Any]:
@@ -82,11 +82,11 @@ def test_a_delete_is_shown_and_taken_back(cold: Lake, command: Command) -> None:
     before = cold.value(EVERYTHING)
     with outsider(cold.dsn) as catalog:
         lake_table(catalog, cold).delete("id < 100")
-    found = shown(command)
-    assert (found["rows"], found["foreign_rows"]) == (300, 201)
-    assert (len(found["added_files"]), len(found["removed_files"])) == (1, 1)
-    assert found["operations"] == ["overwrite"]
-    assert "deleted or changed" in found["not_adoptable"]
+    record = shown(command)
+    assert (record["rows"], record["foreign_rows"]) == (300, 201)
+    assert (len(record["added_files"]), len(record["removed_files"])) == (1, 1)
+    assert record["operations"] == ["overwrite"]
+    assert "deleted or changed" in record["not_adoptable"]
     assert cold.value("select count(*) from frostline.job where kind = 'repair'") == 0, "it only looked"
     assert shown(command, "--restore")["done"] == "restored"
     assert shown(command)["is_foreign"] is False
@@ -121,9 +121,9 @@ def test_a_renamed_table_that_was_made_anew_gets_its_name_back(cold: Lake, comma
     rename(cold)
     with outsider(cold.dsn) as catalog:
         catalog.create_table(identifier(cold), row(1).schema, location=f"file://{cold.warehouse}/theirs")
-    found = shown(command)
-    assert found["other_names"] == ["public.mine"]
-    assert found["not_adoptable"] == "it is another Iceberg table"
+    record = shown(command)
+    assert record["other_names"] == ["public.mine"]
+    assert record["not_adoptable"] == "it is another Iceberg table"
     shown(command, "--restore")
     is_sound(cold)
 
@@ -164,14 +164,14 @@ def test_a_file_of_ours_that_is_gone_stops_both_ways(cold: Lake) -> None:
 def test_an_append_is_adopted_as_postgres_would_write_it(cold: Lake, command: Command) -> None:
     before = cold.value(COUNT)
     add(cold, row(1_000_001), row(1_000_002, ts="2024-01-02T03:04:05.678901"), row(1_000_003, data=None, amount=None))
-    found = shown(command)
-    assert (found["rows"], found["foreign_rows"], found["operations"]) == (300, 303, ["append"] * 3)
-    assert found["not_adoptable"] is None
+    record = shown(command)
+    assert (record["rows"], record["foreign_rows"], record["operations"]) == (300, 303, ["append"] * 3)
+    assert record["not_adoptable"] is None
     assert shown(command, "--adopt")["adopted_rows"] == 3
     assert cold.value(COUNT) == before + 3  # pyright: ignore[reportOperatorIssue]
     with cold.connect() as connection:
         found_rows = rows(connection, FOREIGN)
-        assert [one[0] for one in found_rows] == [1_000_001, 1_000_002, 1_000_003]
+        assert [found_row[0] for found_row in found_rows] == [1_000_001, 1_000_002, 1_000_003]
         assert value(connection, "select data::text from events where id = 1000001") == '{"a": 2, "b": 1}'
         assert value(connection, "select count(*) from events where data @> '{\"a\": 2}'") == 2
     assert value(cold.catalog, "select count(*) from frostline.lake_file") == 5, (
@@ -195,8 +195,8 @@ def test_adopted_rows_go_where_an_insert_would_bring_them(cold: Lake) -> None:
     ((ts,),) = rows(cold.catalog, "select (timestamptz '2024-01-08 00:00:07+00')::text")
     given = [row(1, ts="2030-01-01T00:00:00", status="hot"), row(2, ts="2024-04-06T00:00:00", status="grace")]
     add(cold, *given, row(7, ts="2024-01-08T00:00:07", status="again"), row(8, ts="2023-01-01T00:00:00", status="cold"))
-    found = repair.adopt(cold.catalog, cold.settings, cold.table())
-    assert found.rows == 4
+    findings = repair.adopt(cold.catalog, cold.settings, cold.table())
+    assert findings.rows == 4
     assert rows(cold.catalog, "select status from public.events where status in ('hot', 'grace', 'again', 'cold') order by 1") == [
         ("again",), ("cold",), ("grace",), ("hot",)
     ]  # fmt: skip
@@ -343,9 +343,9 @@ def test_a_pointer_that_leads_nowhere_is_shown_and_restored(cold: Lake, command:
     (result,) = cold.archive()
     assert isinstance(result.error, ConflictError)
     assert "file:///nowhere/1.metadata.json" in str(result.error)
-    found = shown(command)
-    assert (found["rows"], found["foreign_rows"], found["foreign_snapshot_id"]) == (300, None, None)
-    assert "cannot be read" in found["not_adoptable"]
+    record = shown(command)
+    assert (record["rows"], record["foreign_rows"], record["foreign_snapshot_id"]) == (300, None, None)
+    assert "cannot be read" in record["not_adoptable"]
     assert "cannot be adopted: its metadata cannot be read" in command("repair", "events").stdout
     shown(command, "--restore")
     is_sound(cold)

@@ -72,9 +72,9 @@ def proxy(settings: Settings) -> Iterator[Proxy]:
 def through(settings: Settings, catalog: Catalog, proxy: Proxy) -> Iterator[Catalog]:
     """The same catalog by way of the proxy. Both tables are there, in their first version."""
     transaction.commit_all(catalog, [version(catalog, ONE, 1), version(catalog, TWO, 1)])
-    with rest.opened(settings.model_copy(update={"catalog_uri": proxy.uri})) as found:
-        assert rest.takes_transactions(found)
-        yield found
+    with rest.opened(settings.model_copy(update={"catalog_uri": proxy.uri})) as opened:
+        assert rest.takes_transactions(opened)
+        yield opened
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +96,7 @@ def test_new_tables_and_their_second_version_are_committed_at_once(catalog: Cata
 
 def test_new_tables_are_asked_for_in_the_transaction_first(settings: Settings, catalog: Catalog, proxy: Proxy) -> None:
     with rest.opened(settings.model_copy(update={"catalog_uri": proxy.uri})) as through:
-        outcome = transaction.commit_all(through, [version(through, one, 2, PLAIN) for one in (ONE, TWO)])
+        outcome = transaction.commit_all(through, [version(through, name, 2, PLAIN) for name in (ONE, TWO)])
     assert (outcome.atomic, outcome.created_first) == (True, (ONE, TWO))
     first = next(json.loads(asked.body) for asked in proxy.asked if "transactions/commit" in asked.path)
     assert [part["requirements"] for part in first["table-changes"]] == [[{"type": "assert-create"}]] * 2
@@ -141,8 +141,8 @@ def test_when_somebody_else_makes_a_table_in_between_nothing_changes(catalog: Ca
     transaction.commit_all(catalog, [version(catalog, TWO, 5)])
     with pytest.raises(ConflictError):
         transaction.commit_all(catalog, changes)
-    found = rest.load(catalog, ONE)
-    assert found is None or found.current_snapshot() is None
+    loaded = rest.load(catalog, ONE)
+    assert loaded is None or loaded.current_snapshot() is None
     assert read(catalog, TWO) == ["version 5"] * 5
 
 
@@ -262,10 +262,10 @@ def test_new_tables_of_a_catalog_without_transactions_are_made_too(
 ) -> None:
     proxy.fault = proxies.answers(404, NO_PATH)
     with rest.opened(settings.model_copy(update={"catalog_uri": proxy.uri})) as through:
-        changes = [version(through, one, 2, schema) for one in (ONE, TWO)]
+        changes = [version(through, name, 2, schema) for name in (ONE, TWO)]
         with pytest.raises(UsageError):
             transaction.commit_all(through, changes, require_atomic=True)
-        assert [rest.load(catalog, one) for one in (ONE, TWO)] == [None, None]
+        assert [rest.load(catalog, name) for name in (ONE, TWO)] == [None, None]
         outcome = transaction.commit_all(through, changes)
     assert (outcome.atomic, outcome.created_first) == (False, (ONE, TWO))
     assert versions(catalog) == at(2)
@@ -301,10 +301,10 @@ def test_one_commit_a_table_that_ends_half_way_says_where(through: Catalog, prox
 
 @pytest.mark.slow
 def test_a_change_without_a_snapshot_is_recognised_too(through: Catalog, proxy: Proxy) -> None:
-    found = rest.load(through, ONE)
-    assert found
-    base, staging = found.metadata, Recording(uuid.uuid4())
-    table = Table(ONE, base, found.metadata_location, found.io, staging)
+    loaded = rest.load(through, ONE)
+    assert loaded
+    base, staging = loaded.metadata, Recording(uuid.uuid4())
+    table = Table(ONE, base, loaded.metadata_location, loaded.io, staging)
     assert staging.change(table, base) is None
     with table.transaction() as change:
         change.set_properties(owner="me")
@@ -315,9 +315,9 @@ def test_a_change_without_a_snapshot_is_recognised_too(through: Catalog, proxy: 
         transaction.commit_all(through, [mine, version(through, TWO, 2)])
     proxy.fault = proxies.cut_after
     transaction.commit_all(through, [mine, version(through, TWO, 2)])
-    found = rest.load(through, ONE)
-    assert found
-    assert found.properties["owner"] == "me"
+    loaded = rest.load(through, ONE)
+    assert loaded
+    assert loaded.properties["owner"] == "me"
 
 
 def test_a_server_that_lists_what_it_can_do_is_believed(settings: Settings, proxy: Proxy) -> None:

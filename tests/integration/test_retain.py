@@ -494,7 +494,7 @@ def test_a_table_of_an_older_version_gets_the_new_function(cold: Lake, other: ps
     old = "begin return null; end"
     run(cold.catalog, f"create or replace function {function}() returns trigger language plpgsql as $$ {old} $$")
     retain(cold, MARCH)
-    assert [str(one) for one in renewal.renew(cold.catalog)] == ["public.events"]
+    assert [str(renewed) for renewed in renewal.renew(cold.catalog)] == ["public.events"]
     assert value(cold.catalog, f"select pg_get_functiondef('{function}'::regproc)") == new
     assert renewal.renew(cold.catalog) == []
     with pytest.raises(psycopg.errors.CheckViolation):
@@ -518,7 +518,7 @@ def test_nor_does_it_keep_the_functions_of_others_old(lake: Lake) -> None:
     old = "begin return null; end"
     run(lake.catalog, f"create or replace function {function}() returns trigger language plpgsql as $$ {old} $$")
     run(lake.catalog, "drop table public._a_broken cascade")
-    assert [str(one) for one in renewal.renew(lake.catalog)] == ["public.events"]
+    assert [str(renewed) for renewed in renewal.renew(lake.catalog)] == ["public.events"]
 
 
 @pytest.mark.slow

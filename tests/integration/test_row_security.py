@@ -133,7 +133,9 @@ def test_changed_policies_are_followed(notes: Lake, alice: str, by: str, change:
         assert rows(connection, shown) == [(1, 100)]
         run(notes.catalog, change)
         if by == "worker":
-            (problem,) = [one for one in status.problems(status.read(notes.catalog)) if "polic" in one.what]
+            (problem,) = [
+                candidate for candidate in status.problems(status.read(notes.catalog)) if "polic" in candidate.what
+            ]
             assert problem.command == "frostline init"
             assert rowsecurity.follow(notes.catalog)
         assert rows(connection, shown) == expected

@@ -41,9 +41,9 @@ def twin(shared_lake: Lake) -> Lake:
 
 @pytest.fixture(params=some(LEVELS, "read committed"))
 def twins(twin: Lake, request: pytest.FixtureRequest) -> Iterator[Twins]:
-    with begun(twin) as found:
-        run(found.connection, f"set transaction isolation level {request.param}")
-        yield found
+    with begun(twin) as session:
+        run(session.connection, f"set transaction isolation level {request.param}")
+        yield session
 
 
 @pytest.mark.parametrize("tier", IDS)
@@ -155,11 +155,11 @@ def test_what_somebody_else_has_changed_is_still_told(
 @pytest.mark.parametrize("what", ["update", "update with nothing new", "update the key", "delete"])
 def test_it_is_our_own_work_also_when_others_have_committed_since(twin: Lake, what: str, tier: str) -> None:
     """Our transaction's number is older than that of another which has ended; whose a row version is does not hang on that."""
-    with begun(twin) as found, twin.connect() as other:
-        run(found.connection, "set transaction isolation level read committed")
-        value(found.connection, "select pg_current_xact_id()")
+    with begun(twin) as session, twin.connect() as other:
+        run(session.connection, "set transaction isolation level read committed")
+        value(session.connection, "select pg_current_xact_id()")
         run(other, "create temp table passing (x int); insert into passing values (1)")
-        found.both(STATEMENTS[what].format(ids=IDS[tier]))
+        session.both(STATEMENTS[what].format(ids=IDS[tier]))
 
 
 def test_it_is_our_own_work_also_when_others_had_locked_the_row(
@@ -176,15 +176,15 @@ def test_it_is_our_own_work_also_when_others_had_locked_the_row(
 
 
 def test_a_kept_cold_row_stays_also_when_others_have_committed_since(twin: Lake) -> None:
-    with begun(twin) as found, twin.connect() as other:
+    with begun(twin) as session, twin.connect() as other:
         run(
-            found.connection,
+            session.connection,
             "create function public.keep() returns trigger language plpgsql as $$ begin return null; end $$;"
             " create trigger keep before insert on public._events for each row execute function public.keep()",
         )
         run(other, "create temp table passing (x int); insert into passing values (1)")
-        assert run(found.connection, "update events set status = 'x' where id = 3").rowcount == 0
-        found.compare()
+        assert run(session.connection, "update events set status = 'x' where id = 3").rowcount == 0
+        session.compare()
 
 
 def test_a_row_that_somebody_takes_while_the_statement_runs_is_told(

@@ -40,9 +40,9 @@ COLD = (
 @pytest.fixture
 def world(s3_lake: Lake) -> Iterator[World]:
     """A table in the object store, and a plain one beside it."""
-    one = World(s3_lake)
-    yield one
-    one.connection.close()
+    made = World(s3_lake)
+    yield made
+    made.connection.close()
 
 
 def bucket(lake: Lake) -> str:
@@ -112,11 +112,11 @@ def _old_files_go(world: World, seaweed: Seaweed, monkeypatch: pytest.MonkeyPatc
         file.write(b"nobody needs this")
     assert swept(lake).orphans == ()
     looked = swept(lake, Request(older_than="0", dry_run=True))
-    assert [one.location for one in looked.orphans] == [orphan]
+    assert [listed_file.location for listed_file in looked.orphans] == [orphan]
     assert found(lake, seaweed) == after | {orphan}
     monkeypatch.setattr(sweep, "_LEAST_AGE", timedelta(0))  # no store lets a file be made old
     done = swept(lake, Request(older_than="0"))
-    assert ([one.location for one in done.orphans], done.unknown) == ([orphan], ())
+    assert ([listed_file.location for listed_file in done.orphans], done.unknown) == ([orphan], ())
     assert found(lake, seaweed) == after
     world.compare()
 
@@ -151,7 +151,7 @@ def test_a_name_of_any_kind_has_its_files_in_the_store(seaweed: Seaweed) -> None
             connection.execute(f"copy (select 7 as a) to '{where.replace(chr(39), chr(39) * 2)}/data/d.parquet'")
         with paths.file_io(where).new_output(f"{where}/data/p.bin").create() as file:
             file.write(b"x")
-        listed = {one.location: one.size_bytes for one in paths.stored(where)}
+        listed = {listed_file.location: listed_file.size_bytes for listed_file in paths.stored(where)}
         assert listed.keys() == {f"{where}/data/d.parquet", f"{where}/data/p.bin"}
         assert listed[f"{where}/data/p.bin"] == paths.size_bytes(f"{where}/data/p.bin") == 1
         assert list(paths.delete_each([*listed, f"{where}/data/none"])) == [*listed, f"{where}/data/none"]
@@ -287,11 +287,11 @@ def home(s3_lake: Lake, seaweed: Seaweed, tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_the_doctor_looks_into_the_store(home: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     said = command("doctor", "--home", home, "--output", "json")
-    findings = {one["name"]: one for one in json.loads(said.stdout)}
+    findings = {record["name"]: record for record in json.loads(said.stdout)}
     assert {findings[name]["state"] for name in ("warehouse", "clock of the warehouse")} == {"ok"}, findings
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     said = command("doctor", "--home", home, "--output", "json")
-    findings = {one["name"]: one for one in json.loads(said.stdout)}
+    findings = {record["name"]: record for record in json.loads(said.stdout)}
     assert "the secret key is not the one of the access key" in findings["warehouse"]["detail"]
     assert "correct s3_secret_key" in findings["warehouse"]["hint"]
 

@@ -46,8 +46,8 @@ class InStore(StoredTables):
 @pytest.fixture
 def between(seaweed: Seaweed) -> Iterator[Counted]:
     """The store, and what it is asked for."""
-    with counted(seaweed.s3_endpoint) as one, objectstore.used(replace(access(seaweed), endpoint=one.uri)):
-        yield one
+    with counted(seaweed.s3_endpoint) as proxy, objectstore.used(replace(access(seaweed), endpoint=proxy.uri)):
+        yield proxy
 
 
 @pytest.fixture

@@ -59,8 +59,8 @@ def cold(table: Lake) -> Lake:
 
 def changed(lake: Lake, statement: str) -> None:
     with lake.connect() as connection:
-        for one in statement.split(";"):
-            run(connection, one)
+        for part in statement.split(";"):
+            run(connection, part)
 
 
 def refused(result: Any, kind: type[FrostlineError] = ConflictError) -> None:

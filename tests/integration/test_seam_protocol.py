@@ -29,11 +29,11 @@ DOCS = Path(__file__).parents[2] / "docs"
 @pytest.fixture
 def reader() -> Any:
     """The page's example, as a module of its own for each test."""
-    found = importlib.util.spec_from_file_location("seam_reader", DOCS / "examples" / "seam_reader.py")
-    assert found
-    assert found.loader
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    spec = importlib.util.spec_from_file_location("seam_reader", DOCS / "examples" / "seam_reader.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 
@@ -205,7 +205,7 @@ def test_an_archive_in_between_changes_nothing(
         archive(cold)
         change(cold)
         run(cold.catalog, "delete from public.events where code = 'month' and ts = %s and piece < '4'", (month,))
-        waiting = {one.partition for one in cold.clean().waiting}
+        waiting = {kept.partition for kept in cold.clean().waiting}
         assert (partition(month) in waiting) == (gap != "from_lake")
 
     before(monkeypatch, reader, gap, act)
@@ -257,9 +257,9 @@ def test_the_heap_may_be_read_for_longer_than_a_pin_lasts(
     real = reader.from_postgres
 
     def long(*arguments: Any) -> Any:
-        found = list(real(*arguments))
+        read_rows = list(real(*arguments))
         run(cold.catalog, "update frostline.pin set expires_at = clock_timestamp() - interval '1 s'")
-        return found
+        return read_rows
 
     monkeypatch.setattr(reader, "from_postgres", long)
     agree(cold, reader)
@@ -301,9 +301,9 @@ def test_a_session_in_another_time_zone_finds_the_keys_of_the_hour_that_comes_tw
     """Python calls no time of that hour in Berlin equal to one in UTC, so marks would hide nothing there."""
     run(cold.catalog, "alter role frostline_reader set timezone = 'Europe/Berlin'")
     assert count(cold, "overlay code = 'autumn'") == 2
-    found = Counter(reader.read(guest, "public", "events"))
-    assert sorted(f"{ts:%H:%M%z}" for code, ts, *_ in found if code == "autumn") == ["00:30+0000", "01:30+0000"]
-    assert found == shown(cold)
+    read_rows = Counter(reader.read(guest, "public", "events"))
+    assert sorted(f"{ts:%H:%M%z}" for code, ts, *_ in read_rows if code == "autumn") == ["00:30+0000", "01:30+0000"]
+    assert read_rows == shown(cold)
 
 
 RENAMES = [("code", "kind"), ("ts", "code"), ("amount", "old"), ("flag", "amount")]
@@ -367,18 +367,18 @@ def test_while_writers_archive_and_fold_run_every_read_is_one_point_in_time(cold
         with cold.connect() as connection:
             while not over.is_set():
                 number = written[0]
-                one, other = str(number % 12), str((number * 5 + 1) % 12)
+                first, other = str(number % 12), str((number * 5 + 1) % 12)
                 try:
-                    run(connection, MOVE, {"one": one, "other": other, "ts": tiers[number // 7 % 3]})
+                    run(connection, MOVE, {"one": first, "other": other, "ts": tiers[number // 7 % 3]})
                 except psycopg.errors.SerializationFailure:
                     continue
                 written[0] += 1
 
     def read() -> None:
         while not over.is_set():
-            found = [row for row in reader.read(cold.dsn, "public", "events") if row[0] == "from"]
-            assert (len(found), sum(row[4] for row in found)) == (12, 1200)
-            assert len({row[2] for row in found}) == 12
+            read_rows = [row for row in reader.read(cold.dsn, "public", "events") if row[0] == "from"]
+            assert (len(read_rows), sum(row[4] for row in read_rows)) == (12, 1200)
+            assert len({row[2] for row in read_rows}) == 12
             reads[0] += 1
 
     with ThreadPoolExecutor(2) as pool:
@@ -391,6 +391,6 @@ def test_while_writers_archive_and_fold_run_every_read_is_one_point_in_time(cold
             expired(cold)
         finally:
             over.set()
-        assert [one.result() for one in work] == [None, None]
+        assert [worker.result() for worker in work] == [None, None]
     assert written[0] > 0 < reads[0]
     agree(cold, reader)

@@ -107,11 +107,11 @@ def test_a_table_may_have_any_name(catalog: Connection, add: Callable[..., Table
         key = 'primary key ("b a", ts)'
         run(catalog, f'create table {quoted} (ts date, "b a" text, {key}) partition by range (ts)')
         table = add(quoted)
-        found = (
+        described = (
             "select heap::regclass::oid, overlay::regclass::oid, key_columns from frostline.seam_v1 where table_id = %s"
         )
         overlay = value(catalog, "select %s::regclass::oid", (names.overlay(table).as_string(catalog),))
-        assert rows(catalog, found, (table.id,)) == [(tables.heap_oid(catalog, table), overlay, ["b a", "ts"])]
+        assert rows(catalog, described, (table.id,)) == [(tables.heap_oid(catalog, table), overlay, ["b a", "ts"])]
 
 
 COLUMNS = """
@@ -120,8 +120,15 @@ select position, name, type, field_id, lake_type, as_text from frostline.seam_co
 
 def expected_columns(table: Table) -> list[tuple[object, ...]]:
     return [
-        (number, one.name, one.pg_type.formatted, one.field_id, one.encoding.lake_type, one.encoding.as_text)
-        for number, one in enumerate(table.columns, 1)
+        (
+            number,
+            column.name,
+            column.pg_type.formatted,
+            column.field_id,
+            column.encoding.lake_type,
+            column.encoding.as_text,
+        )
+        for number, column in enumerate(table.columns, 1)
     ]
 
 
@@ -159,7 +166,7 @@ def test_a_column_renamed_in_the_heap_has_two_names(
 ) -> None:
     if gap:
         run(catalog, "alter table public.events drop column status")
-    before = [(one.name, one.field_id) for one in add(events).columns]
+    before = [(column.name, column.field_id) for column in add(events).columns]
     changed = {"id": "ts", "ts": "at"}
     run(catalog, "alter table public._events rename column ts to at")
     run(catalog, "alter table public._events rename column id to ts")
@@ -190,10 +197,10 @@ def pinnable(catalog: Connection, events: str, add: Callable[..., Table]) -> Tab
 
 def test_a_pin_is_made_renewed_and_released(catalog: Connection, pinnable: Table) -> None:
     pin = value(catalog, PIN.format(pinnable.id, STATE, 60))
-    ((found, state, holder, until),) = rows(
+    ((pin_id, state, holder, until),) = rows(
         catalog, "select pin_id, metadata_location, holder, expires_at from frostline.pin"
     )
-    assert (found, state, holder) == (pin, STATE, "tests")
+    assert (pin_id, state, holder) == (pin, STATE, "tests")
     assert value(catalog, f"select frostline.renew_pin_v1({pin}, 120)") is True
     assert value(catalog, "select expires_at > %s::timestamptz from frostline.pin", (until,))
     assert value(catalog, f"select frostline.release_pin_v1({pin})") is True

@@ -60,11 +60,11 @@ def nothing_is_visible(lake: Lake) -> None:
 
 def test_tables_are_copied_and_other_engines_read_them(two: Lake) -> None:
     result = copies.create(two, "public.*")
-    assert (result.version, [one.name for one in result.tables]) == (1, [CUSTOMERS, ORDERS])
+    assert (result.version, [table.name for table in result.tables]) == (1, [CUSTOMERS, ORDERS])
     there = copies.shown(two)
     expected = rows(two.catalog, "select id, amount, note from public.orders")
     assert (there[ORDERS].rows, there[CUSTOMERS].rows) == (1000, 2)
-    assert sorted(map(tuple, (one.values() for one in copies.by_pyiceberg(there[ORDERS]).to_pylist()))) == expected
+    assert sorted(map(tuple, (row.values() for row in copies.by_pyiceberg(there[ORDERS]).to_pylist()))) == expected
     assert sorted(copies.by_duckdb(there[ORDERS])) == expected
     assert sorted(copies.by_spark(two.session(), there[ORDERS])) == expected
 
@@ -108,7 +108,9 @@ def test_every_table_is_of_the_same_moment(two: Lake) -> None:
         stop.set()
         writer.join()
     there = copies.shown(two)
-    sums = [copies.by_duckdb(there[Name("public", f"accounts_{one}")], "select sum(held) from copy") for one in "ab"]
+    sums = [
+        copies.by_duckdb(there[Name("public", f"accounts_{letter}")], "select sum(held) from copy") for letter in "ab"
+    ]
     assert sum(held for ((held,),) in sums) == 10_000
     assert there[CUSTOMERS].rows == 2
 

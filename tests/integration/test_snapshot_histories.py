@@ -31,7 +31,7 @@ def first(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
 
 def everything(lake: Lake) -> set[Path]:
     """All files of the warehouse but its marker."""
-    return {one for one in lake.warehouse.rglob("*") if one.is_file() and one.parent.name != warehouse.FOLDER}
+    return {path for path in lake.warehouse.rglob("*") if path.is_file() and path.parent.name != warehouse.FOLDER}
 
 
 def fail_late(lake: Lake, name: str = "nightly") -> set[Path]:
@@ -50,8 +50,8 @@ def _fail_when_staged(place: snapshot.Failpoint) -> None:
 
 
 def delete(files: set[Path]) -> None:
-    for one in files:
-        one.unlink()
+    for file in files:
+        file.unlink()
     snapshots.read_metadata.cache_clear()  # a new process remembers nothing
 
 

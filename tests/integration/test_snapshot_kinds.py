@@ -59,7 +59,7 @@ def there(shared_lake: Lake) -> dict[Name, Any]:
 
 
 def content(copy: Any) -> list[tuple[Any, ...]]:
-    return sorted((tuple(one.values()) for one in copies.by_pyiceberg(copy).to_pylist()), key=repr)
+    return sorted((tuple(row.values()) for row in copies.by_pyiceberg(copy).to_pylist()), key=repr)
 
 
 def public(name: str) -> Name:
@@ -181,8 +181,8 @@ def test_every_type_is_carried(lake: Lake) -> None:
         lake.catalog,
         'select id, jsonb::text, "interval"::text, mood::text, pair::text, "num any"::text, int8, bytea from public."Every \'type\'"',
     )
-    found = copies.by_duckdb(copy, 'select id, jsonb, "interval", mood, pair, "num any", int8, bytea from copy')
-    assert sorted(found, key=lambda row: row[0]) == sorted(texts, key=lambda row: row[0])
+    copied = copies.by_duckdb(copy, 'select id, jsonb, "interval", mood, pair, "num any", int8, bytea from copy')
+    assert sorted(copied, key=lambda row: row[0]) == sorted(texts, key=lambda row: row[0])
 
 
 def _samples(strategy: st.SearchStrategy[str]) -> list[str]:
@@ -203,7 +203,7 @@ def test_five_hundred_tables_are_one_snapshot(lake: Lake) -> None:
         "end loop; end $$",
     )
     result = copies.create(lake, "public.*")
-    assert (len(result.tables), sum(one.fingerprint.rows for one in result.tables)) == (500, 500)
+    assert (len(result.tables), sum(table.fingerprint.rows for table in result.tables)) == (500, 500)
     assert content(copies.shown(lake)[public("t250")]) == [(250, "row")]
 
 

@@ -26,13 +26,13 @@ CHANGES = (
 @pytest.fixture
 def world(lake: Lake) -> Iterator[World]:
     """A managed table with a cold, a changed cold and a hot month, and a plain one with the same rows."""
-    one = World(lake)
-    one.fill()
-    one.archive()
-    one.fill()
-    one.both(*CHANGES)
-    yield one
-    one.connection.close()
+    made = World(lake)
+    made.fill()
+    made.archive()
+    made.fill()
+    made.both(*CHANGES)
+    yield made
+    made.connection.close()
 
 
 def same(lake: Lake) -> int:
@@ -98,7 +98,7 @@ def test_incremental_knows_a_managed_table_that_has_the_same_rows(world: World) 
     def again() -> dict[Name, bool]:
         result = copies.create(lake, "public.events", "public.plain", incremental=True)
         same(lake)
-        return {one.name: one.reused for one in result.tables}
+        return {table.name: table.reused for table in result.tables}
 
     assert again() == {EVENTS: True, PLAIN: True}
     lake.archive()  # the rows are elsewhere, and still the same

@@ -77,8 +77,8 @@ def _forget(settings: Settings) -> None:
 def asked(lake: Lake, table: str) -> list[Any] | None:
     """The rows that the catalog's table has, in order."""
     with rest.opened(lake.settings) as catalog:
-        found = rest.load(catalog, ("nightly", "public", table))
-        return None if found is None else sorted(found.scan().to_arrow()["id"].to_pylist())
+        loaded = rest.load(catalog, ("nightly", "public", table))
+        return None if loaded is None else sorted(loaded.scan().to_arrow()["id"].to_pylist())
 
 
 @pytest.mark.quick
@@ -106,9 +106,9 @@ def test_versions_are_made_shown_and_dropped(outside: Lake) -> None:
 def test_a_table_that_somebody_else_committed_to_is_a_conflict(outside: Lake) -> None:
     copies.create(outside, "public.*")
     with rest.opened(outside.settings) as catalog:
-        found = rest.load(catalog, ("nightly", "public", "two"))
-        assert found
-        found.append(found.scan().to_arrow())
+        loaded = rest.load(catalog, ("nightly", "public", "two"))
+        assert loaded
+        loaded.append(loaded.scan().to_arrow())
     with pytest.raises(ConflictError, match=r"nightly\.public\.two in the catalog was committed to by somebody else"):
         copies.create(outside, "public.*")
     assert rows(outside.catalog, _STATES)[-1][1] == "failed"
@@ -119,9 +119,9 @@ def test_a_rival_commit_in_the_last_moment_is_told_with_a_way_out_that_works(out
     commit_all = transaction.commit_all
 
     def late(catalog: rest.Catalog, changes: Any, **options: Any) -> Any:
-        found = rest.load(catalog, ("nightly", "public", "two"))
-        assert found
-        found.append(found.scan().to_arrow())
+        loaded = rest.load(catalog, ("nightly", "public", "two"))
+        assert loaded
+        loaded.append(loaded.scan().to_arrow())
         return commit_all(catalog, changes, **options)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -141,9 +141,9 @@ def test_after_a_rival_commit_that_is_no_version_the_same_command_works(outside:
     commit_all = transaction.commit_all
 
     def late(catalog: rest.Catalog, changes: Any, **options: Any) -> Any:
-        found = rest.load(catalog, ("nightly", "public", "two"))
-        assert found
-        with found.transaction() as theirs:
+        loaded = rest.load(catalog, ("nightly", "public", "two"))
+        assert loaded
+        with loaded.transaction() as theirs:
             theirs.set_properties(owner="them")
         return commit_all(catalog, changes, **options)
 
@@ -243,7 +243,9 @@ def test_a_commit_counts_as_done_where_only_its_successor_is_shown(outside: Lake
             return answer
         loaded = json.loads(answer.body)
         metadata = loaded["metadata"]
-        shown = [one for one in metadata["snapshots"] if one["snapshot-id"] == metadata["current-snapshot-id"]]
+        shown = [
+            snapshot for snapshot in metadata["snapshots"] if snapshot["snapshot-id"] == metadata["current-snapshot-id"]
+        ]
         loaded["metadata"] = {**metadata, "snapshots": shown, "snapshot-log": []}
         return Answered(answer.status, json.dumps(loaded).encode())
 
@@ -252,9 +254,9 @@ def test_a_commit_counts_as_done_where_only_its_successor_is_shown(outside: Lake
         with losing(KeyboardInterrupt("killed"), arrives=True):
             copies.create(outside, "public.two")
         with rest.opened(outside.settings) as catalog:
-            found = rest.load(catalog, ("nightly", "public", "two"))
-            assert found
-            found.append(found.scan().to_arrow())
+            kept = rest.load(catalog, ("nightly", "public", "two"))
+            assert kept
+            kept.append(kept.scan().to_arrow())
         proxy.fault, proxy.concerns = newest_only, "/tables/two"
         snapshot_destinations.settle(outside.catalog, outside.settings, "nightly")
     assert rows(outside.catalog, _STATES)[0][1] == "published"
@@ -351,9 +353,9 @@ def test_copies_of_the_built_in_catalog_lie_in_an_object_store(in_bucket: Lake, 
     run(in_bucket.catalog, "delete from public.one where id > 3")
     copies.create(in_bucket, "public.*", incremental=True)
     there = copies.shown(in_bucket)
-    found = {name.table: ids(one.metadata_location) for name, one in there.items()}
-    assert (found, there[Name("public", "two")].reused) == ({"one": [1, 2, 3], "two": [1]}, True)
+    copied = {name.table: ids(copy.metadata_location) for name, copy in there.items()}
+    assert (copied, there[Name("public", "two")].reused) == ({"one": [1, 2, 3], "two": [1]}, True)
     snapshot_drop.drop(in_bucket.catalog, in_bucket.settings, "nightly", keep=1)
-    assert len([one for one in seaweed.objects(bucket, prefix) if one.endswith(".parquet")]) == 2
+    assert len([key for key in seaweed.objects(bucket, prefix) if key.endswith(".parquet")]) == 2
     snapshot_drop.drop(in_bucket.catalog, in_bucket.settings, "nightly")
     assert [key for key in seaweed.objects(bucket, prefix) if f"/{warehouse.FOLDER}/" not in key] == []

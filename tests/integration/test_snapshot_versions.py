@@ -43,9 +43,9 @@ def uuid(copy: Any) -> object:
 
 def both(copy: Any) -> list[Any]:
     """The rows of a copy, about which PyIceberg and DuckDB must agree."""
-    found = copies.by_pyiceberg(copy).to_pylist()
-    assert sorted(copies.by_duckdb(copy), key=repr) == sorted((tuple(one.values()) for one in found), key=repr)
-    return found
+    copied = copies.by_pyiceberg(copy).to_pylist()
+    assert sorted(copies.by_duckdb(copy), key=repr) == sorted((tuple(row.values()) for row in copied), key=repr)
+    return copied
 
 
 def test_an_old_version_stays_as_it_was(first: Lake) -> None:
@@ -53,7 +53,7 @@ def test_an_old_version_stays_as_it_was(first: Lake) -> None:
     copies.create(first, "public.*")
     old, new = copies.shown(first, version=1), copies.shown(first)
     assert (list(old), list(new)) == ([T, U], [T, Name("public", "v")])
-    assert ([one["a"] for one in both(old[T])], [one["a"] for one in both(new[T])]) == ([1], [2])
+    assert ([row["a"] for row in both(old[T])], [row["a"] for row in both(new[T])]) == ([1], [2])
     assert both(old[U]) == [{"a": 1}]
     assert uuid(old[T]) == uuid(new[T])
     pointers = rows(first.catalog, "select table_name, metadata_location from frostline.iceberg_tables order by 1")
@@ -128,8 +128,8 @@ def test_a_table_becomes_empty_and_full_again(first: Lake) -> None:
     assert both(copies.shown(first)[T]) == []
     run(first.catalog, "insert into public.t values (5)")
     copies.create(first, "public.*")
-    assert [one["a"] for one in both(copies.shown(first)[T])] == [5]
-    assert [one["a"] for one in both(copies.shown(first, version=1)[T])] == [1]
+    assert [row["a"] for row in both(copies.shown(first)[T])] == [5]
+    assert [row["a"] for row in both(copies.shown(first, version=1)[T])] == [1]
 
 
 def test_incremental_uses_the_files_of_tables_that_have_the_same_rows(
@@ -139,7 +139,7 @@ def test_incremental_uses_the_files_of_tables_that_have_the_same_rows(
     run(first.catalog, "update public.t set a = 2; update public.u set a = a")
     before = set(first.data_files())
     result = copies.create(first, "public.*", incremental=True)
-    assert {one.name: one.reused for one in result.tables} == {T: False, U: True}
+    assert {table.name: table.reused for table in result.tables} == {T: False, U: True}
     assert len(set(first.data_files()) - before) == 1
     old, new = copies.shown(first, version=1), copies.shown(first)
     assert (old[U].metadata_location, new[U].reused) == (new[U].metadata_location, True)
@@ -163,8 +163,8 @@ def test_incremental_uses_the_files_of_tables_that_have_the_same_rows(
 def test_incremental_copies_a_table_that_is_not_the_same(first: Lake, change: str) -> None:
     run(first.catalog, change)
     result = copies.create(first, "public.*", incremental=True)
-    assert {one.name: one.reused for one in result.tables} == {T: True, U: False}
-    assert [tuple(one.values()) for one in both(copies.shown(first)[U])] == rows(
+    assert {table.name: table.reused for table in result.tables} == {T: True, U: False}
+    assert [tuple(row.values()) for row in both(copies.shown(first)[U])] == rows(
         first.catalog, "select * from public.u"
     )
 
@@ -181,11 +181,11 @@ def test_dropping_a_version_leaves_the_others_whole(first: Lake) -> None:
     result = snapshot_drop.drop(first.catalog, first.settings, "nightly", version=1)
     assert result.versions == (1,)
     assert result.files > 0
-    assert ([one["a"] for one in both(copies.shown(first, version=2)[T])], both(copies.shown(first, version=2)[U])) == (
+    assert ([row["a"] for row in both(copies.shown(first, version=2)[T])], both(copies.shown(first, version=2)[U])) == (
         [2],
         [{"a": 1}],
     )
-    assert [one["a"] for one in both(copies.shown(first)[T])] == [3]
+    assert [row["a"] for row in both(copies.shown(first)[T])] == [3]
     with pytest.raises(UsageError, match="snapshot 'nightly' has no version 1"):
         copies.shown(first, version=1)
     snapshot_drop.drop(first.catalog, first.settings, "nightly")
@@ -198,12 +198,12 @@ def test_dropping_the_newest_version_shows_the_one_before_it(first: Lake) -> Non
     copies.create(first, "public.*")
     snapshot_drop.drop(first.catalog, first.settings, "nightly", version=2)
     there = copies.shown(first)
-    assert ([one["a"] for one in both(there[T])], both(there[U])) == ([1], [{"a": 1}])
+    assert ([row["a"] for row in both(there[T])], both(there[U])) == ([1], [{"a": 1}])
     pointers = rows(first.catalog, "select table_name, metadata_location from frostline.iceberg_tables order by 1")
     assert pointers == [("t", there[T].metadata_location), ("u", there[U].metadata_location)]
     run(first.catalog, "update public.t set a = 9")
     copies.create(first, "public.*")
-    assert [one["a"] for one in both(copies.shown(first)[T])] == [9]
+    assert [row["a"] for row in both(copies.shown(first)[T])] == [9]
     assert snapshot_versions.versions(first.catalog)[-1].version == 3
 
 
@@ -262,8 +262,8 @@ def test_the_commands_list_show_and_drop(first: Lake, said: Any, command: Comman
     shown = said("show", "nightly")
     cut = rows(first.catalog, shown["cut"])
     assert sorted(cut) == [
-        (one["namespace"], one["lake_table"], one["metadata_location"], one["lake_snapshot_id"])
-        for one in shown["copies"]
+        (copy["namespace"], copy["lake_table"], copy["metadata_location"], copy["lake_snapshot_id"])
+        for copy in shown["copies"]
     ]
     assert rows(first.catalog, said("show", "nightly", "--version", "1")["cut"]) == cut
     text = command("snapshot", "show", "nightly").stdout

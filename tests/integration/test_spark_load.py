@@ -233,7 +233,7 @@ def test_of_a_deadlock_one_is_told_and_every_row_is_there_once(world: World, mon
         _when(monkeypatch, Failpoint.LOAD_STAGED, mark)
         assert world.both(given, lake_rows=3).as_files == 3
         ended[0].result(30)
-    assert all(isinstance(one, psycopg.errors.DeadlockDetected) for one in refused)
+    assert all(isinstance(error, psycopg.errors.DeadlockDetected) for error in refused)
 
 
 @pytest.mark.slow

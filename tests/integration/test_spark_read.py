@@ -105,7 +105,7 @@ def shown(lake: Lake, table: str = "public.events", where: str = "true", columns
 def test_a_table_is_the_same_in_spark_and_in_postgres(changed: Lake, table: str) -> None:
     frame = read(changed, table)
     assert in_spark(frame) == shown(changed, f"public.{table}")
-    assert frame.columns == [one[0] for one in _columns(changed, table)]
+    assert frame.columns == [shown_column[0] for shown_column in _columns(changed, table)]
 
 
 def _columns(lake: Lake, table: str) -> list[Any]:
@@ -216,9 +216,9 @@ def test_pins_and_snapshots_go_with_the_release(changed: Lake) -> None:
 
 def test_a_view_answers_spark_sql(changed: Lake) -> None:
     connector.view(changed.session(), "cold_events", "public.events", dsn=changed.dsn, where="ts < '2024-04-01'")
-    found = changed.session().sql("select status, count(*) from cold_events group by status order by status nulls last")
+    rows = changed.session().sql("select status, count(*) from cold_events group by status order by status nulls last")
     in_sql = "select status, count(*) from public.events where ts < '2024-04-01+00' group by status order by status collate \"C\""
-    assert [tuple(row) for row in found.collect()] == run(changed.catalog, in_sql).fetchall()
+    assert [tuple(row) for row in rows.collect()] == run(changed.catalog, in_sql).fetchall()
 
 
 @pytest.mark.slow
@@ -360,10 +360,10 @@ def test_tables_of_one_point_are_of_one_transaction(lake: Lake) -> None:
         for step in (lambda: lake.archive("other"), lambda: lake.clean("other"), lake.fold):
             frames = connector.read_many(lake.session(), ["events", "other"], dsn=lake.dsn)
             step()
-            found = {table: in_spark(frame) for table, frame in frames.items()}
+            answers = {table: in_spark(frame) for table, frame in frames.items()}
             with at_the_point(lake) as connection:
-                assert found == {table: in_postgres(connection, f"public.{table}") for table in frames}
-            assert sum(row[3] for rows in found.values() for row in rows) == total
+                assert answers == {table: in_postgres(connection, f"public.{table}") for table in frames}
+            assert sum(row[3] for rows in answers.values() for row in rows) == total
             connector.release()
     finally:
         done.set()
@@ -414,9 +414,9 @@ def test_columns_are_found_by_field_id_whatever_the_files_call_them(events: Lake
     expected = shown(events, "public.plain")
     assert in_spark(frame) == expected
     for text, count in (("row 3", 4), ("folded", 1)):
-        found = in_spark(frame.where(f"data = '{text}'"))
-        assert found == [row for row in expected if row[2] == text]
-        assert len(found) == count
+        rows = in_spark(frame.where(f"data = '{text}'"))
+        assert rows == [row for row in expected if row[2] == text]
+        assert len(rows) == count
 
 
 @pytest.mark.slow

@@ -220,7 +220,7 @@ def _counted(kept: Kept) -> int:
     """The rows that the tasks of the data source read, in this process."""
     at = kept.point.tables["public.events"]
     reading = rows.reading(kept.point.moment, None, at, Part.ALL, files.shown_names(at.table))
-    pieces = [one.piece for one in FrostlineReader(reading).partitions() if isinstance(one, Task)]
+    pieces = [partition.piece for partition in FrostlineReader(reading).partitions() if isinstance(partition, Task)]
     return sum(batch.num_rows for piece in pieces for batch in rows.batches(reading, piece))
 
 
@@ -247,14 +247,14 @@ def test_a_load_that_fails_holds_nothing(changed: Lake) -> None:
 def test_release_finds_every_point_of_what_was_derived(changed: Lake) -> None:
     spark = changed.session()
     derivations: list[Callable[[DataFrame, DataFrame], DataFrame]] = [
-        lambda one, other: one.unionAll(other),
-        lambda one, other: one.join(other, "id").groupBy().count().select("count"),
-        lambda one, other: other.where(one.where("id = 5").select("id").exists()),
+        lambda first, other: first.unionAll(other),
+        lambda first, other: first.join(other, "id").groupBy().count().select("count"),
+        lambda first, other: other.where(first.where("id = 5").select("id").exists()),
     ]
     for derived in derivations:
-        one, other = read(changed, columns=["id"], where=HOT), load(changed, columns="id")
+        left, other = read(changed, columns=["id"], where=HOT), load(changed, columns="id")
         assert len(KEEPER.ids()) == 2
-        connector.release(derived(one, other))
+        connector.release(derived(left, other))
         assert KEEPER.ids() == []
     with pytest.raises(UsageError, match="this DataFrame shows no point in time"):
         connector.release(spark.range(3).toDF("id"))

@@ -40,9 +40,9 @@ def memory(spark: SparkSession, file: Path) -> bytes:
     jvm: Any = spark.sparkContext._jvm
     of_java = jvm.java.lang.Class.forName("com.sun.management.HotSpotDiagnosticMXBean")
     jvm.java.lang.management.ManagementFactory.getPlatformMXBean(of_java).dumpHeap(str(file), False)
-    found = file.read_bytes()
+    content = file.read_bytes()
     file.unlink()
-    return found
+    return content
 
 
 def test_neither_passwords_nor_keys_are_ever_in_sparks_memory(known_password: tuple[Lake, str], tmp_path: Path) -> None:
@@ -62,10 +62,10 @@ def test_neither_passwords_nor_keys_are_ever_in_sparks_memory(known_password: tu
     copies.create(lake, "public.events")
     connector.release()
     lake.thaw(first="2024-03-01")
-    found = memory(spark, tmp_path / "spark.hprof")
-    assert b"frostline-secrets-" in found, "what names the secrets is there, so this would find them"
-    assert password.encode() not in found
-    assert SECRET_KEY.encode() not in found
+    dump = memory(spark, tmp_path / "spark.hprof")
+    assert b"frostline-secrets-" in dump, "what names the secrets is there, so this would find them"
+    assert password.encode() not in dump
+    assert SECRET_KEY.encode() not in dump
 
 
 def test_sparks_ports_are_on_the_loopback_and_ask_for_a_secret(spark: SparkSession) -> None:
@@ -73,9 +73,9 @@ def test_sparks_ports_are_on_the_loopback_and_ask_for_a_secret(spark: SparkSessi
     assert started.sc().conf().get("spark.authenticate") == "true"
     context: Any = SparkContext
     java = psutil.Process(context._gateway.proc.pid)
-    listening = [one for one in java.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
+    listening = [connection for connection in java.net_connections("tcp") if connection.status == psutil.CONN_LISTEN]
     assert listening
-    addresses = {one.laddr.ip.removeprefix("::ffff:") for one in listening}
+    addresses = {connection.laddr.ip.removeprefix("::ffff:") for connection in listening}
     assert addresses <= {"127.0.0.1", "::1"}
 
 

@@ -93,9 +93,9 @@ def test_spark_sql_reads_a_table(events: Lake) -> None:
     spark = events.session()
     connector.register(spark, dsn=events.dsn)
     spark.sql("create or replace temporary view events using frostline options (table 'public.events')")
-    found = spark.sql("select status, count(*), sum(amount) from events where ts < '2024-03-05' group by status")
+    counted = spark.sql("select status, count(*), sum(amount) from events where ts < '2024-03-05' group by status")
     query = "select status, count(*), sum(amount) from public.events where ts < '2024-03-05+00' group by status"
-    assert sorted(map(tuple, found.collect()), key=repr) == sorted(run(events.catalog, query).fetchall(), key=repr)
+    assert sorted(map(tuple, counted.collect()), key=repr) == sorted(run(events.catalog, query).fetchall(), key=repr)
     assert spark.sql("select * from events e join events f using (id, ts)").count() == len(shown(events))
     assert len(KEEPER.ids()) == 1, DISTINCT_POINTS
     spark.catalog.dropTempView("events")
@@ -130,9 +130,9 @@ def test_filters_leave_files_and_partitions_out(events: Lake) -> None:
     for filters, files, targets in FILTERS:
         reader = FrostlineReader(rows.reading(kept.point.moment, None, at, Part.ALL, tier_files.shown_names(at.table)))
         assert reader.pushFilters(filters) == filters
-        cut = [one.piece for one in reader.partitions() if isinstance(one, Task)]
-        assert sum(len(one.files) for one in cut if isinstance(one, LakePiece)) == files, filters
-        assert {one.target.name.table for one in cut if isinstance(one, Shard)} == targets, filters
+        cut = [partition.piece for partition in reader.partitions() if isinstance(partition, Task)]
+        assert sum(len(piece.files) for piece in cut if isinstance(piece, LakePiece)) == files, filters
+        assert {piece.target.name.table for piece in cut if isinstance(piece, Shard)} == targets, filters
     frame = load(events)
     for condition in ("ts < '2024-01-01 05:00:00'", "ts > '2200-01-01'"):
         assert in_spark(frame.where(condition)) == shown(events, where=condition.replace("'2", "timestamptz '2"))

@@ -271,8 +271,8 @@ def test_two_drivers_with_one_label_write_once(
     monkeypatch.setattr(failpoints, "reached", first_waits)
     with ThreadPoolExecutor(2) as pool:
         running = [pool.submit(world.write, given, label=label) for _ in range(2)]
-        failed = [one.exception() for one in running]
-    results = [one.result().applied for one, error in zip(running, failed, strict=True) if error is None]
+        failed = [future.exception() for future in running]
+    results = [future.result().applied for future, error in zip(running, failed, strict=True) if error is None]
     assert sorted(results) == ([True] if first_fails else [False, True])
     by_sql(world.lake.catalog, "append", given)
     world.compare()

@@ -22,8 +22,8 @@ def twin(shared_lake: Lake) -> Lake:
 
 @pytest.fixture
 def twins(twin: Lake) -> Iterator[Twins]:
-    with begun(twin) as found:
-        yield found
+    with begun(twin) as session:
+        yield session
 
 
 REFUSED = {

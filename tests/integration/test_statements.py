@@ -52,7 +52,7 @@ _TELLING = 30
 
 def _nouns(package: str) -> list[str]:
     folder = resources.files(f"frostline.{package}").joinpath("sql")
-    return sorted(one.name.removesuffix(".sql") for one in folder.iterdir() if one.name.endswith(".sql"))
+    return sorted(path.name.removesuffix(".sql") for path in folder.iterdir() if path.name.endswith(".sql"))
 
 
 STATEMENTS = {
@@ -105,7 +105,7 @@ def _quoted(text: str) -> str:
 
 def _numbered(text: str) -> str:
     names = list(dict.fromkeys(_PARAMETER.findall(text)))
-    numbered = _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text)
+    numbered = _PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", text)
     return numbered.replace("%%", "%") if names else text
 
 
@@ -141,7 +141,7 @@ def test_no_package_with_statements_is_left_out() -> None:
     assert {".".join(folder.parts) for folder in folders} == set(PACKAGES)
 
 
-@pytest.mark.parametrize("name", [one for one in TRIED if one not in PARSED])
+@pytest.mark.parametrize("name", [tried for tried in TRIED if tried not in PARSED])
 def test_postgres_accepts_it(world: World, name: str) -> None:
     if before := world.before(name):
         run(world.connection, before)

@@ -32,12 +32,12 @@ def told(command: Command) -> dict[str, Any]:
 
 
 def problems(command: Command) -> dict[str, str]:
-    return {one["command"]: one["problem"] for one in told(command)["problems"]}
+    return {problem["command"]: problem["problem"] for problem in told(command)["problems"]}
 
 
 def test_what_is_due_is_next_and_somebody_must_do_it(events: Lake, command: Command) -> None:
-    found = told(command)
-    (table,) = found["tables"]
+    shown = told(command)
+    (table,) = shown["tables"]
     assert (table["next_action"], table["next_at"]) == ("archive", None)
     assert table["next_why"] == "6 partitions older than the hot period"
     assert table["lag_s"] > 365 * 86_400
@@ -76,11 +76,11 @@ def test_each_fault_is_named_with_the_command_that_helps(events: Lake, command: 
         "insert into frostline.job (table_id, kind, state, error) select table_id, 'fold', 'failed', 'no room' from frostline.managed_table",
     )
     events.server.stop()
-    found = problems(command)
-    assert found["frostline premake public.events"] == "public.events: 2 rows lie beyond the last partition"
-    assert found["frostline fold public.events"] == "public.events: fold failed once: no room"
-    assert "keeps archive from going past" in found["frostline table set public.events --release"]
-    assert "does not answer" in found["frostline serve"]
+    by_command = problems(command)
+    assert by_command["frostline premake public.events"] == "public.events: 2 rows lie beyond the last partition"
+    assert by_command["frostline fold public.events"] == "public.events: fold failed once: no room"
+    assert "keeps archive from going past" in by_command["frostline table set public.events --release"]
+    assert "does not answer" in by_command["frostline serve"]
     text = command("status").stdout
     assert "! public.events: fold failed once: no room\n    frostline fold public.events\n" in text
 
@@ -91,8 +91,8 @@ def test_an_old_transaction_that_keeps_partitions_is_named(events: Lake, command
         reader.execute("select count(*) from public.events")
         events.archive()
         run(events.catalog, "update frostline.managed_table set grace_period = '0'")
-        found = problems(command)["select * from pg_stat_activity order by xact_start"]
-        assert str(reader.info.backend_pid) in found
+        problem = problems(command)["select * from pg_stat_activity order by xact_start"]
+        assert str(reader.info.backend_pid) in problem
     assert "select * from pg_stat_activity order by xact_start" not in problems(command)
 
 
@@ -101,8 +101,8 @@ def test_an_irregular_grid_says_how_to_make_it_regular(lake: Lake, events: Lake,
     for name, lower, upper in (("odd", "2024-07-01", "2030-06-07"), ("odder", "2030-06-07", "2030-06-09")):
         bounds = f"for values from ('{lower}') to ('{upper}')"
         run(lake.catalog, f"create table public.{name} partition of public._events {bounds}")
-    found = problems(command)
-    assert "frostline table set public.events --every '1 month'" in found
+    by_command = problems(command)
+    assert "frostline table set public.events --every '1 month'" in by_command
 
 
 def test_without_a_table_there_is_no_problem(lake: Lake, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

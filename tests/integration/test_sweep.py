@@ -74,7 +74,7 @@ def metadata_name(job: int) -> str:
 
 
 def job_ids(lake: Lake) -> list[int]:
-    return [one for (one,) in rows(lake.catalog, "select job_id from frostline.job")]
+    return [job_id for (job_id,) in rows(lake.catalog, "select job_id from frostline.job")]
 
 
 def test_only_old_garbage_of_our_own_jobs_goes(events: Lake) -> None:
@@ -94,10 +94,10 @@ def test_only_old_garbage_of_our_own_jobs_goes(events: Lake) -> None:
     }
     strange = {put(here / f"{part}/{name}") for part in ("data", "metadata") for name in STRANGE}
     young = {put(here / name(job), days=2.9) for job in job_ids(events) for name in (data_name, metadata_name)}
-    size = sum(Path(one.removeprefix("file://")).stat().st_size for one in goes)
+    size = sum(Path(path.removeprefix("file://")).stat().st_size for path in goes)
     result = swept(events)
     assert files(events) == real | others | strange | young
-    assert ({one.location for one in result.orphans}, result.size_bytes) == (goes, size)
+    assert ({orphan.location for orphan in result.orphans}, result.size_bytes) == (goes, size)
     assert (result.left, set(result.unknown)) == (len(others), strange)
     last = jobs.last(events.catalog, events.table())
     assert last is not None
@@ -141,7 +141,7 @@ def test_whatever_was_done_before_what_is_needed_stays(lake: Lake, seed: int) ->
     assert rows(lake.catalog, EVERYTHING) == before
     for state, snapshot in pinned:
         assert count_with_pyiceberg(state, snapshot) == 100
-    assert [count_with_pyiceberg(location(lake), one) for one in snapshots] == [100] * len(snapshots)
+    assert [count_with_pyiceberg(location(lake), snapshot_id) for snapshot_id in snapshots] == [100] * len(snapshots)
 
 
 @pytest.mark.slow
@@ -230,9 +230,9 @@ def test_files_of_another_history_are_left_until_they_are_taken_over(events: Lak
     garbage = {put(folder(events) / data_name(job)) for job in job_ids(events)}
     assert (swept(events).orphans, swept(events).left) == ((), len(garbage))
     looked = swept(events, Request(take_over=True, dry_run=True))
-    assert {one.location for one in looked.orphans} == garbage
+    assert {orphan.location for orphan in looked.orphans} == garbage
     assert swept(events).orphans == (), "a dry run takes nothing over"
-    assert {one.location for one in swept(events, Request(take_over=True)).orphans} == garbage
+    assert {orphan.location for orphan in swept(events, Request(take_over=True)).orphans} == garbage
     assert rows(events.catalog, "select server = frostline.this_server() from frostline.own_history order by 1") == [
         (False,),
         (True,),

@@ -379,7 +379,9 @@ def test_one_that_dies_anywhere_is_repeated(cold: Lake, monkeypatch: pytest.Monk
     cold.fold()
     change_more = "update public.{t} set amount = coalesce(amount, 0) + 1 where id % 7 = 0"
     for place in [
-        one for one in Failpoint if one.name.startswith("THAW_") and not one.name.endswith(("COPY", "COPIED"))
+        failpoint
+        for failpoint in Failpoint
+        if failpoint.name.startswith("THAW_") and not failpoint.name.endswith(("COPY", "COPIED"))
     ]:
 
         def reached(here: Failpoint, place: Failpoint = place) -> None:

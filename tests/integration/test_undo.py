@@ -170,11 +170,11 @@ def test_a_file_that_reaches_across_the_line_is_written_again(lake: Lake) -> Non
     change(lake)
     lake.fold()
     february = at(lake, FEBRUARY)
-    across = [one for one in lake_files.recorded(lake.catalog, lake.table()) if one.lower < february <= one.upper]
+    across = [file for file in lake_files.recorded(lake.catalog, lake.table()) if file.lower < february <= file.upper]
     assert across
     result = lake.undo(to=FEBRUARY)
     assert result.trimmed_files == len(across)
-    assert all(one.upper < february for one in lake_files.recorded(lake.catalog, lake.table()))
+    assert all(file.upper < february for file in lake_files.recorded(lake.catalog, lake.table()))
     compare(lake)
     assert verify.run(lake.catalog, lake.table()).faults == ()
 
@@ -360,7 +360,9 @@ def test_one_that_dies_anywhere_is_repeated(lake: Lake, monkeypatch: pytest.Monk
         lake.undo()
 
 
-_PLACES = [one for one in Failpoint if one.name.startswith("UNDO_") and not one.name.endswith("_FILE")]
+_PLACES = [
+    failpoint for failpoint in Failpoint if failpoint.name.startswith("UNDO_") and not failpoint.name.endswith("_FILE")
+]
 """Those of the process that runs the command; the others are in tasks."""
 
 

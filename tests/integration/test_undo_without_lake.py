@@ -154,11 +154,11 @@ def test_a_file_across_the_line_is_hidden_then_trimmed(lake: Lake) -> None:
     assert line(lake) == february
     back(lake, hidden)
     compare(lake)
-    assert any(one.lower < february <= one.upper for one in lake_files.recorded(lake.catalog, lake.table()))
+    assert any(file.lower < february <= file.upper for file in lake_files.recorded(lake.catalog, lake.table()))
     both(lake.catalog, "update public.{t} set amount = 77 where ts < '2024-03-01'")
     (folded,) = lake.fold("events")
     assert folded.error is None
-    assert all(one.upper < february for one in lake_files.recorded(lake.catalog, lake.table()))
+    assert all(file.upper < february for file in lake_files.recorded(lake.catalog, lake.table()))
     compare(lake)
     assert verify.run(lake.catalog, lake.table()).faults == ()
     lake.undo()
@@ -174,7 +174,7 @@ def test_whichever_job_comes_next_settles_it(archived: Lake, job: str) -> None:
     february = at(archived, FEBRUARY)
     (done,) = getattr(archived, job)("events")
     assert done.error is None
-    assert all(one.upper < february for one in lake_files.recorded(archived.catalog, archived.table()))
+    assert all(file.upper < february for file in lake_files.recorded(archived.catalog, archived.table()))
     compare(archived)
     assert verify.run(archived.catalog, archived.table()).faults == ()
 
@@ -183,8 +183,8 @@ def test_whichever_job_comes_next_settles_it(archived: Lake, job: str) -> None:
 @pytest.mark.parametrize("level", ["read committed", "repeatable read"])
 def test_readers_and_writers_that_are_open_across_it(archived: Lake, level: str) -> None:
     with archived.connect() as reader, archived.connect() as writer:
-        for one in (reader, writer):
-            run(one, f"begin isolation level {level}")
+        for session in (reader, writer):
+            run(session, f"begin isolation level {level}")
         before = value(reader, "select count(*) from public.events")
         both(writer, "update public.{t} set amount = 7 where id in (24, 29)")
         hidden = away(archived)

@@ -190,10 +190,10 @@ def test_two_databases_may_share_one(lake: Lake, empty_database: str, request: p
     install(Settings(dsn=empty_database, warehouse=str(lake.warehouse)))
     with running_on(empty_database, str(lake.warehouse), request) as other:
         make_archived(other, grace="0")
-        for one in (lake, other):
-            change(one)
-            assert one.fold()[0].error is None
-            compare(one)
+        for each_lake in (lake, other):
+            change(each_lake)
+            assert each_lake.fold()[0].error is None
+            compare(each_lake)
     assert len(list((lake.warehouse / warehouse.FOLDER).iterdir())) == 2
 
 
@@ -277,8 +277,8 @@ def test_a_real_disk_is_unmounted(lake: Lake, mount: Callable[[], None]) -> None
 
 
 def marked(lake: Lake) -> bool:
-    found = warehouses.find(lake.catalog)
-    return found is not None and warehouse.is_there(Marker(found.location, found.identity))
+    claimed = warehouses.find(lake.catalog)
+    return claimed is not None and warehouse.is_there(Marker(claimed.location, claimed.identity))
 
 
 @pytest.mark.slow

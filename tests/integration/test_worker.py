@@ -50,8 +50,8 @@ def worker(lake: Lake, stop: threading.Event | None = None) -> Worker:
 
 def kinds(lake: Lake) -> list[str]:
     """The jobs that did their work, in order."""
-    found = lake.catalog.execute("select kind from frostline.job where state <> 'failed' order by job_id").fetchall()
-    return [kind for (kind,) in found]
+    rows = lake.catalog.execute("select kind from frostline.job where state <> 'failed' order by job_id").fetchall()
+    return [kind for (kind,) in rows]
 
 
 def wait_for(lake: Lake, query: str, process: subprocess.Popen[str] | None = None) -> None:
@@ -97,18 +97,18 @@ def test_one_table_that_fails_waits_longer_each_time_and_the_others_go_on(events
     make_events(events.catalog, "public.broken", months=1)
     run(events.catalog, "insert into public.broken (ts, amount) values ('2024-01-05', 'NaN')")
     events.add("broken")
-    one = worker(events)
-    one.round()
+    first = worker(events)
+    first.round()
     assert events.value("select count(*) from frostline.lake_file") == 6
     failed = jobs.failures(events.catalog, events.table("broken"))[Kind.ARCHIVE]
     assert (failed.count, "'amount' has 1 values" in failed.error) == (1, True)
-    assert Name.parse("broken") not in [action.name for action in one.round() if action.kind is Kind.ARCHIVE]
+    assert Name.parse("broken") not in [action.name for action in first.round() if action.kind is Kind.ARCHIVE]
     run(events.catalog, "update frostline.job set changed_at = changed_at - interval '31 s' where state = 'failed'")
-    one.round()
+    first.round()
     assert jobs.failures(events.catalog, events.table("broken"))[Kind.ARCHIVE].count == 2
     run(events.catalog, "delete from public.broken")
     run(events.catalog, "update frostline.job set changed_at = changed_at - interval '1 hour' where state = 'failed'")
-    one.round()
+    first.round()
     assert jobs.failures(events.catalog, events.table("broken")) == {}
 
 
@@ -158,9 +158,9 @@ def test_somebody_who_rewrites_a_partition_for_hours_stops_neither_worker_nor_st
     with events.connect() as somebody, somebody.transaction():
         somebody.execute("lock table public.events_1 in access exclusive mode")
         assert len(survey.list_all(events.catalog)) == 2
-        found = status.read(events.catalog)
-    assert [str(one.table.name) for one in found.tables] == ["public.other"]
-    assert "public.events cannot be read: canceling statement due to lock timeout" in found.problems[0].what
+        shown = status.read(events.catalog)
+    assert [str(table.table.name) for table in shown.tables] == ["public.other"]
+    assert "public.events cannot be read: canceling statement due to lock timeout" in shown.problems[0].what
     assert len(status.read(events.catalog).tables) == 2
 
 
@@ -183,9 +183,9 @@ def test_it_stops_between_two_actions(events: Lake) -> None:
 
 
 def test_one_of_two_workers_leads_and_the_other_takes_over(events: Lake) -> None:
-    with connect(events.dsn, purpose="one") as one, connect(events.dsn, purpose="two") as two:
-        with leases.leading(one) as leadership:
-            assert leases.still_leads(one, leadership)
+    with connect(events.dsn, purpose="one") as first, connect(events.dsn, purpose="two") as two:
+        with leases.leading(first) as leadership:
+            assert leases.still_leads(first, leadership)
             with pytest.raises(ConflictError, match="another worker leads: process"), leases.leading(two):
                 pass
         with leases.leading(two):
@@ -195,19 +195,19 @@ def test_one_of_two_workers_leads_and_the_other_takes_over(events: Lake) -> None
                 events, "select not exists (select from pg_stat_activity where application_name = 'frostline two')"
             )
             assert leases.leader(events.catalog) is None
-            with leases.leading(one):
+            with leases.leading(first):
                 pass
 
 
 def test_a_leader_that_was_paused_learns_that_it_leads_no_more(events: Lake) -> None:
-    with connect(events.dsn, purpose="one") as one, connect(events.dsn, purpose="two") as two:
-        with leases.leading(one, 60) as leadership:
+    with connect(events.dsn, purpose="one") as first, connect(events.dsn, purpose="two") as two:
+        with leases.leading(first, 60) as leadership:
             run(events.catalog, "update frostline.leader set expires_at = now() - interval '1 s'")
             with leases.leading(two):
-                assert not leases.still_leads(one, leadership)
+                assert not leases.still_leads(first, leadership)
             rounds: list[int] = []
-            running = Worker(JobContext(one, events.settings, events.session), threading.Event())
-            running.lead(lambda: bool(rounds.append(1)) or leases.still_leads(one, leadership))
+            running = Worker(JobContext(first, events.settings, events.session), threading.Event())
+            running.lead(lambda: bool(rounds.append(1)) or leases.still_leads(first, leadership))
         assert rounds == [1]
 
 
@@ -223,7 +223,7 @@ def start(events: Lake) -> Iterator[Start]:
         environment = {name: text for name, text in os.environ.items() if not name.startswith("FROSTLINE_")}
         chosen = {"dsn": events.dsn, "warehouse": events.settings.warehouse, "lake_port": events.settings.lake_port}
         chosen |= {"worker_interval_s": 0.2, **settings}
-        environment |= {f"FROSTLINE_{name.upper()}": str(one) for name, one in chosen.items()}
+        environment |= {f"FROSTLINE_{name.upper()}": str(setting) for name, setting in chosen.items()}
         command = [sys.executable, "-m", "frostline.cli.main", "run", *words]
         pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         process = subprocess.Popen(command, env=environment, text=True, **pipes)
@@ -264,7 +264,7 @@ def test_the_page_describes_every_metric(events: Lake) -> None:
     file = Path(__file__).parents[2] / "docs/reference/metrics.md"
     page = file.read_text(encoding="utf-8").partition("## Tables and jobs")[2]
     described = dict(re.findall(r"^\| `(frostline_\w+)` \| (\w+) \|", page, re.MULTILINE))
-    assert described == {one.name: one.kind.value for one in families(events.catalog)}
+    assert described == {family.name: family.kind.value for family in families(events.catalog)}
 
 
 @pytest.mark.slow

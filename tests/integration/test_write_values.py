@@ -88,11 +88,11 @@ def insert_all(connection: psycopg.Connection, first_id: int, day: str) -> int:
 
 def literals() -> list[str]:
     """The texts again, as SQL literals, each in three ways to quote."""
-    found: list[str] = []
+    texts: list[str] = []
     for text in (text for text in TEXTS if len(text) < 1000):
         escaped = "E'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-        found += ["'" + text.replace("'", "''") + "'", escaped, f"$frost${text}$frost$"]
-    return found
+        texts += ["'" + text.replace("'", "''") + "'", escaped, f"$frost${text}$frost$"]
+    return texts
 
 
 def insert_literals(connection: psycopg.Connection, first_id: int, day: str) -> None:
@@ -111,13 +111,13 @@ def update_literals(connection: psycopg.Connection, first_id: int) -> None:
 def same_bytes(lake: Lake) -> None:
     """Both tables, in Postgres' binary format, byte by byte."""
     with lake.connect() as connection:
-        found: list[bytes] = []
+        sent: list[bytes] = []
         for name in ("zoo", "plain_zoo"):
             statement = f"copy (select * from public.{name} order by id, day) to stdout (format binary)"
             with connection.cursor().copy(statement) as copy:
-                found.append(b"".join(bytes(block) for block in copy))
-    assert len(found[0]) > 1_000_000
-    assert found[0] == found[1]
+                sent.append(b"".join(bytes(block) for block in copy))
+    assert len(sent[0]) > 1_000_000
+    assert sent[0] == sent[1]
 
 
 def test_every_value_arrives_byte_for_byte(zoo: Lake) -> None:
@@ -196,8 +196,8 @@ def test_types_that_refuse_null_and_computed_columns(strict: Lake) -> None:
 
 
 def same_rows(connection: psycopg.Connection) -> None:
-    found = [rows(connection, f"select * from public.{name} order by id, k") for name in ("strict", "plain_strict")]
-    assert found[0] == found[1]
+    stored = [rows(connection, f"select * from public.{name} order by id, k") for name in ("strict", "plain_strict")]
+    assert stored[0] == stored[1]
 
 
 @pytest.fixture
@@ -361,7 +361,10 @@ def test_a_cold_write_never_waits_long_for_a_job(written: Lake) -> None:
         writing = pool.submit(write)
         try:
             for _ in range(3):
-                assert [one.error for one in (*written.archive("events"), *written.fold("events"))] == [None, None]
+                assert [result.error for result in (*written.archive("events"), *written.fold("events"))] == [
+                    None,
+                    None,
+                ]
                 written.clean()
         finally:
             over.set()

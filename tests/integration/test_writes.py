@@ -83,8 +83,8 @@ def test_insert(twins: Twins, case: str, tier: str, returning: str) -> None:
 @pytest.mark.parametrize("returning", ["", " returning *"], ids=["plain", "returning"])
 @pytest.mark.parametrize("case", CHANGES)
 def test_update(twins: Twins, case: str, tier: str, returning: str) -> None:
-    found = twins.both(filled(CHANGES[case], tier) + returning)
-    assert found.rowcount > 0 or case == "nothing"
+    answers = twins.both(filled(CHANGES[case], tier) + returning)
+    assert answers.rowcount > 0 or case == "nothing"
 
 
 @pytest.mark.parametrize("tier", WHERE)
