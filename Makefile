@@ -67,8 +67,8 @@ jars: $(JARS)/.complete
 $(JARS)/.complete: Makefile
 	@command -v mvn >/dev/null || { echo "error: no mvn found, which fetches the jars" >&2; exit 1; }
 	rm -rf $(JARS)
-	for one in $(INTEROP); do \
-	  mvn --batch-mode --quiet dependency:copy -Dartifact=$$one -DoutputDirectory=$(CURDIR)/$(JARS) || exit 1; \
+	for jar in $(INTEROP); do \
+	  mvn --batch-mode --quiet dependency:copy -Dartifact=$$jar -DoutputDirectory=$(CURDIR)/$(JARS) || exit 1; \
 	done
 	@touch $@
 
@@ -113,8 +113,8 @@ lock:
 	$(COMPILE) --extra dev --output-file requirements.lock pyproject.toml
 	sed -n 's/^requires = \["\(.*\)"\]$$/\1/p' pyproject.toml | $(COMPILE) --output-file requirements-build.lock -
 	sed -n 's/^java = \["\(.*\)"\]$$/\1/p' pyproject.toml | $(COMPILE) --output-file requirements-java.lock -
-	for one in $(LOCKS); do \
-	  { echo '# What is installed, with the hashes of its files. Written by `make lock`; do not edit.'; cat $$one; } > $$one.new && mv $$one.new $$one; \
+	for file in $(LOCKS); do \
+	  { echo '# What is installed, with the hashes of its files. Written by `make lock`; do not edit.'; cat $$file; } > $$file.new && mv $$file.new $$file; \
 	done
 
 # A few tests with the lowest version of everything that pyproject.toml allows.

@@ -113,8 +113,8 @@ def plain(query: str) -> str:
 
 def limit_of(query: str) -> int | None:
     """How many rows it may have."""
-    found = _LIMIT.search(query)
-    return int(found[1]) if found else None
+    limit = _LIMIT.search(query)
+    return int(limit[1]) if limit else None
 
 
 def use(world: World, schema: str) -> None:
