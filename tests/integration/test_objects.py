@@ -8,14 +8,14 @@ import psycopg
 import pytest
 from tests.fixtures.statements import rows, run, value
 
-from frostline.catalog import facts, tables
+from frostline.catalog import tables
 from frostline.catalog.connect import Connection
 from frostline.catalog.patience import patiently
 from frostline.errors import UnavailableError
 from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.relation import bound, heap, names, objects, removal, renewal, rowsecurity
-from frostline.relation.definition import Definition, marking
+from frostline.relation.definition import marking
 from frostline.relation.objects import Address, DatabaseObject, Kind, Present
 
 Add = Callable[..., Table]
@@ -73,7 +73,7 @@ def everything(connection: Connection) -> Objects:
 
 
 def listed(connection: Connection, table: Table) -> list[DatabaseObject]:
-    return list(Definition(table, facts.read(connection, table.heap)).objects())
+    return list(objects.read(connection, table.id))
 
 
 def grown(connection: Connection, table: Table) -> list[DatabaseObject]:

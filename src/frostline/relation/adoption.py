@@ -18,10 +18,10 @@ from frostline.model.names import Name, quoted
 from frostline.model.registration import HeapFacts
 from frostline.model.tables import Table
 from frostline.relation import bound, foreign_server, heap, marks, names, objects, registration, renewal
-from frostline.relation.definition import OVERLAY_COLUMNS, Definition, columns_of
+from frostline.relation.definition import OVERLAY_COLUMNS, columns_of, comments, default_partition
 from frostline.relation.lakecolumns import from_lake
 from frostline.relation.objects import DatabaseObject, Kind, SequenceRight, template
-from frostline.relation.views import Views
+from frostline.relation.views import lake_key_equals
 from frostline.relation.views import line as frost_line
 
 _SCHEMAS = ("frostline_relation", "frostline_overlay", "frostline_lake")
@@ -68,7 +68,7 @@ def adopt(connection: Connection, name: Name, *, accept_lost_changes: bool = Fal
         table = tables.get(connection, bare.name)
         if is_archived:
             _restore_cold_half(connection, table, gone)
-        renewal.record(connection, Definition(table, _facts(connection, table)), granted)
+        renewal.record(connection, table, granted)
         return Adopted(table, tuple(gone), tuple(done))
 
 
@@ -112,24 +112,23 @@ def _statements(
     table = tables.get(connection, bare.name)
     heap_facts = _facts(connection, table)
     if not any(partition.is_default for partition in heap_facts.partitions):
-        yield Definition(table, heap_facts).default_partition()
+        yield from default_partition(table, heap_facts)
         ours = table.name.default_partition(otherwise=heap_facts.default_name_taken)
         made.record(connection, table, ours, Purpose.DEFAULT)
         heap_facts = _facts(connection, table)
     yield from registration.domains(connection, table)
-    definition = Definition(table, heap_facts)
-    for database_object in _missing(connection, definition):
+    for database_object in _missing(connection, table):
         yield from database_object.create
     yield from renewal.kept_plans(connection, table)
     if "relation" in gone:
         granted += registration.missing_rights(connection, heap_facts)
         yield from registration.rights(connection, table, heap_facts)
-        yield from definition.comments()
+        yield from comments(table, heap_facts)
 
 
-def _missing(connection: Connection, definition: Definition) -> list[DatabaseObject]:
+def _missing(connection: Connection, table: Table) -> list[DatabaseObject]:
     """What is made, each after what it needs; also what is there and can be put in its own place."""
-    wanted = [one for one in definition.objects() if one.is_wanted]
+    wanted = [one for one in objects.read(connection, table.id) if one.is_wanted]
     present = objects.present(connection, wanted)
     return [
         one
@@ -186,10 +185,10 @@ def _mark_again(connection: Connection, table: Table, line: int) -> None:
         heap.mark_all(connection, table, names.identifier(name))
     for archived in archived_partitions.uncleaned(connection, table):
         if archived.name in below:
-            connection.execute(_deleted_marks(connection, table, archived))
+            connection.execute(_deleted_marks(table, archived))
 
 
-def _deleted_marks(connection: Connection, table: Table, archived: ArchivedPartition) -> sql.Composed:
+def _deleted_marks(table: Table, archived: ArchivedPartition) -> sql.Composed:
     marked = names.marked(table)
     return template("deleted_marks").format(
         overlay=names.overlay(table),
@@ -199,7 +198,7 @@ def _deleted_marks(connection: Connection, table: Table, archived: ArchivedParti
         marked=names.columns(None, marked),
         lake_marked=names.COMMA.join(from_lake(table.column(name)) for name in marked),
         in_range=names.within(table, archived.lower, archived.upper, "c"),
-        lake_is_heap=Views(table, _facts(connection, table)).lake_key_equals("h"),
+        lake_is_heap=lake_key_equals(table, "h"),
     )
 
 

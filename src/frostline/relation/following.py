@@ -21,11 +21,10 @@ from frostline.model.names import Name
 from frostline.model.registration import HeapColumn, HeapFacts, Refusal
 from frostline.model.tables import Column, Table
 from frostline.model.types import encoding
-from frostline.relation import columns, lakecolumns, names, registration, renewal
-from frostline.relation.definition import Definition, columns_of
-from frostline.relation.objects import template
-from frostline.relation.views import Views, line
-from frostline.relation.writes import Writes
+from frostline.relation import columns, lakecolumns, names, objects, registration, renewal
+from frostline.relation.definition import columns_of, comments
+from frostline.relation.objects import Kind, template
+from frostline.relation.views import line
 
 _statement = sqlfiles.statements(__name__, "columns")
 _log = logging.getLogger(__name__)
@@ -158,20 +157,25 @@ def _statements(
     connection: Connection, table: Table, heap: HeapFacts, added: Sequence[HeapColumn]
 ) -> Iterator[sql.Composed]:
     """What cannot be made by renewal, which puts each object in the place of another, or needs that it is there."""
-    definition, fresh = Definition(table, heap), [table.column(column.name) for column in added]
+    fresh = [table.column(column.name) for column in added]
     yield from registration.domains(connection, table)
     for heap_column, column in zip(added, fresh, strict=True):
         yield template("widen_overlay").format(overlay=names.overlay(table), column=columns_of([heap_column]))
         yield template("widen_lake").format(lake=names.lake(table), column=lakecolumns.definition(column))
     yield _fill_images(table, fresh)
-    for door in Writes(table, heap, definition.body).doors():
-        if door.drop is not None:
-            yield door.drop
-    yield definition.views.inner_view()
-    yield definition.views.outer_view(template("widen_view"))
-    only_added = replace(heap, columns=tuple(added))
-    yield from Views(table, only_added).defaults()
-    yield from Definition(table, replace(only_added, comment=None)).comments()
+    by_name = {listed.addresses[0].name: listed for listed in objects.read(connection, table.id)}
+    doors = [listed for name, listed in by_name.items() if name.startswith('"frostline_write".')]
+    yield from (door.drop for door in doors if door.addresses[0].kind is Kind.VIEW and door.drop is not None)
+    yield from by_name[names.inner(table).as_string()].create
+    _, *defaults = by_name[names.identifier(table.relation).as_string()].create
+    yield template("widen_view").format(
+        relation=names.identifier(table.relation),
+        columns=names.columns(None, [column.name for column in table.columns]),
+        inner=names.inner(table),
+        alias=sql.Identifier(table.name.table),
+    )
+    yield from defaults
+    yield from comments(table, replace(heap, columns=tuple(added), comment=None))
 
 
 def _fill_images(table: Table, fresh: Sequence[Column]) -> sql.Composed:

@@ -1,7 +1,7 @@
 """What a managed table consists of in Postgres: its objects, each with how it is made and how it goes.
 
-`Definition.objects` lists them. Registration makes them in that order, renewal makes those anew that differ, and
-removal drops them in reverse.
+`frostline.relation_objects` writes them, from `sql/generator.sql`. Registration makes them in that order, renewal makes
+those anew that differ, and removal drops them in reverse.
 """
 
 import json
@@ -12,14 +12,28 @@ from enum import StrEnum
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import facts
+from frostline.catalog import facts, generator
 from frostline.catalog.connect import Connection
 from frostline.model.names import Name
+from frostline.relation.names import trusted
+
+_PACKAGE = __package__ or ""
+
+
+def ensure_generator(connection: Connection) -> bool:
+    """Bring what writes the objects to this version; says whether it was another.
+
+    It is in the database so that a schema change is followed in its own transaction: docs/design/schema-changes.md.
+    """
+    templates = {
+        f"{noun}.{name}": text for noun in ("objects", "writes") for name, text in sqlfiles.load(_PACKAGE, noun).items()
+    }
+    return generator.ensure(connection, sqlfiles.load(_PACKAGE, "generator").values(), templates)
 
 
 def template(name: str) -> sql.SQL:
     """One named template of `sql/objects.sql`."""
-    return sql.SQL(sqlfiles.load(__package__ or "", "objects")[name])
+    return sql.SQL(sqlfiles.load(_PACKAGE, "objects")[name])
 
 
 class Kind(StrEnum):
@@ -102,27 +116,25 @@ class Present:
     """Stands for it as Postgres would print it."""
 
 
-def table(name: sql.Identifier, *create: sql.Composed, parts: tuple[sql.Identifier, ...] = ()) -> DatabaseObject:
-    """A table with its indexes, and the partitions that it is made with."""
-    addresses = tuple(Address(Kind.TABLE, part.as_string()) for part in (name, *parts))
-    return DatabaseObject(addresses, create, template("drop_table").format(table=name), is_replaceable=False)
+def read(connection: Connection, table_id: int) -> tuple[DatabaseObject, ...]:
+    """All that the table has in Postgres, or could have, each after what it needs, for the heap as it is now.
+
+    The heap has the name that the catalog knows. Locks nothing.
+    """
+    return tuple(_read(**described) for described in generator.objects(connection, table_id))
 
 
-def view(name: sql.Identifier, create: sql.Composed, *, cascade: bool = False) -> DatabaseObject:
-    """A view of our own."""
-    drop = template("drop_view_cascade" if cascade else "drop_view").format(view=name)
-    return DatabaseObject((Address(Kind.VIEW, name.as_string()),), (create,), drop)
+def _read(*, addresses: list[dict[str, str]], create: list[str], drop: str | None, **flags: bool) -> DatabaseObject:
+    return DatabaseObject(
+        tuple(Address(Kind(address["kind"]), address["name"], address["relation"]) for address in addresses),
+        tuple(map(_statement, create)),
+        None if drop is None else _statement(drop),
+        **flags,
+    )
 
 
-def function(name: sql.Identifier, create: sql.Composed, *, is_wanted: bool = True) -> DatabaseObject:
-    """A function. Its triggers fall with it."""
-    drop = template("drop_function").format(function=name)
-    return DatabaseObject((Address(Kind.FUNCTION, name.as_string()),), (create,), drop, is_wanted=is_wanted)
-
-
-def rule(relation: sql.Identifier, name: str, create: sql.Composed) -> DatabaseObject:
-    """A rule, which falls with its view."""
-    return DatabaseObject((Address(Kind.RULE, name, relation.as_string()),), (create,))
+def _statement(text: str) -> sql.Composed:
+    return sql.Composed([trusted(text)])
 
 
 def triggers(

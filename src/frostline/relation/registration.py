@@ -21,8 +21,8 @@ from frostline.model.registration import HeapFacts, Refusal
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind
 from frostline.model.types import encoding
-from frostline.relation import dependents, foreign_server, names, policy, renewal
-from frostline.relation.definition import Definition
+from frostline.relation import dependents, foreign_server, names, objects, policy, renewal
+from frostline.relation.definition import comments, default_partition
 from frostline.relation.lakecolumns import domain_name, needs_domain
 from frostline.relation.objects import SequenceRight, template
 
@@ -149,7 +149,7 @@ def _add(connection: Connection, request: Request) -> Added:
     for statement in _statements(connection, table, heap, before):
         done.append(statement.as_string(connection))
         connection.execute(statement)
-    renewal.record(connection, Definition(table, heap), granted)
+    renewal.record(connection, table, granted)
     if not any(partition.is_default for partition in heap.partitions):
         ours = request.name.default_partition(otherwise=heap.default_name_taken)
         made.record(connection, table, ours, Purpose.DEFAULT)
@@ -185,8 +185,15 @@ def _widths(heap: HeapFacts, kind: TierKind) -> list[int]:
 def _statements(
     connection: Connection, table: Table, heap: HeapFacts, before: dependents.Dependents
 ) -> Iterator[sql.Composed]:
+    """Each is run before the next is asked for: what is made depends on what is there."""
     yield from domains(connection, table)
-    yield from Definition(table, heap).statements()
+    if table.relation_name is None:
+        yield objects.rename_table(table.relation, table.heap)
+    yield from default_partition(table, heap)
+    for database_object in objects.read(connection, table.id):
+        if database_object.is_wanted:
+            yield from database_object.create
+    yield from comments(table, heap)
     yield from renewal.kept_plans(connection, table)
     yield from rights(connection, table, heap)
     yield from dependents.statements(before)

@@ -13,7 +13,6 @@ from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.partitions import partition_mode, premake
 from frostline.relation import dependents, heap, names, objects, refill
-from frostline.relation.definition import Definition
 from frostline.relation.lakecolumns import domain_name, needs_domain
 from frostline.relation.objects import template
 from frostline.relation.registration import changing, grantee, grants
@@ -69,6 +68,7 @@ def _statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
     """Whatever is still there of the relation goes: somebody may have dropped the view by hand."""
     view = facts.relation(connection, table.relation)
     heap_facts = facts.read(connection, table.heap, catalogs_only=True)
+    ours = objects.read(connection, table.id)
     back = [objects.rename_table(table.heap, table.name)] if table.relation_name is None else []
     given: list[sql.Composed] = []
     if view is not None:
@@ -83,7 +83,7 @@ def _statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
         yield from dependents.statements(before)
     else:
         yield from back
-    for database_object in reversed(list(Definition(table, heap_facts).objects())):
+    for database_object in reversed(ours):
         if database_object.drop is not None:
             yield database_object.drop
     yield from given

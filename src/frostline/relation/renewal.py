@@ -9,14 +9,13 @@ import psycopg
 from psycopg import sql
 
 from frostline import logs, sqlfiles
-from frostline.catalog import facts, tables
+from frostline.catalog import tables
 from frostline.catalog.connect import Connection, first_line
 from frostline.catalog.patience import patiently
 from frostline.errors import FrostlineError
 from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.relation import names, objects
-from frostline.relation.definition import Definition
 from frostline.relation.objects import DatabaseObject, SequenceRight
 
 _statement = sqlfiles.statements(__name__, "plans")
@@ -69,17 +68,16 @@ def replace_objects(connection: Connection, table: Table) -> None:
     """Inside a transaction: put the objects of this version, for the heap as it is now, in the place of the others."""
     let_guard_pass(connection)
     tables.lock_objects(connection, table)
-    definition = _definition(connection, table)
-    for statement in _changes(connection, definition):
+    for statement in _changes(connection, table):
         connection.execute(statement)
     for statement in kept_plans(connection, table):
         connection.execute(statement)
-    record(connection, definition)
+    record(connection, table)
 
 
-def _changes(connection: Connection, definition: Definition) -> Iterator[sql.Composed]:
+def _changes(connection: Connection, table: Table) -> Iterator[sql.Composed]:
     """What differs is made anew, each after what it needs; then goes what is not wanted, before what it needs."""
-    state = _State.read(connection, definition)
+    state = _State.read(connection, table)
     for database_object in state.objects:
         if database_object.is_wanted and (database_object.follows or not state.is_current(database_object)):
             yield from database_object.create
@@ -104,17 +102,17 @@ def let_guard_pass(connection: Connection) -> None:
     connection.execute(sql.SQL("set local frostline.renewing = 'on'"))
 
 
-def record(connection: Connection, definition: Definition, granted: Iterable[SequenceRight] = ()) -> None:
+def record(connection: Connection, table: Table, granted: Iterable[SequenceRight] = ()) -> None:
     """Say of which version the objects are that this transaction has made, and which rights it has given."""
-    state = _State.read(connection, definition)
+    state = _State.read(connection, table)
     rights = [*objects.recorded_rights(state.recorded), *granted]
     digests = {**dict.fromkeys((right.key for right in rights), ""), **state.digests}
-    tables.set_object_digests(connection, definition.table, digests)
+    tables.set_object_digests(connection, table, digests)
 
 
 def is_current(connection: Connection, table: Table) -> bool:
     """Whether the table's objects are of this version, and still what it made. Waits for whoever keeps readers out."""
-    state = _State.read(connection, _definition(connection, table))
+    state = _State.read(connection, table)
     return all(map(state.is_current, state.objects))
 
 
@@ -130,8 +128,9 @@ class _State:
     recorded: Mapping[str, str]
 
     @classmethod
-    def read(cls, connection: Connection, definition: Definition) -> "_State":
-        listed = tuple(database_object for database_object in definition.objects() if database_object.is_replaceable)
+    def read(cls, connection: Connection, table: Table) -> "_State":
+        those = objects.read(connection, table.id)
+        listed = tuple(database_object for database_object in those if database_object.is_replaceable)
         present = objects.present(connection, listed)
         keeps_plans = str(connection.info.server_version >= PRUNED_SINCE)
 
@@ -150,7 +149,7 @@ class _State:
                 if any(address in present for address in database_object.addresses)
             ),
             {database_object.key: digest(database_object) for database_object in listed if database_object.is_wanted},
-            tables.object_digests(connection, definition.table),
+            tables.object_digests(connection, table),
         )
 
     def is_current(self, database_object: DatabaseObject) -> bool:
@@ -161,7 +160,3 @@ class _State:
             database_object.key in self.present
             and self.recorded.get(database_object.key) == self.digests[database_object.key]
         )
-
-
-def _definition(connection: Connection, table: Table) -> Definition:
-    return Definition(table, facts.read(connection, table.heap, catalogs_only=True))

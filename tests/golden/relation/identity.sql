@@ -1,3 +1,9 @@
+create domain frostline_lake."lake jsonb" as jsonb;
+
+create domain frostline_lake."lake numeric" as numeric;
+
+create domain frostline_lake."lake text[]" as text[];
+
 alter table "Odd ""Shop"""."Größe" rename to "_Größe";
 
 create table "frostline_overlay"."Größe_7" (
@@ -496,3 +502,7 @@ revoke execute on function "frostline_relation"."truncate_7"() from public;
 create or replace trigger "!frostline_truncate_all" before truncate on "Odd ""Shop"""."_Größe"
     for each statement execute function "frostline_relation"."truncate_7"();
 alter table only "Odd ""Shop"""."_Größe" enable always trigger "!frostline_truncate_all";
+
+grant select, insert, update, delete on "frostline_relation"."Größe_7" to "postgres";
+
+alter view "Odd ""Shop"""."Größe" owner to "postgres";

@@ -474,3 +474,7 @@ alter table only "public"."_events" enable always trigger "!frostline_truncate_a
 comment on view "public"."events" is 'what happened';
 
 comment on column "public"."events"."status" is 'how it went';
+
+grant select, insert, update, delete on "frostline_relation"."events_7" to "postgres";
+
+alter view "public"."events" owner to "postgres";

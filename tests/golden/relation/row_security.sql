@@ -1,3 +1,5 @@
+create domain frostline_lake."lake name" as name;
+
 alter table "public"."messages" rename to "_messages";
 
 create table "public"."messages_default" partition of "public"."_messages" default;
@@ -493,3 +495,7 @@ revoke execute on function "frostline_relation"."truncate_7"() from public;
 create or replace trigger "!frostline_truncate_all" before truncate on "public"."_messages"
     for each statement execute function "frostline_relation"."truncate_7"();
 alter table only "public"."_messages" enable always trigger "!frostline_truncate_all";
+
+grant select, insert, update, delete on "frostline_relation"."messages_7" to "postgres";
+
+alter view "public"."messages" owner to "postgres";

@@ -1,4 +1,5 @@
--- The objects of one managed table. Filled by `relation.definition` through psycopg.sql; golden files hold the result.
+-- The objects of one managed table. Those of a relation are filled by `frostline.relation_objects`, the others
+-- through psycopg.sql; golden files hold the result.
 -- {body} is a dollar quote that no name of the table contains. A column may be called as a variable is (found, tg_op):
 -- in a statement its name means the column. Nobody may put our functions on a table of their own.
 
@@ -41,7 +42,7 @@ on conflict do nothing;
 
 -- name: overlay
 create table {overlay} (
-    {columns},
+    {typed_columns},
     frostline_live boolean not null,
     frostline_version bigint not null default nextval('frostline.overlay_version'),
     frostline_marked_at timestamptz not null default now(),
@@ -54,7 +55,7 @@ create index on {overlay} ({tier_key});
 -- name: lake
 create table {lake} (
     frostline_snapshot bigint,
-    {columns}
+    {lake_typed_columns}
 ) partition by range ({tier_key});
 
 -- name: nothing
@@ -74,12 +75,12 @@ select {first}, frostline_tier, frostline_snapshot, frostline_secret, frostline_
   from (
 {arms}
 ) as {alias}
- where not pg_catalog.row_security_active({heap_name}::regclass) or {may_select};
+ where not pg_catalog.row_security_active({heap_name}::regclass) or {may_select}({columns});
 
 -- name: arms
 -- Postgres makes one Append of the three tables only if no arm has a condition of its own; so all stand above, and each
 -- folds away where it does not apply. docs/design/relation.md says why each is written as it is.
-select {first}, frostline_tier, frostline_snapshot, {secret} as frostline_secret, frostline_partition, frostline_place{later}
+select {first_of_union}, frostline_tier, frostline_snapshot, {secret} as frostline_secret, frostline_partition, frostline_place{later_of_union}
   from (
     select {heap_columns}, 'heap'::text as frostline_tier, null::bigint as frostline_snapshot,
            h.tableoid as frostline_partition, h.ctid as frostline_place,
@@ -97,7 +98,7 @@ select {first}, frostline_tier, frostline_snapshot, {secret} as frostline_secret
    and u.frostline_live
    and (u.frostline_tier <> 'lake' or u.frostline_snapshot
         = (select s.snapshot_id from frostline.seam as s where s.table_id = {table_id}))
-   and (u.frostline_tier <> 'lake' or nullif(({key}) in (select {marked_key} from {overlay} as m
+   and (u.frostline_tier <> 'lake' or nullif(({hashed_key}) in (select {marked_key} from {overlay} as m
             where nullif(m.frostline_version, m.frostline_version) is null), true) is not null)
 
 -- name: line
@@ -146,13 +147,13 @@ create or replace rule frostline_insert as on insert to {relation} do instead
     returning {returned};
 
 -- name: may_insert
-frostline.require(not pg_catalog.row_security_active({heap_name}::regclass) or {may_insert}, {relation_name})
+frostline.require(not pg_catalog.row_security_active({heap_name}::regclass) or {may_insert}({row_columns}), {relation_name})
 
 -- name: no_generated
 frostline.require_default({is_null}, {column}, {relation_name})
 
 -- name: returned_checked
-(case when frostline.require(not pg_catalog.row_security_active({heap_name}::regclass) or {may_select}, {relation_name})
+(case when frostline.require(not pg_catalog.row_security_active({heap_name}::regclass) or {may_select}({heap_columns}), {relation_name})
                then h.{column} end)::{type}
 
 -- name: follow_policies
@@ -179,9 +180,9 @@ begin
         return case when tg_op operator(pg_catalog.=) 'DELETE' then old else new end;
     end if;
     if tg_op operator(pg_catalog.=) 'DELETE' then
-        return case when {may_delete} then old end;
+        return case when {may_delete}({old_columns}) then old end;
     end if;
-    return case when {may_update} then new end;
+    return case when {may_update}({old_columns}) then new end;
 end
 {body};
 revoke execute on function {function}() from public;
@@ -209,7 +210,7 @@ begin
         return null;
     end if;
     if tg_op = 'TRUNCATE' then
-        {truncate}
+        {truncate_rows}
         return null;
     end if;
     if tg_op = 'DELETE' or (tg_op = 'UPDATE' and row({old_key}) is distinct from row({new_key})) then
@@ -280,8 +281,8 @@ revoke execute on function {function}() from public;
            into has_cold_rows using {line};
         if has_cold_rows then
             raise object_not_in_prerequisite_state using
-                message = format('%s has rows below the frost line of %s', tg_relid::regclass, {relation_name}),
-                hint = format('They are part of it. To have them gone: delete from %s ...', {relation_name});
+                message = format('%s has rows below the frost line of %s', tg_relid::regclass, {relation_shown}),
+                hint = format('They are part of it. To have them gone: delete from %s ...', {relation_shown});
         end if;
         execute format('insert into %s (%s, frostline_live) select %2$s, false from only %3$s on conflict (%4$s) do update '
                        'set %5$s frostline_live = false, frostline_version = nextval(''frostline.overlay_version'')',
@@ -301,7 +302,7 @@ create or replace function {function}() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as {body}
 begin
     if exists (select from frostline.lake_file as f where f.table_id = {table_id}) then
-        raise object_not_in_prerequisite_state using message = {message}, hint = {hint};
+        raise object_not_in_prerequisite_state using message = {not_truncated}, hint = {truncate_hint};
     end if;
     return null;
 end

@@ -1,5 +1,5 @@
 -- How a relation's rows are written, with the rights, the search_path and the settings of whoever sent the statement.
--- Filled by `relation.writes` through psycopg.sql; golden files hold the result. docs/design/writing-as-the-caller.md says why.
+-- Filled by `frostline.relation_objects`; golden files hold the result. docs/design/writing-as-the-caller.md says why.
 -- {body} is a dollar quote that no name of the table contains. A column may be called as a variable is (found, tg_op):
 -- in a statement its name means the column.
 --
@@ -14,7 +14,7 @@ grant select, {right} on {door} to public;
 
 -- name: update_rule
 create or replace rule frostline_write as on update to {door} do instead
-    update {heap} as h set {assignments}
+    update {heap} as h set {assigned}
      where {row_is_meant}
     returning {returned};
 
@@ -27,7 +27,7 @@ create or replace rule frostline_write as on update to {door} do instead
 -- name: insert_rule
 create or replace rule frostline_write as on insert to {door} do instead
     insert into {heap} as h ({written}){overriding}
-    select {new_written}
+    select {new_numbers}
      where (select s.write_secret = new.secret from frostline.seam as s where s.table_id = {table_id})
     returning {returned};
 
@@ -37,14 +37,14 @@ create or replace function {function}() returns trigger
 language plpgsql as {body}
 #variable_conflict use_column
 begin
-    if pg_catalog.has_table_privilege({relation_name}, 'insert') then
+    if pg_catalog.has_table_privilege({relation_text}, 'insert') then
         insert into {relation} ({written}) values ({new_written});
         return new;
     end if;
-    execute (select pg_catalog.format('insert into %s (%s) select %2$s from (select ($1).*) as r', {relation_name},
+    execute (select pg_catalog.format('insert into %s (%s) select %2$s from (select ($1).*) as r', {relation_text},
                  pg_catalog.string_agg(pg_catalog.quote_ident(c), ', '))
                from pg_catalog.unnest({written_names}) as c
-              where pg_catalog.has_column_privilege({relation_name}, c, 'insert')) using new;
+              where pg_catalog.has_column_privilege({relation_text}, c, 'insert')) using new;
     return new;
 end
 {body};
@@ -64,8 +64,8 @@ declare
 begin
     {guards}
     if old.frostline_tier operator(pg_catalog.=) 'heap' then
-        update {hot_door} set {new_values}, {old_key}, {old_place}
-         returning {returned} into frostline_row;
+        update {update_hot_door} set {new_values}, {old_key_values}, {old_place}
+         returning {returned_numbers} into frostline_row;
         if found then
             {row_is_allowed}
             return frostline_row;
@@ -79,8 +79,8 @@ begin
     if not {may_write_cold}(old) then
         return null;
     end if;
-    update {cold_door} set {new_values}, {old_values}, secret = old.frostline_secret
-     returning {returned} into frostline_row;
+    update {update_cold_door} set {new_values}, {old_values}, secret = old.frostline_secret
+     returning {returned_numbers} into frostline_row;
     if found then
         {row_is_allowed}
         return frostline_row;
@@ -89,7 +89,7 @@ begin
         return null;
     end if;
     insert into {insert_door} ({numbers}, secret) values ({new_row}, old.frostline_secret)
-     returning {returned} into frostline_row;
+     returning {returned_numbers} into frostline_row;
     if not found then
         perform {unclaim}(old);
         return null;
@@ -111,7 +111,7 @@ declare
     frostline_gone boolean;
 begin
     if old.frostline_tier operator(pg_catalog.=) 'heap' then
-        with gone as (update {hot_door} set {old_key}, {old_place} returning true)
+        with gone as (update {delete_hot_door} set {old_key_values}, {old_place} returning true)
         select true into frostline_gone from gone;
         if found then
             return old;
@@ -125,7 +125,7 @@ begin
     if not {may_write_cold}(old) then
         return null;
     end if;
-    with gone as (update {cold_door} set {old_values}, secret = old.frostline_secret returning true)
+    with gone as (update {delete_cold_door} set {old_values}, secret = old.frostline_secret returning true)
     select true into frostline_gone from gone;
     if found or {claim}(old) then
         return old;
@@ -245,7 +245,7 @@ if frostline_old.frostline_secret
 -- name: row_is_allowed
 -- As Postgres does it: of the row as triggers and generated columns have made it.
     if pg_catalog.row_security_active({heap_name}::pg_catalog.regclass) then
-        perform frostline.require({may_become}, {relation_name});
+        perform frostline.require({may_become}({row_numbers}), {relation_name});
     end if;
 
 -- name: secret_is_right
