@@ -122,9 +122,9 @@ def read(connection: Connection, name: Name, *, catalogs_only: bool = False) -> 
     )
 
 
-def read_columns(connection: Connection, oid: int) -> tuple[HeapColumn, ...]:
-    """The columns in their order, dropped ones left out."""
-    return tuple(fetch(connection, _column, _statement("columns"), {"oid": oid}))
+def read_columns(connection: Connection, oid: int, *, defaults: bool = True) -> tuple[HeapColumn, ...]:
+    """The columns in their order, dropped ones left out. Without `defaults`, which take a lock, it takes none."""
+    return tuple(fetch(connection, _column, _statement("columns"), {"oid": oid, "defaults": defaults}))
 
 
 def _column(

@@ -2,10 +2,11 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, LiteralString
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection, only_value
+from frostline.catalog.connect import Connection, fetch, only_value
 
 _statement = sqlfiles.statements(__name__, "queries/generator")
 
@@ -30,3 +31,19 @@ def objects(connection: Connection, table_id: int) -> list[dict[str, Any]]:
     """What a managed table has in Postgres, or could have, each after what it needs; for the heap as it is now."""
     rows = connection.execute(_statement("objects"), {"table_id": table_id}).fetchall()
     return [described for (described,) in rows]
+
+
+@dataclass(frozen=True)
+class State:
+    """An object that can be put in the place of another, as it is there."""
+
+    object: dict[str, Any]
+    key: str
+    is_present: bool
+    digest: str
+    """Stands for the statements of this version, for the server, and for the object as Postgres has it."""
+
+
+def state(connection: Connection, table_id: int) -> list[State]:
+    """What a managed table has of those, or could have, each after what it needs."""
+    return fetch(connection, State, _statement("state"), {"table_id": table_id})

@@ -56,6 +56,7 @@ class _Carried:
     as_text: bool
     pushable: bool
     is_later: bool
+    remote_name: str | None
 
     @property
     def encoding(self) -> LakeEncoding:
@@ -182,8 +183,8 @@ def _described(connection: Connection, table: Table) -> Table:
     carried = {row.attnum: row for row in rows}
     ((key,),) = facts.rows(connection, "primary_key", oid=oid)
     columns = (
-        column(heap, known.field_id, known.encoding, is_later=known.is_later)
-        for heap in facts.read_columns(connection, oid)
+        replace(column(heap, known.field_id, known.encoding, is_later=known.is_later), remote_name=known.remote_name)
+        for heap in facts.read_columns(connection, oid, defaults=False)
         if (known := carried.get(heap.attnum)) is not None
     )
     return replace(table, columns=tuple(columns), key=tuple(key or ()))
@@ -258,6 +259,8 @@ def _column_values(table: Table, added: Column) -> dict[str, Any]:
         "as_text": added.encoding.as_text,
         "pushable": added.encoding.pushable,
         "is_later": added.is_later,
+        "name": added.name,
+        "remote_name": added.remote_name or added.name,
     }
 
 

@@ -1,7 +1,7 @@
 """One managed table, its seam, and the files of its lake snapshots."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from frostline.model.names import Name, internal
@@ -30,6 +30,8 @@ class Column:
     """GENERATED ALWAYS AS (...) STORED: the heap computes it, so writes leave it out."""
     is_later: bool = False
     """It was added to the heap after the table was added to Frostline. The inner view has it after its own columns."""
+    remote_name: str | None = None
+    """What the lake server is asked for: the name that the column had first. None: its name."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,16 @@ class Table:
     """Archive does not go past this tier value, on the axis: an undo or a thaw brought the rows above it back."""
     relation_name: str | None = None
     """Where the relation stands beside the table: what it is called. The table keeps its name then, and is the heap."""
+
+    def as_remote(self) -> "Table":
+        """The table as the lake server is asked for it: a renamed column has the name that it had first."""
+        names = {column.name: column.remote_name or column.name for column in self.columns}
+        return replace(
+            self,
+            columns=tuple(replace(column, name=names[column.name]) for column in self.columns),
+            key=tuple(names[name] for name in self.key),
+            tier_key=names.get(self.tier_key, self.tier_key),
+        )
 
     @property
     def has_lake(self) -> bool:

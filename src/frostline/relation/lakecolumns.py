@@ -6,17 +6,25 @@ from frostline.model.tables import Column, Table
 from frostline.relation import names
 from frostline.relation.names import trusted
 
+_NO_OPTIONS = sql.SQL("")
+
 
 def definitions(table: Table) -> sql.Composed:
-    """Column list of the lake's tables. A domain keeps postgres_fdw from sending conditions on the column."""
-    return sql.SQL(",\n    ").join(definition(column) for column in table.columns)
+    """Column list of the lake's foreign tables: of a renamed column, the lake server knows the first name."""
+    return sql.SQL(",\n    ").join(definition(column, _asked_for(column)) for column in table.columns)
 
 
-def definition(column: Column) -> sql.Composed:
-    """One column of the lake's tables."""
+def _asked_for(column: Column) -> sql.Composable:
+    if column.remote_name in (None, column.name):
+        return _NO_OPTIONS
+    return sql.SQL(" options (column_name {})").format(sql.Literal(column.remote_name))
+
+
+def definition(column: Column, options: sql.Composable = _NO_OPTIONS) -> sql.Composed:
+    """One column of the lake's tables. A domain keeps postgres_fdw from sending conditions on it."""
     own_type = trusted(column.pg_type.formatted)
     lake_type = sql.Identifier("frostline_lake", domain_name(column)) if needs_domain(column) else own_type
-    parts: list[sql.Composable] = [sql.Identifier(column.name), lake_type]
+    parts: list[sql.Composable] = [sql.Identifier(column.name), lake_type + options]
     if column.collation_name:
         parts += [sql.SQL("collate"), trusted(column.collation_name)]
     return sql.SQL(" ").join(parts)

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import LiteralString
 
 from psycopg import sql
 
@@ -28,7 +29,11 @@ def ensure_generator(connection: Connection) -> bool:
     templates = {
         f"{noun}.{name}": text for noun in ("objects", "writes") for name, text in sqlfiles.load(_PACKAGE, noun).items()
     }
-    return generator.ensure(connection, sqlfiles.load(_PACKAGE, "generator").values(), templates)
+    return generator.ensure(connection, [*_functions("generator"), *_functions("follow")], templates)
+
+
+def _functions(noun: str) -> list[LiteralString]:
+    return [text for name, text in sqlfiles.load(_PACKAGE, noun).items() if not name.endswith("_trigger")]
 
 
 def template(name: str) -> sql.SQL:
@@ -121,10 +126,11 @@ def read(connection: Connection, table_id: int) -> tuple[DatabaseObject, ...]:
 
     The heap has the name that the catalog knows. Locks nothing.
     """
-    return tuple(_read(**described) for described in generator.objects(connection, table_id))
+    return tuple(described(**parts) for parts in generator.objects(connection, table_id))
 
 
-def _read(*, addresses: list[dict[str, str]], create: list[str], drop: str | None, **flags: bool) -> DatabaseObject:
+def described(*, addresses: list[dict[str, str]], create: list[str], drop: str | None, **flags: bool) -> DatabaseObject:
+    """An object as the generator describes it."""
     return DatabaseObject(
         tuple(Address(Kind(address["kind"]), address["name"], address["relation"]) for address in addresses),
         tuple(map(_statement, create)),

@@ -1,6 +1,5 @@
 """Brings a table's objects in Postgres to what this version makes of the heap as it is now."""
 
-import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ import psycopg
 from psycopg import sql
 
 from frostline import logs, sqlfiles
-from frostline.catalog import tables
+from frostline.catalog import generator, tables
 from frostline.catalog.connect import Connection, first_line
 from frostline.catalog.patience import patiently
 from frostline.errors import FrostlineError
@@ -28,8 +27,6 @@ Not the marking function: it asks the lake, and a plan for known values may ask 
 PRUNED_SINCE = 18_00_00
 """Before, the executor prepares every partition that a kept plan may write. With many that costs more than planning."""
 _log = logging.getLogger(__name__)
-_DIGITS = 32
-"""Of a digest: enough to tell any two definitions apart."""
 _LOOK_S = 5.0
 """How long it is tried to see what is there: a start does not wait for somebody who rewrites a table."""
 
@@ -129,26 +126,11 @@ class _State:
 
     @classmethod
     def read(cls, connection: Connection, table: Table) -> "_State":
-        those = objects.read(connection, table.id)
-        listed = tuple(database_object for database_object in those if database_object.is_replaceable)
-        present = objects.present(connection, listed)
-        keeps_plans = str(connection.info.server_version >= PRUNED_SINCE)
-
-        def digest(database_object: DatabaseObject) -> str:
-            texts = [statement.as_string(connection) for statement in database_object.create]
-            texts += [
-                f"{address} {present[address].digest}" for address in database_object.addresses if address in present
-            ]
-            return hashlib.sha256("\n".join([keeps_plans, *texts]).encode()).hexdigest()[:_DIGITS]
-
+        states = [(objects.described(**state.object), state) for state in generator.state(connection, table.id)]
         return cls(
-            listed,
-            frozenset(
-                database_object.key
-                for database_object in listed
-                if any(address in present for address in database_object.addresses)
-            ),
-            {database_object.key: digest(database_object) for database_object in listed if database_object.is_wanted},
+            tuple(database_object for database_object, _ in states),
+            frozenset(state.key for _, state in states if state.is_present),
+            {state.key: state.digest for database_object, state in states if database_object.is_wanted},
             tables.object_digests(connection, table),
         )
 

@@ -15,7 +15,7 @@ from frostline.server.own_session import OwnSessionFailed, explained
 from frostline.server.translate import wants
 
 TABLE_CACHED_S = 30.0
-"""How long a table's description may be old. Its columns are matched by field id, so a late rename does no harm."""
+"""How long a table's description may be old. A column is in it by its first name, so a rename does no harm."""
 LOCATIONS_CACHED = 10_000
 CHECKSUMS_CACHED = 500_000
 
@@ -39,7 +39,7 @@ class CatalogTables:
         if known is not None and time.monotonic() - known[0] < TABLE_CACHED_S:
             return known[1]
         try:
-            table = self._ask(lambda connection: tables.by_id(connection, table_id))
+            table = self._ask(lambda connection: tables.by_id(connection, table_id).as_remote())
         except OwnSessionFailed:
             raise
         except UnavailableError:

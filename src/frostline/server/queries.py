@@ -3,10 +3,11 @@
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from frostline.lake.filecheck import Checks, FileCheck
 from frostline.server import answers
+from frostline.server.announced import Announced, announced_columns
 from frostline.server.engine import Engine, Rows
 from frostline.server.extracts import Shortcut
 from frostline.server.fallback import PostgresAnswer
@@ -52,7 +53,8 @@ class Backend:
             return self._decided(select, params, running)
         except UnknownColumn:
             self.tables.forget()  # it may have been added since the table's columns were asked for
-            return self._decided(select, params, running)
+            announced = replace(self, tables=Announced(self.tables, announced_columns(select.sql)))
+            return announced._decided(select, params, running)  # noqa: SLF001  (its own, with other tables)
 
     def _decided(self, select: Select, params: Params, running: Running) -> Portal:
         shape = self.shapes.of(select, params, self.tables)

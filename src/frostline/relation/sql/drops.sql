@@ -31,6 +31,9 @@ begin
         end if;
         return;
     end if;
+    if frostline.is_following() then
+        return;
+    end if;
     select d.object_type, d.object_identity, d.original, t.schema_name, t.table_name, o.part into lost
       from pg_event_trigger_dropped_objects() d
      cross join frostline.managed_table t
@@ -121,7 +124,7 @@ declare
     lost record;
     now_age integer := age(pg_current_xact_id()::xid);
 begin
-    if current_setting('frostline.guard', true) = 'off' and pg_has_role(session_user, current_user, 'member') then
+    if frostline.is_following() or current_setting('frostline.guard', true) = 'off' and pg_has_role(session_user, current_user, 'member') then
         return;
     end if;
     select t.schema_name, t.table_name, r.relation, o.problem, o.command into lost

@@ -86,7 +86,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $body
 declare
     strayed record;
 begin
-    if current_setting('frostline.renewing', true) = 'on' and pg_has_role(session_user, current_user, 'member') then
+    if frostline.is_following() or current_setting('frostline.renewing', true) = 'on' and pg_has_role(session_user, current_user, 'member') then
         return;
     end if;
     if tg_event = 'sql_drop' and not exists (select from pg_event_trigger_dropped_objects() d where d.object_type = 'policy') then
@@ -123,7 +123,7 @@ declare
     taken text := (select min(d.object_identity) from pg_event_trigger_dropped_objects() d
                     where not d.original and d.address_names[1] = 'frostline_write' and d.address_names[2] ~ '^may_(select|insert|update|become|delete)_\d+$');
 begin
-    if taken is not null and not exists (select from pg_event_trigger_dropped_objects() d
+    if taken is not null and not frostline.is_following() and not exists (select from pg_event_trigger_dropped_objects() d
                                           where d.original and coalesce(d.schema_name, d.object_name) = any ({own_schemas})) then
         raise dependent_objects_still_exist using
             message = format('%s is used by a policy of %s', (select string_agg(d.object_identity, ', ') from pg_event_trigger_dropped_objects() d

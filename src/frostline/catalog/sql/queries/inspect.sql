@@ -11,14 +11,15 @@ select c.oid, c.relkind::text, c.relpersistence::text as persistence, r.rolname:
  where n.nspname = %(schema)s and c.relname = %(table)s
 
 -- name: columns
--- The database's default collation counts as one in byte order only when its provider says so for sure.
+-- The database's default collation counts as one in byte order only when its provider says so for sure. To print defaults takes
+-- ACCESS SHARE on the table; without them nothing is locked, so whoever alters it can ask for its cold rows meanwhile.
 select a.attnum, a.attname as name, format_type(a.atttypid, a.atttypmod) as formatted, t.typname as type_name,
        t.oid < 16384 and t.typnamespace = 'pg_catalog'::regnamespace as builtin,
        case when t.oid = 'numeric'::regtype and a.atttypmod >= 4 then ((a.atttypmod - 4) >> 16) & 65535 end as precision,
        case when t.oid = 'numeric'::regtype and a.atttypmod >= 4
             then (((a.atttypmod - 4) & 2047) # 1024) - 1024 end as scale,
        a.attnotnull as not_null, a.attgenerated <> '' as generated, a.attidentity::text as identity,
-       case when a.attgenerated = '' then pg_get_expr(d.adbin, d.adrelid) end as default,
+       case when %(defaults)s and a.attgenerated = '' then pg_get_expr(d.adbin, d.adrelid) end as default,
        case when a.attcollation = 0 then 'none'
             when not l.collisdeterministic then 'nondeterministic'
             when a.attcollation = 100 then

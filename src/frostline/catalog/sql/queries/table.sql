@@ -20,8 +20,8 @@ values (%(table_id)s, %(token)s, %(schema)s, %(table)s, %(relation)s, %(tier_key
 delete from frostline.managed_column where table_id = %(table_id)s
 
 -- name: insert_column
-insert into frostline.managed_column (table_id, attnum, field_id, lake_type, as_text, pushable, is_later)
-values (%(table_id)s, %(attnum)s, %(field_id)s, %(lake_type)s, %(as_text)s, %(pushable)s, %(is_later)s)
+insert into frostline.managed_column (table_id, attnum, field_id, lake_type, as_text, pushable, is_later, name, remote_name)
+values (%(table_id)s, %(attnum)s, %(field_id)s, %(lake_type)s, %(as_text)s, %(pushable)s, %(is_later)s, %(name)s, %(remote_name)s)
 
 -- name: last_field_id
 -- The largest that a column has had. Ids are not given twice, and no row of this table goes while the table is managed.
@@ -54,23 +54,10 @@ select t.schema_name, t.table_name from frostline.managed_table t
 update frostline.managed_table set relation_name = %(relation)s where table_id = %(table_id)s
 
 -- name: columns
--- With the attribute numbers that the heap has today. A restored dump numbers columns anew: in the same order, but
--- without the gaps that dropped ones left. So a gap in our numbers that is no dropped column tells of a restore.
-with managed as (
-    select *, row_number() over (order by attnum) as position
-      from frostline.managed_column where table_id = %(table_id)s
-), heap as (
-    select attnum, row_number() over (order by attnum) as position
-      from pg_attribute where attrelid = %(oid)s and attnum > 0 and not attisdropped
-), restored as (
-    select exists (
-        select from generate_series(1, (select max(attnum) from managed)) as gap (number)
-         where gap.number not in (select attnum from managed)
-           and not exists (select from pg_attribute
-                            where attrelid = %(oid)s and attnum = gap.number and attisdropped)) as is_true
-)
-select case when restored.is_true then heap.attnum else managed.attnum end as attnum, field_id, lake_type, as_text, pushable, is_later
-  from managed left join heap using (position) cross join restored
+-- With the attribute numbers that the heap has today.
+select c.attnum, c.field_id, c.lake_type, c.as_text, c.pushable, c.is_later, m.remote_name
+  from frostline.carried_columns(%(table_id)s, %(oid)s) c
+  join frostline.managed_column m on m.table_id = %(table_id)s and m.field_id = c.field_id
 
 -- name: delete_pins
 delete from frostline.pin where table_id = %(table_id)s

@@ -1,0 +1,375 @@
+-- Lets a relation follow its heap, in the transaction of whoever altered that: docs/design/schema-changes.md. Called by the event
+-- triggers, and by `frostline table sync` where there are none. What a function makes goes through format, with names quoted.
+
+-- name: lake_encoding
+-- How a type travels, as `model.types.encoding` has it; a test compares the two.
+create or replace function frostline.lake_encoding(type oid, modifier integer, collation_oid oid)
+returns table (lake_type text, as_text boolean, pushable boolean)
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select coalesce(n.native, 'string'), n.native is null,
+           case when n.native is null then b.builtin and t.typname = 'uuid' else coalesce(l.collisdeterministic, true) end
+      from pg_type t
+      left join pg_collation l on l.oid = collation_oid
+     cross join lateral (select t.oid < 16384 and t.typnamespace = 'pg_catalog'::regnamespace as builtin,
+                                ((modifier - 4) >> 16) & 65535 as digits, (((modifier - 4) & 2047) # 1024) - 1024 as scale) b
+     cross join lateral (select case when b.builtin then
+            case t.typname when 'bool' then 'boolean' when 'int2' then 'int' when 'int4' then 'int' when 'int8' then 'long'
+                           when 'float4' then 'float' when 'float8' then 'double' when 'date' then 'date'
+                           when 'timestamp' then 'timestamp' when 'timestamptz' then 'timestamptz'
+                           when 'text' then 'string' when 'varchar' then 'string' when 'bytea' then 'binary'
+                           when 'numeric' then case when modifier >= 4 and b.scale between 0 and b.digits and b.digits <= 38
+                                                    then format('decimal(%s, %s)', b.digits, b.scale) end end end as native) n
+     where t.oid = type
+$$;
+
+-- name: address_text
+create or replace function frostline.address_text(address jsonb) returns text
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    select format('%s %s', address ->> 'kind', address ->> 'name')
+           || case when address ->> 'relation' <> '' then ' on ' || (address ->> 'relation') else '' end
+$$;
+
+-- name: object_definition
+-- As Postgres prints it; null when it is not there.
+create or replace function frostline.object_definition(kind text, name text, relation text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select concat_ws('|', c.reloptions, case c.relkind when 'v' then pg_get_viewdef(c.oid) end) from pg_class c
+     where kind in ('table', 'view') and c.oid = to_regclass(name) and (c.relkind = 'v') = (kind = 'view')
+    union all
+    select pg_get_functiondef(p.oid) from pg_proc p where kind = 'function' and p.oid = to_regproc(name)
+    union all
+    select concat_ws('|', r.ev_enabled, pg_get_ruledef(r.oid)) from pg_rewrite r
+     where kind = 'rule' and r.ev_class = to_regclass(relation) and r.rulename = name
+    union all
+    select concat_ws('|', t.tgenabled, pg_get_triggerdef(t.oid)) from pg_trigger t
+     where kind = 'trigger' and t.tgrelid = to_regclass(relation) and t.tgname = name and not t.tgisinternal
+$$;
+
+-- name: relation_state
+-- The objects that can be put in the place of others, whether each is there, and what stands for its statements, for the server and
+-- for the object as Postgres has it. ACCESS SHARE on what a view or rule of them reads.
+create or replace function frostline.relation_state(managed integer) returns table (object jsonb, key text, is_present boolean, digest text)
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select o.object, frostline.address_text(o.object -> 'addresses' -> 0), coalesce(d.texts <> '{}', false),
+           left(encode(sha256(convert_to(array_to_string(
+               (current_setting('server_version_num')::integer >= 180000)::text
+               || array(select jsonb_array_elements_text(o.object -> 'create')) || d.texts, E'\n'), 'UTF8')), 'hex'), 32)
+      from frostline.relation_objects(managed) o
+     cross join lateral (
+        select array_agg(format('%s %s', frostline.address_text(a.address), md5(p.definition)) order by a.place)
+                   filter (where p.definition is not null) as texts
+          from jsonb_array_elements(o.object -> 'addresses') with ordinality as a (address, place)
+          left join lateral frostline.object_definition(a.address ->> 'kind', a.address ->> 'name', a.address ->> 'relation') as p (definition) on true) d
+     where (o.object ->> 'is_replaceable')::boolean
+     order by o.place
+$$;
+
+-- name: replace_objects
+-- Puts all that can be replaced in its place, and writes down what was made. ACCESS EXCLUSIVE on the views.
+create or replace function frostline.replace_objects(managed integer) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    statement text;
+begin
+    for statement in
+        select s.text from frostline.relation_objects(managed) o
+         cross join lateral jsonb_array_elements_text(o.object -> 'create') with ordinality as s (text, number)
+         where (o.object ->> 'is_replaceable')::boolean and (o.object ->> 'is_wanted')::boolean
+         order by o.place, s.number
+    loop
+        execute statement;
+    end loop;
+    if current_setting('server_version_num')::integer >= 180000 then
+        execute format('alter function frostline_relation.update_%s() set plan_cache_mode = force_generic_plan', managed);
+        execute format('alter function frostline_relation.delete_%s() set plan_cache_mode = force_generic_plan', managed);
+    end if;
+    update frostline.managed_table t
+       set objects_digest = ((select coalesce(jsonb_object_agg(r.key, r.value), '{}') from jsonb_each(t.objects_digest::jsonb) r
+                               where r.key like 'usage on sequence %')
+                             || (select jsonb_object_agg(s.key, s.digest) from frostline.relation_state(managed) s
+                                  where (s.object ->> 'is_wanted')::boolean))::text
+     where t.table_id = managed and t.objects_digest like '{%';
+end
+$$;
+
+-- name: follow_renames
+-- Through names of their own, so that two columns may exchange theirs. ACCESS EXCLUSIVE on views, overlay and lake tables.
+create or replace function frostline.follow_renames(managed integer) returns text[]
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    p jsonb := frostline.relation_names(managed);
+    renamed record;
+    relation text;
+    done text[] := '{}';
+begin
+    for step in 1 .. 2 loop
+        for renamed in
+            select m.field_id, m.name as old, a.attname::text as new, m.remote_name, 'frostline_' || m.field_id as passing
+              from frostline.carried_columns(managed, frostline.heap_of(managed)) c
+              join frostline.managed_column m on m.table_id = managed and m.field_id = c.field_id
+              join pg_attribute a on a.attrelid = frostline.heap_of(managed) and a.attnum = c.attnum and not a.attisdropped
+             where m.name <> a.attname
+             order by m.field_id
+        loop
+            foreach relation in array array[p ->> 'overlay', p ->> 'lake', p ->> 'inner', p ->> 'relation'] loop
+                execute format('alter %s %s rename column %I to %I',
+                    case when relation in (p ->> 'inner', p ->> 'relation') then 'view' else 'table' end, relation,
+                    case step when 1 then renamed.old else renamed.passing end, case step when 1 then renamed.passing else renamed.new end);
+            end loop;
+            if step = 2 then
+                done := done || format('%s is %s now', renamed.old, renamed.new);
+            end if;
+        end loop;
+    end loop;
+    if done = '{}' then
+        return done;
+    end if;
+    update frostline.managed_table t set tier_key = a.attname
+      from pg_partitioned_table h join pg_attribute a on a.attrelid = h.partrelid and a.attnum = h.partattrs[0]
+     where t.table_id = managed and h.partrelid = frostline.heap_of(managed);
+    update frostline.managed_column m set name = a.attname
+      from frostline.carried_columns(managed, frostline.heap_of(managed)) c
+      join pg_attribute a on a.attrelid = frostline.heap_of(managed) and a.attnum = c.attnum and not a.attisdropped
+     where m.table_id = managed and m.field_id = c.field_id;
+    perform frostline.name_remote_columns(managed);
+    return done;
+end
+$$;
+
+-- name: name_remote_columns
+-- The lake server is asked for a column by the name that it had first.
+create or replace function frostline.name_remote_columns(managed integer, only_of oid default null) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    remote record;
+begin
+    for remote in
+        select format('alter foreign table %s alter column %I options (%s column_name %L)', f.ftrelid::regclass, a.attname,
+                      case when a.attfdwoptions is null then 'add' else 'set' end, m.remote_name) as statement
+          from pg_inherits i
+          join pg_foreign_table f on f.ftrelid = i.inhrelid
+          join pg_attribute a on a.attrelid = f.ftrelid and a.attnum > 0 and not a.attisdropped
+          join frostline.managed_column m on m.table_id = managed and m.name = a.attname
+         where i.inhparent = to_regclass(frostline.relation_names(managed) ->> 'lake')
+           and m.remote_name <> coalesce((select o.option_value from pg_options_to_table(a.attfdwoptions) o where o.option_name = 'column_name'), a.attname)
+           and (only_of is null or f.ftrelid = only_of)
+    loop
+        execute remote.statement;
+    end loop;
+end
+$$;
+
+-- name: add_columns
+-- Overlay, lake tables and catalog get what the heap has more; nothing is said of rows. No row is written, and no file is asked for.
+create or replace function frostline.add_columns(managed integer) returns text[]
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    heap oid := frostline.heap_of(managed);
+    p jsonb := frostline.relation_names(managed);
+    known integer[] := array(select m.field_id from frostline.carried_columns(managed, heap) m order by m.attnum);
+    added record;
+    done text[] := '{}';
+begin
+    -- After a restored dump, the numbers of the others are not those that the heap has now.
+    update frostline.managed_column m set attnum = -c.attnum from frostline.carried_columns(managed, heap) c
+     where m.table_id = managed and m.field_id = c.field_id;
+    update frostline.managed_column m set attnum = -m.attnum where m.table_id = managed;
+    insert into frostline.managed_column (table_id, attnum, field_id, lake_type, as_text, pushable, is_later, name, remote_name)
+    -- The lake server knows the column by this name when nobody else can see it yet.
+    select managed, n.attnum, n.field_id, e.lake_type, e.as_text, e.pushable, true, n.name,
+           format('#%s:%s', n.field_id, case when n.atttypid < 16384 then format_type(n.atttypid, n.atttypmod) else '?' end)
+      from (select a.attnum, a.attname::text as name, a.atttypid, a.atttypmod, a.attcollation,
+                   (select max(m.field_id) from frostline.managed_column m where m.table_id = managed) + row_number() over (order by a.attnum) as field_id
+              from pg_attribute a
+             where a.attrelid = heap and a.attnum > 0 and not a.attisdropped
+               and not exists (select from frostline.managed_column m where m.table_id = managed and m.attnum = a.attnum)) n
+     cross join lateral frostline.lake_encoding(n.atttypid, n.atttypmod, n.attcollation) e;
+    for added in
+        select c.column_name, c.type, c.typed, c.lake_typed, c.needs_domain
+          from frostline.relation_columns(managed) c join frostline.managed_column m on m.table_id = managed and m.attnum = c.attnum
+         where m.field_id <> all (known) order by c.number
+    loop
+        if added.needs_domain and to_regtype(format('frostline_lake.%I', 'lake ' || added.type)) is null then
+            execute format('create domain frostline_lake.%I as %s', 'lake ' || added.type, added.type);
+        end if;
+        execute format('alter table %s add column %s', p ->> 'overlay', added.typed);
+        execute format('alter table %s add column %s', p ->> 'lake', added.lake_typed);
+        done := done || added.column_name;
+    end loop;
+    if done <> '{}' then
+        update frostline.lake_file f set fields = known where f.table_id = managed and f.fields is null;
+        perform frostline.name_remote_columns(managed);
+    end if;
+    return done;
+end
+$$;
+
+-- name: widen_relation
+-- The views get the new columns at their ends, and all else is made anew for them. ACCESS EXCLUSIVE on the views.
+create or replace function frostline.widen_relation(managed integer) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    p jsonb := frostline.relation_parts(managed);
+    door text;
+begin
+    p := p || jsonb_build_object('arms', frostline.filled('objects.arms', p));
+    foreach door in array array['update_hot', 'update_cold', 'delete_hot', 'delete_cold', 'insert'] loop
+        execute format('drop view if exists %s', p ->> (door || '_door'));
+    end loop;
+    if (p ->> 'is_secured')::boolean then
+        -- What asks the policies takes the columns as arguments. Nobody can see the views in between.
+        execute format('drop rule if exists frostline_insert on %s', p ->> 'relation');
+        execute frostline.filled('objects.inner_view', p);
+        perform frostline.forget_policies(managed);
+        perform frostline.follow_policies(managed);
+    end if;
+    execute frostline.filled(case when (p ->> 'is_secured')::boolean then 'objects.inner_view_secured' else 'objects.inner_view' end, p);
+    execute frostline.filled('objects.widen_view', p);
+end
+$$;
+
+-- name: follow_defaults
+-- The heap's are the relation's, so that an INSERT through it has the same. ACCESS EXCLUSIVE on the relation if one differs.
+create or replace function frostline.follow_defaults(managed integer) returns boolean
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    relation text := frostline.relation_names(managed) ->> 'relation';
+    differing record;
+    has_changed boolean := false;
+begin
+    for differing in
+        select c.name, c.default_value
+          from frostline.relation_columns(managed) c
+          join pg_attribute a on a.attrelid = to_regclass(relation) and a.attname = c.column_name
+          left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+         where c.default_value is distinct from
+               case when c.identity <> '' then regexp_replace(pg_get_expr(d.adbin, d.adrelid), '^nextval\((.*)::regclass\)$', 'nextval(\1)')
+                    else pg_get_expr(d.adbin, d.adrelid) end
+    loop
+        execute format('alter view %s alter column %s %s', relation, differing.name,
+                       coalesce('set default ' || differing.default_value, 'drop default'));
+        has_changed := true;
+    end loop;
+    return has_changed;
+end
+$$;
+
+-- name: follow_owner
+create or replace function frostline.follow_owner(managed integer) returns boolean
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    p jsonb := frostline.relation_names(managed);
+    owner oid := (select c.relowner from pg_class c where c.oid = frostline.heap_of(managed));
+begin
+    if owner = (select c.relowner from pg_class c where c.oid = to_regclass(p ->> 'relation')) then
+        return false;
+    end if;
+    execute format('grant select, insert, update, delete on %s to %I', p ->> 'inner', pg_get_userbyid(owner));
+    execute format('alter view %s owner to %I', p ->> 'relation', pg_get_userbyid(owner));
+    return true;
+end
+$$;
+
+-- name: follow_comments
+-- What was said of the heap or of a column of it.
+create or replace function frostline.follow_comments(managed integer) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    heap oid := frostline.heap_of(managed);
+    relation text := frostline.relation_names(managed) ->> 'relation';
+    differing record;
+begin
+    for differing in
+        select coalesce('column ' || relation || '.' || c.name, 'view ' || relation) as target, h.text
+          from (select null::text as name, 0 as heap_number, 0 as relation_number
+                union all
+                select c.name, c.attnum, a.attnum from frostline.relation_columns(managed) c
+                  join pg_attribute a on a.attrelid = to_regclass(relation) and a.attname = c.column_name) c
+         cross join lateral (select case c.heap_number when 0 then obj_description(heap, 'pg_class') else col_description(heap, c.heap_number) end as text,
+                                    case c.relation_number when 0 then obj_description(to_regclass(relation), 'pg_class')
+                                         else col_description(to_regclass(relation), c.relation_number) end as known) h
+         where h.text is distinct from h.known
+    loop
+        execute format('comment on %s is %L', differing.target, differing.text);
+    end loop;
+end
+$$;
+
+-- name: columns_left_to_sync
+-- Why the new columns are not followed at once: rows of the lake would need a value that has to be looked for. Null if they can be.
+create or replace function frostline.columns_left_to_sync(managed integer) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select string_agg(format('%I', a.attname), ', ' order by a.attnum)
+      from pg_attribute a
+      join pg_type t on t.oid = a.atttypid
+     where a.attrelid = frostline.heap_of(managed) and a.attnum > 0 and not a.attisdropped
+       and a.attnum not in (select c.attnum from frostline.carried_columns(managed, frostline.heap_of(managed)) c)
+       and (a.atthasdef or a.attgenerated <> '' or a.attidentity <> '' or a.attnotnull or t.typtype = 'd'
+            or a.attname like 'frostline\_%'
+            or exists (select from pg_partition_tree(frostline.heap_of(managed)) l join pg_attribute b on b.attrelid = l.relid
+                        where b.attname = a.attname and b.atthasmissing))
+       and exists (select from frostline.lake_file f where f.table_id = managed)
+$$;
+
+-- name: follow_heap
+-- All that can be followed at once. The caller's transaction has altered the heap, and so holds ACCESS EXCLUSIVE on it.
+create or replace function frostline.follow_heap(managed integer) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    heap oid := frostline.heap_of(managed);
+    renamed text[];
+    added boolean := exists (select from pg_attribute a where a.attrelid = heap and a.attnum > 0 and not a.attisdropped
+                                and a.attnum not in (select c.attnum from frostline.carried_columns(managed, heap) c));
+    left_over text := frostline.columns_left_to_sync(managed);
+    has_changed boolean;
+begin
+    insert into frostline.following values (pg_current_xact_id(), managed);
+    renamed := frostline.follow_renames(managed);
+    if added and left_over is null then
+        perform frostline.add_columns(managed);
+        perform frostline.widen_relation(managed);
+    end if;
+    has_changed := frostline.follow_defaults(managed);
+    if renamed <> '{}' or added and left_over is null then
+        perform frostline.replace_objects(managed);
+        perform frostline.follow_comments(managed);
+    end if;
+    perform frostline.follow_owner(managed);
+    delete from frostline.following f where f.xid = pg_current_xact_id() and f.table_id = managed;
+    if left_over is not null then
+        raise warning using message = format('the relation of %s does not have column %s yet', heap::regclass, left_over),
+            hint = format('frostline table sync %s, which the worker does by itself', (select format('%I.%I', t.schema_name, t.table_name)
+                                                          from frostline.managed_table t where t.table_id = managed));
+    end if;
+end
+$$;
+
+-- name: follow_function
+create or replace function frostline.follow_ddl() returns event_trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+declare
+    altered record;
+begin
+    if frostline.is_following() then
+        return;
+    end if;
+    for altered in
+        select distinct t.table_id, d.command_tag
+          from pg_event_trigger_ddl_commands() d
+          join frostline.managed_table t on d.objid = frostline.heap_of(t.table_id)
+         where d.classid = 'pg_class'::regclass and t.mode = 'tiered'
+    loop
+        continue when to_regclass(frostline.relation_names(altered.table_id) ->> 'inner') is null;
+        if altered.command_tag = 'COMMENT' then
+            perform frostline.follow_comments(altered.table_id);
+        else
+            perform frostline.follow_heap(altered.table_id);
+        end if;
+    end loop;
+end
+$body$;
+revoke execute on function frostline.follow_ddl() from public
+
+-- name: follow_trigger
+create event trigger frostline_follow on ddl_command_end when tag in ('ALTER TABLE', 'COMMENT')
+    execute function frostline.follow_ddl()

@@ -1,0 +1,83 @@
+"""Columns that were added in a transaction which is still open: only the query of that transaction tells of them.
+
+Its foreign table asks for `#7:text`: field 7, of type text. No file has the field yet, so every row has NULL in it.
+A column whose older rows have a value is not announced, so such a query fails until the transaction has ended.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from frostline.model.tables import Column, LakeFile, Table
+from frostline.model.types import Collation, PgType, encoding
+from frostline.server.lake_tables import LakeTables
+
+_ANNOUNCED = re.compile(r'"#(\d+):([^"]+)"')
+_SHORT = {
+    "boolean": "bool",
+    "smallint": "int2",
+    "integer": "int4",
+    "bigint": "int8",
+    "real": "float4",
+    "double precision": "float8",
+    "numeric": "numeric",
+    "character varying": "varchar",
+    "timestamp without time zone": "timestamp",
+    "timestamp with time zone": "timestamptz",
+}
+_MODIFIED = re.compile(r"([a-z ]+)\((\d+)(?:,(-?\d+))?\)")
+
+
+def announced_columns(sql: str) -> list[Column]:
+    """The columns that the query announces."""
+    return [_column(int(field_id), formatted) for field_id, formatted in sorted(set(_ANNOUNCED.findall(sql)))]
+
+
+def _column(field_id: int, formatted: str) -> Column:
+    modified = _MODIFIED.fullmatch(formatted)
+    plain = modified[1] if modified else formatted
+    precision, scale = (int(modified[2]), int(modified[3] or 0)) if modified and plain == "numeric" else (None, None)
+    pg_type = PgType("text", "text", builtin=False)
+    if formatted != "?":
+        pg_type = PgType(formatted, _SHORT.get(plain, plain), builtin=True, precision=precision, scale=scale)
+    collation = Collation.LINGUISTIC if pg_type.name in {"text", "varchar", "bpchar", "name"} else Collation.NONE
+    return Column(
+        name=f"#{field_id}:{formatted}",
+        attnum=-field_id,
+        field_id=field_id,
+        pg_type=pg_type,
+        encoding=encoding(pg_type, collation),
+        collation=collation,
+        not_null=False,
+    )
+
+
+@dataclass(frozen=True)
+class Announced:
+    """Implements `LakeTables`: the tables of another, with columns that it does not know yet."""
+
+    tables: LakeTables
+    columns: Sequence[Column]
+
+    def resolve(self, table_id: int) -> Table:
+        """The table with that id; raises UsageError when there is none."""
+        table = self.tables.resolve(table_id)
+        known = {column.field_id for column in table.columns}
+        added = tuple(column for column in self.columns if column.field_id not in known)
+        return replace(table, columns=(*table.columns, *added))
+
+    def forget(self) -> None:
+        """Ask for the tables' columns again: a query has named one that was not there."""
+        self.tables.forget()
+
+    def current_snapshot(self, table_id: int) -> int | None:
+        """The lake snapshot that the seam names now; None while nothing is archived."""
+        return self.tables.current_snapshot(table_id)
+
+    def files(self, table_id: int, snapshot_id: int) -> Sequence[LakeFile]:
+        """The files of one snapshot."""
+        return self.tables.files(table_id, snapshot_id)
+
+    def checksums(self, paths: Collection[str]) -> Mapping[str, bytes]:
+        """What is recorded of these files."""
+        return self.tables.checksums(paths)

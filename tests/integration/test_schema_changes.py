@@ -1,0 +1,183 @@
+"""Schema changes of the heap that its relation follows in the same transaction, compared with a plain table."""
+
+import pytest
+from tests.fixtures.cold_twins import both, compare
+from tests.fixtures.lake import Lake
+from tests.fixtures.statements import rows, run, value
+from tests.fixtures.twins import make_twins
+
+from frostline.catalog import facts
+from frostline.catalog.connect import Connection
+from frostline.model.types import encoding
+from frostline.pipeline import verify
+from frostline.relation import columns, guard, renewal
+
+
+@pytest.fixture
+def cold(lake: Lake) -> Lake:
+    """Rows of three months in the lake only, some of them changed since, and a plain table with the same rows."""
+    make_twins(lake)
+    assert guard.ensure(lake.catalog)
+    with lake.connect() as connection:
+        both(connection, "update public.{t} set status = 'changed' where id in (3, 30)")
+    return lake
+
+
+def alter(lake: Lake, change: str) -> None:
+    """The same for the heap and for the plain table."""
+    with lake.connect() as connection:
+        run(connection, f"alter table public._events {change}")
+        run(connection, f"alter table public.plain {change}")
+
+
+def is_whole(lake: Lake) -> None:
+    """All rows are as in the plain table; every job finds the table in order."""
+    compare(lake)
+    table = lake.table()
+    assert columns.difference(lake.catalog, table) is None
+    assert renewal.is_current(lake.catalog, table)
+    assert verify.run(lake.catalog, table).faults == ()
+
+
+def goes_on(lake: Lake) -> None:
+    """Writes of hot and cold rows, an archive, a fold and a thaw."""
+    is_whole(lake)
+    with lake.connect() as connection:
+        both(connection, "delete from public.{t} where id in (4, 31)")
+    (folded,) = lake.fold("events")
+    assert folded.error is None
+    is_whole(lake)
+    lake.thaw()
+    is_whole(lake)
+
+
+def test_a_column_is_there_at_once_and_can_be_written_in_the_same_transaction(cold: Lake) -> None:
+    with cold.connect() as connection, connection.transaction():
+        for table, name in (("_events", "events"), ("plain", "plain")):
+            run(connection, f"alter table public.{table} add column note text")
+            run(connection, f"update public.{name} set note = 'n' || id where id % 7 = 0")
+            run(connection, f"insert into public.{name} (id, ts, note) values (9001, '2024-02-02 02:02+00', 'cold')")
+    goes_on(cold)
+    assert value(cold.catalog, "select count(*) from public.events where note is not null") > 3
+
+
+def test_a_rollback_leaves_no_trace(cold: Lake) -> None:
+    before = rows(cold.catalog, "select * from frostline.managed_column order by 1, 2")
+    with cold.connect() as connection, connection.transaction(force_rollback=True):
+        run(connection, "alter table public._events add column note text")
+        run(connection, "alter table public._events rename column status to state")
+        run(connection, "select note, state from public.events where id = 3")
+    assert rows(cold.catalog, "select * from frostline.managed_column order by 1, 2") == before
+    is_whole(cold)
+
+
+def test_a_renamed_column_has_its_new_name_everywhere(cold: Lake) -> None:
+    alter(cold, "rename column status to state")
+    with cold.connect() as connection:
+        both(connection, "update public.{t} set state = 'again' where state = 'changed'")
+        assert (
+            value(connection, "select count(*) from public.events where state = 'again' and ts < '2024-04-01+00'") == 2
+        )
+    goes_on(cold)
+
+
+def test_a_key_and_the_tier_key_can_be_renamed(cold: Lake) -> None:
+    alter(cold, "rename column id to number")
+    alter(cold, "rename column ts to at")
+    with cold.connect() as connection:
+        statement = "select * from public.{} where number between 20 and 40 order by at"
+        assert rows(connection, statement.format("events")) == rows(connection, statement.format("plain"))
+        run(connection, "update public.events set status = 'x' where number = 33")
+        run(connection, "update public.plain set status = 'x' where number = 33")
+        whole = "select t::text from public.{} t order by number, at"
+        assert rows(connection, whole.format("events")) == rows(connection, whole.format("plain"))
+    assert cold.table().tier_key == "at"
+    (folded,) = cold.fold("events")
+    assert folded.error is None
+    with cold.connect() as connection:
+        whole = "select t::text from public.{} t order by number, at"
+        assert rows(connection, whole.format("events")) == rows(connection, whole.format("plain"))
+
+
+def test_columns_that_exchange_their_names_do_not_exchange_their_values(cold: Lake) -> None:
+    """Whoever remembers the table's columns by name, as the lake server does, must not be wrong."""
+    alter(cold, "add column other text")
+    with cold.connect() as connection:
+        both(connection, "update public.{t} set other = 'o' || id where id % 3 = 0")
+        compare(cold)
+        for table in ("_events", "plain"):
+            with connection.transaction():
+                run(connection, f"alter table public.{table} rename column status to passing")
+                run(connection, f"alter table public.{table} rename column other to status")
+                run(connection, f"alter table public.{table} rename column passing to other")
+        compare(cold)
+    goes_on(cold)
+
+
+def test_a_new_column_may_have_the_name_of_one_that_was_renamed(cold: Lake) -> None:
+    alter(cold, "rename column status to old_status")
+    alter(cold, "add column status text")
+    with cold.connect() as connection:
+        both(connection, "update public.{t} set status = 'new' where id in (5, 45)")
+    goes_on(cold)
+
+
+def test_defaults_owners_and_comments_follow(cold: Lake) -> None:
+    alter(cold, "alter column amount set default 77")
+    run(cold.catalog, "create role keeper; grant all on schema public to keeper")
+    insert = "insert into public.{{t}} (id, ts, status) values ({}, '2024-06-02 02:02+00', 'hot'), ({}, '2024-02-02+00', 'cold')"
+    with cold.connect() as connection:
+        both(connection, insert.format(9001, 9002))
+        run(connection, "comment on table public._events is 'what happened'")
+        run(connection, "comment on column public._events.status is 'of the event'")
+        run(connection, "alter table public._events owner to keeper")
+    is_whole(cold)
+    assert value(cold.catalog, "select count(*) from public.events where amount = 77") == 2
+    assert value(cold.catalog, "select obj_description('public.events'::regclass)") == "what happened"
+    owner = "select relowner::regrole::text from pg_class where oid = 'public.events'::regclass"
+    assert value(cold.catalog, owner) == "keeper"
+    alter(cold, "alter column amount drop default")
+    with cold.connect() as connection:
+        both(connection, insert.format(9003, 9004))
+        run(connection, "set role keeper")
+        assert value(connection, "select count(*) from public.events where id = 3") == 1
+    is_whole(cold)
+    run(cold.catalog, "alter table public._events owner to postgres; drop owned by keeper; drop role keeper")
+
+
+def test_a_column_that_needs_a_look_is_left_to_the_sync(cold: Lake) -> None:
+    with cold.connect() as connection:
+        notices: list[str | None] = []
+        connection.add_notice_handler(lambda notice: notices.append(notice.message_primary))
+        run(connection, "alter table public._events add column made uuid default gen_random_uuid()")
+    assert any("does not have column made yet" in str(notice) for notice in notices)
+    assert columns.difference(cold.catalog, cold.table()) is not None
+
+
+def test_types_travel_as_the_program_has_it(catalog: Connection) -> None:
+    """The same decision is written in two languages."""
+    listed = rows(
+        catalog,
+        "select format_type(oid, null) from pg_type where typtype = 'b' and typnamespace = 'pg_catalog'::regnamespace "
+        "and typname !~ '^_?(pg_|gtsvector|cstring)' and oid not in (select unnest(array['aclitem', 'refcursor']::regtype[]))",
+    )
+    more = [
+        "numeric(10,2)",
+        "numeric(38,0)",
+        "numeric(39,2)",
+        "numeric(5,-2)",
+        "varchar(20)",
+        'text collate "C"',
+        "char(3)",
+    ]
+    for (kind,) in [*listed, *((kind,) for kind in more)]:
+        run(catalog, f"drop table if exists public.t; create table public.t (a {kind})")
+        (column,) = facts.read_columns(catalog, value(catalog, "select 'public.t'::regclass::oid"))
+        travels = encoding(column.pg_type, column.collation)
+        ours = rows(
+            catalog,
+            "select e.lake_type, e.as_text, e.pushable from pg_attribute a cross join lateral "
+            "frostline.lake_encoding(a.atttypid, a.atttypmod, a.attcollation) e "
+            "where a.attrelid = 'public.t'::regclass and a.attnum = 1",
+        )
+        assert ours == [(travels.lake_type, travels.as_text, travels.pushable)], kind
