@@ -1,10 +1,13 @@
 """Schema changes of the heap that its relation follows in the same transaction, compared with a plain table."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from tests.fixtures.cold_twins import both, compare
 from tests.fixtures.lake import Lake
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.twins import make_twins
+from tests.fixtures.waiting import until
 
 from frostline.catalog import facts
 from frostline.catalog.connect import Connection
@@ -143,6 +146,28 @@ def test_defaults_owners_and_comments_follow(cold: Lake) -> None:
         assert value(connection, "select count(*) from public.events where id = 3") == 1
     is_whole(cold)
     run(cold.catalog, "alter table public._events owner to postgres; drop owned by keeper; drop role keeper")
+
+
+@pytest.mark.parametrize("name", ["public._events", 'PUBLIC . "_events"', "if exists only _events"])
+def test_it_waits_for_the_relation_before_it_has_the_heap(cold: Lake, name: str) -> None:
+    """Whoever reads holds the relation and wants the heap: to have the heap and want the relation would be a deadlock."""
+    waits_for = "select relation = 'public.events'::regclass from pg_locks where not granted and pid = {}"
+    with ThreadPoolExecutor() as pool, cold.connect() as altering, cold.connect() as reader:
+        reader.execute("begin")
+        reader.execute("select count(*) from public.events where ts >= '2024-04-01+00'")
+        pid = altering.info.backend_pid
+        done = pool.submit(run, altering, f"alter table {name} alter column amount set default 5")
+        until(lambda: rows(cold.catalog, waits_for.format(pid)) == [(True,)], "it waits for the relation")
+        reader.execute("select count(*) from public.events where ts >= '2024-04-01+00'")
+        reader.execute("commit")
+        done.result()
+    assert (
+        value(
+            cold.catalog,
+            "select column_default from information_schema.columns where table_name = 'events' and column_name = 'amount'",
+        )
+        == "5"
+    )
 
 
 def test_a_column_that_needs_a_look_is_left_to_the_sync(cold: Lake) -> None:

@@ -27,6 +27,7 @@ TRIGGERS = {
     "frostline_lost_guard": _of_drops("guard_trigger"),
     "frostline_hidden_rows": _of_drops("hide_trigger"),
     "frostline_follow": _of_changes("follow_trigger"),
+    "frostline_order": _of_changes("order_trigger"),
 }
 
 

@@ -373,3 +373,47 @@ revoke execute on function frostline.follow_ddl() from public
 -- name: follow_trigger
 create event trigger frostline_follow on ddl_command_end when tag in ('ALTER TABLE', 'COMMENT')
     execute function frostline.follow_ddl()
+
+-- name: take_relation
+-- Statements lock the relation and then the heap; so does an ALTER of the heap, by this, and there is no deadlock. For the heap's owner.
+create or replace function frostline_write.take_relation(heap oid) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    managed integer := (select t.table_id from frostline.managed_table t where t.mode = 'tiered' and frostline.heap_of(t.table_id) = heap);
+    view text;
+begin
+    if managed is null or not pg_has_role(session_user, (select c.relowner from pg_class c where c.oid = heap), 'member') then
+        return;
+    end if;
+    foreach view in array array['relation', 'inner'] loop
+        view := frostline.relation_names(managed) ->> view;
+        if to_regclass(view) is not null then
+            -- ACCESS EXCLUSIVE on this view alone: LOCK TABLE would lock all that it reads. Changes nothing.
+            execute format('alter view %s reset (check_option)', view);
+        end if;
+    end loop;
+end
+$$;
+grant execute on function frostline_write.take_relation(oid) to public;
+
+-- name: order_function
+-- A hint only: what the statement names is known from its text alone, as the caller would find it. Runs as the caller.
+create or replace function frostline_write.take_relations_first() returns event_trigger
+language plpgsql as $body$
+declare
+    named text;
+begin
+    for named in
+        select m[1] from pg_catalog.regexp_matches(pg_catalog.current_query(),
+            '\malter\s+table\s+(?:if\s+exists\s+)?(?:only\s+)?((?:"(?:[^"]|"")+"|[a-z_][\w$]*)(?:\s*\.\s*(?:"(?:[^"]|"")+"|[a-z_][\w$]*))?)',
+            'gi') as m
+    loop
+        perform frostline_write.take_relation(pg_catalog.to_regclass(named));
+    end loop;
+end
+$body$;
+revoke execute on function frostline_write.take_relations_first() from public
+
+-- name: order_trigger
+create event trigger frostline_order on ddl_command_start when tag in ('ALTER TABLE')
+    execute function frostline_write.take_relations_first()
