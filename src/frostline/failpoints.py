@@ -117,6 +117,14 @@ class Failpoint(StrEnum):
     RETAIN_BEFORE_COMMIT = "retain_before_commit"
     RETAIN_PUBLISHED = "retain_published"
 
+    TRUNCATE_BEFORE_START = "truncate_before_start"
+    TRUNCATE_STARTED = "truncate_started"
+    TRUNCATE_STAGED = "truncate_staged"
+    TRUNCATE_EMPTIED = "truncate_emptied"
+    TRUNCATE_BEFORE_COMMIT = "truncate_before_commit"
+    TRUNCATE_PUBLISHED = "truncate_published"
+    TRUNCATE_LOWERED_BOUND = "truncate_lowered_bound"
+
     WORKER_BEFORE_ACTION = "worker_before_action"
     WORKER_AFTER_ACTION = "worker_after_action"
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from tests.fixtures import killed, states
 from tests.fixtures.lake import Lake
-from tests.fixtures.months import World
-from tests.fixtures.statements import value
+from tests.fixtures.months import World, contents
+from tests.fixtures.statements import run, value
 
 from frostline.catalog import lake_files
 from frostline.failpoints import Failpoint
@@ -60,6 +60,7 @@ PARTITIONS = _of("premake", "partition")
 """Tried in tests/integration/test_partition_mode.py, for the same reason."""
 COMPACT = _of("compact")
 RETAIN = [*_of("retain"), *_of("trim")]
+TRUNCATE = _of("truncate")
 EXPIRE = _of("expire")
 SWEEP = _of("sweep")
 WORKER = _of("worker")
@@ -73,7 +74,7 @@ WRITE, LOAD = _of("write"), _of("load")
 
 
 def test_every_failpoint_is_tried() -> None:
-    here = ARCHIVE + FOLD + VERIFY + UNDO + THAW + COMPACT + RETAIN + EXPIRE + SWEEP
+    here = ARCHIVE + FOLD + VERIFY + UNDO + THAW + COMPACT + RETAIN + TRUNCATE + EXPIRE + SWEEP
     assert set(here + CONVERT + PARTITIONS + WORKER + SNAPSHOT + REST + WRITE + LOAD) == set(Failpoint)
 
 
@@ -211,6 +212,32 @@ def test_killed_in_retain(world: World, failpoint: Failpoint) -> None:
         policy.change(world.lake.catalog, world.lake.table(), retention_period=None)
     world.lake.fold()
     world.compare()
+
+
+@pytest.mark.parametrize("failpoint", TRUNCATE)
+def test_killed_in_truncate(world: World, failpoint: Failpoint) -> None:
+    """All rows of both tiers are there, or none."""
+    world.fill()
+    world.archive()
+    world.both(*CORRECTIONS)
+    world.fill()
+    ended = killed.run(world.lake, "truncate", failpoint=failpoint)
+    assert ended.returncode == killed.KILLED, ended.said
+    is_done = failpoint in (Failpoint.TRUNCATE_PUBLISHED, Failpoint.TRUNCATE_LOWERED_BOUND)
+    if is_done:
+        run(world.connection, "truncate public.plain")
+    world.compare()
+    assert (contents(world.connection, "events") == []) is is_done
+    world.lake.truncate()
+    run(world.connection, "truncate public.plain")
+    world.compare()
+    world.nothing_is_left()
+    world.fill()
+    world.archive()
+    world.both(*CORRECTIONS)
+    world.lake.fold()
+    world.compare()
+    world.nothing_is_left()
 
 
 @pytest.fixture

@@ -40,6 +40,7 @@ TOUCHING = (
     ("thaw", "events", "--from", "2024-01-01"),
     ("verify",),
     ("retain",),
+    ("truncate", "events", "--yes"),
     ("compact",),
     ("repair", "events", "--restore"),
     ("repair", "events", "--adopt"),

@@ -358,6 +358,11 @@ def release(connection: Connection, table: Table) -> None:
     connection.execute(_statement("release"), {"table_id": table.id})
 
 
+def lower(connection: Connection, table: Table) -> None:
+    """Write down, in the transaction that empties the table, that the frost line is lower, and that nothing is held."""
+    connection.execute(_statement("lower"), {"table_id": table.id})
+
+
 def lowered_xid(connection: Connection, table: Table) -> str | None:
     """The transaction that lowered the frost line last, if one did on this server."""
     return first_value(connection.execute(_statement("lowered_xid"), {"table_id": table.id}))

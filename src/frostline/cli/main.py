@@ -35,6 +35,7 @@ COMMANDS = {
     "thaw": "frostline.cli.tiering:thaw",
     "verify": "frostline.cli.checks:verify",
     "retain": "frostline.cli.upkeep:retain",
+    "truncate": "frostline.cli.truncate:truncate",
     "compact": "frostline.cli.upkeep:compact",
     "expire": "frostline.cli.upkeep:expire",
     "sweep": "frostline.cli.upkeep:sweep",

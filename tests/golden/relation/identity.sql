@@ -492,7 +492,7 @@ create or replace function "frostline_relation"."truncate_7"() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
 begin
     if exists (select from frostline.lake_file as f where f.table_id = 7) then
-        raise object_not_in_prerequisite_state using message = '"Odd ""Shop"""."Größe" has rows in the lake, which TRUNCATE would leave there', hint = 'A single partition can be truncated; all rows go by DELETE, of "Odd ""Shop"""."Größe"';
+        raise object_not_in_prerequisite_state using message = '"Odd ""Shop"""."Größe" has rows in the lake, which TRUNCATE would leave there', hint = 'All rows of both tiers go by: frostline truncate "Odd ""Shop"""."Größe"';
     end if;
     return null;
 end

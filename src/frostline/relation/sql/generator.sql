@@ -124,7 +124,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         'duplicate', quote_literal(format('duplicate key value violates the primary key of %s', t.table_name)),
         'update_instead', quote_literal(format('Update the row instead: update %s ...', r.shown)),
         'not_truncated', quote_literal(format('%s has rows in the lake, which TRUNCATE would leave there', r.shown)),
-        'truncate_hint', quote_literal(format('A single partition can be truncated; all rows go by DELETE, of %s', r.shown))
+        'truncate_hint', quote_literal(format('All rows of both tiers go by: frostline truncate %I.%I', t.schema_name, t.table_name))
     ) || (select jsonb_object_agg(f, frostline.identifier('frostline_relation', format('%s_%s', f, t.table_id)))
             from unnest(array['mark', 'update', 'delete', 'copy', 'policy', 'truncate']) as f)
       || (select jsonb_object_agg(f, frostline.identifier('frostline_write', format('%s_%s', f, t.table_id)))

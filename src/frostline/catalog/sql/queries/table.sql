@@ -98,6 +98,10 @@ update frostline.managed_table set held_from = %(line)s, lowered_xid = pg_curren
 -- name: release
 update frostline.managed_table set held_from = null where table_id = %(table_id)s
 
+-- name: lower
+-- In the transaction that empties the table: what was held is gone.
+update frostline.managed_table set held_from = null, lowered_xid = pg_current_xact_id() where table_id = %(table_id)s
+
 -- name: lowered_xid
 -- None also for a number that this server has not given out yet: then a dump brought it here, and nobody is older.
 select case when lowered_xid < pg_snapshot_xmax(pg_current_snapshot()) then lowered_xid::text end
