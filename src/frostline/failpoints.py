@@ -125,6 +125,12 @@ class Failpoint(StrEnum):
     TRUNCATE_PUBLISHED = "truncate_published"
     TRUNCATE_LOWERED_BOUND = "truncate_lowered_bound"
 
+    ADOPT_BEFORE_START = "adopt_before_start"
+    ADOPT_STAGED = "adopt_staged"
+    ADOPT_TOOK_OVER = "adopt_took_over"
+    ADOPT_BEFORE_COMMIT = "adopt_before_commit"
+    ADOPT_PUBLISHED = "adopt_published"
+
     WORKER_BEFORE_ACTION = "worker_before_action"
     WORKER_AFTER_ACTION = "worker_after_action"
 

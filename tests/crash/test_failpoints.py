@@ -69,13 +69,15 @@ SNAPSHOT = _of("snapshot")
 """Tried in test_snapshot_killed.py."""
 REST = _of("rest")
 """Tried in tests/integration/test_snapshot_rest.py."""
+ADOPT = _of("adopt")
+"""Tried in tests/integration/test_adopt_lake.py."""
 WRITE, LOAD = _of("write"), _of("load")
 """Tried in test_spark_write_deaths.py."""
 
 
 def test_every_failpoint_is_tried() -> None:
     here = ARCHIVE + FOLD + VERIFY + UNDO + THAW + COMPACT + RETAIN + TRUNCATE + EXPIRE + SWEEP
-    assert set(here + CONVERT + PARTITIONS + WORKER + SNAPSHOT + REST + WRITE + LOAD) == set(Failpoint)
+    assert set(here + CONVERT + PARTITIONS + WORKER + SNAPSHOT + REST + ADOPT + WRITE + LOAD) == set(Failpoint)
 
 
 @pytest.mark.parametrize("failpoint", ARCHIVE)

@@ -129,6 +129,27 @@ WRONG: dict[tuple[str, str], list[str]] = {
     ("thaw", "first"): ["thaw events --from nonsense"],
     ("thaw", "last"): ["thaw events --from 2024-01-01 --to nonsense"],
     ("thaw", "master"): ["thaw events --from 2024-01-01 --master nonsense"],
+    ("truncate", "name"): [f"truncate {name} --yes" for name in NAMES],
+    ("table adopt", "from_lake"): [
+        "table adopt new --hot 1month --from-lake /nowhere",
+        "table adopt new --from-lake ''",
+    ],
+    **{
+        ("table adopt", option.replace("-", "_") + suffix): [f"table adopt events --{option} {wrong}"]
+        for option, suffix, wrong in (
+            ("hot", "_period", "much"),
+            ("grace", "_period", "much"),
+            ("retention", "_period", "x"),
+            ("premake", "", "-1"),
+            ("expire-by", "", "fire"),
+            ("fold-rows", "", "-1"),
+            ("fold-age", "", "old"),
+            ("snapshot-retention", "", "x"),
+            ("target-file-size", "", "10XB"),
+        )
+    },
+    ("table adopt", "partition_interval"): ["table adopt events --every 0"],
+    ("table adopt", "relation"): ["table adopt new --relation ''", "table adopt new --relation other"],
     ("repair", "name"): [f"repair {name}" for name in NAMES],
     ("verify", "names"): [f"verify {name}" for name in NAMES],
     ("demo", "pg_port"): ["demo --home new --pg-port 0"],

@@ -225,6 +225,16 @@ def number(connection: Connection) -> tuple[int, str]:
     return table_id, token
 
 
+def is_taken(connection: Connection, table_id: int) -> bool:
+    """Whether a managed table has that number."""
+    return bool(_rows(connection, table_id=table_id))
+
+
+def leave_out(connection: Connection, table_id: int) -> None:
+    """No table that comes later gets this number."""
+    connection.execute(_statement("leave_out"), {"table_id": table_id})
+
+
 def insert(connection: Connection, table: Table) -> None:
     """Add the table's rows."""
     values = {

@@ -7,6 +7,7 @@ import click
 from frostline.catalog import seams, tables
 from frostline.catalog.connect import Connection
 from frostline.cli import policy
+from frostline.cli.adopt import adopt
 from frostline.cli.convert import convert, convert_first
 from frostline.cli.invocation import Invocation
 from frostline.cli.names import ROLE, TABLE
@@ -26,7 +27,7 @@ def table() -> None:
     """Manage tables: add, list, show, set, sync, remove, adopt, convert, row-security, export, import."""
 
 
-for _command in (convert, policy.export, policy.import_):
+for _command in (adopt, convert, policy.export, policy.import_):
     table.add_command(_command)
 
 
@@ -154,24 +155,6 @@ def remove(invocation: Invocation, name: Name, keep_lake: bool, thaw: bool, dry_
         invocation.output.line(statement)
     if not dry_run:
         invocation.output.say(f"{name} is a plain table again")
-
-
-@table.command()
-@click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
-@click.option("--accept-lost-changes", is_flag=True, help="Go on although rows or changes are lost with what is gone.")
-@click.option("--dry-run", is_flag=True, help="Print the SQL and change nothing.")
-@click.pass_obj
-def adopt(invocation: Invocation, name: Name, accept_lost_changes: bool, dry_run: bool) -> None:  # noqa: FBT001
-    """Make the objects of a managed table again that somebody dropped. Running it again changes nothing."""
-    from frostline.relation import adoption  # noqa: PLC0415
-
-    with invocation.catalog() as connection:
-        done = adoption.adopt(connection, name, accept_lost_changes=accept_lost_changes, dry_run=dry_run)
-    for statement in done.statements if dry_run else ():
-        invocation.output.line(statement)
-    if not dry_run:
-        made = ", ".join(f"{one.what} {one.name}" for one in done.lost)
-        invocation.output.record({"table": str(done.table.name), "made": made or None, "changed": bool(made)})
 
 
 def _thaw_everything(invocation: Invocation, connection: Connection, name: Name) -> None:

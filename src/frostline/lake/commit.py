@@ -9,18 +9,19 @@ follows the table. What becomes of the requirements and updates of that commit i
 one writes them as a metadata file, another may send them to a catalog.
 """
 
+import json
 import re
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
 
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.serializers import ToOutputFile
-from pyiceberg.table import CommitTableResponse, Table, TableProperties
+from pyiceberg.table import CommitTableResponse, Table, TableProperties, Transaction
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.update import RemoveSnapshotsUpdate, TableRequirement, TableUpdate, update_table_metadata
@@ -42,6 +43,12 @@ SNAPSHOT = "frostline.snapshot"
 VERSION = "frostline.snapshot-version"
 DATABASE = "frostline.database"
 """The lineage of the database that it is a copy of: others may use the same name in the same catalog."""
+WAREHOUSE_IDENTITY = "frostline.warehouse-identity"
+"""A table property, as the next two: which database's lake it is, as the marker in the warehouse has it."""
+COLUMNS = "frostline.columns"
+"""The Postgres types of the columns, by field id, in JSON: a lake that is adopted without a catalog needs them."""
+KEY = "frostline.primary-key"
+"""The field ids of the primary key, in JSON."""
 _VERSION = re.compile(r".*/(\d+)-[0-9a-f-]{36}\.metadata\.json")
 
 _PROPERTIES = {
@@ -176,6 +183,38 @@ def _with_honest_log(metadata: TableMetadata, before: TableMetadata, what: Expir
     return metadata.model_copy(update={"snapshot_log": kept})
 
 
+def stage_takeover(table: tables.Table, base: str) -> StagedCommit:
+    """Write the lake's metadata as that of a table of this database, whose catalog does not know it yet.
+
+    Touches no catalog and no other file; can be repeated at will.
+    """
+    warehouse.check()
+    current = _opened(table, base, Staging(paths.commit_uuid(0)))
+    with store.reachable(f"write the lake's metadata of {table.name}"):
+        transaction = current.transaction()
+        transaction.set_properties(_own_properties(table))
+        transaction.commit_transaction()
+    return replace(_staged(table, current, base), previous_location=None)
+
+
+def _own_properties(table: tables.Table) -> dict[str, str]:
+    """What the catalog knows of the lake, and must not be lost with it. No key or password: others read it."""
+    marker = warehouse.in_use()
+    return {
+        "frostline.table-id": str(table.id),
+        COLUMNS: json.dumps({str(column.field_id): column.pg_type.formatted for column in table.columns}),
+        KEY: json.dumps([table.column(name).field_id for name in table.key]),
+        **({WAREHOUSE_IDENTITY: marker.identity} if marker else {}),
+    }
+
+
+def _describe(transaction: Transaction, table: tables.Table) -> None:
+    """Let the properties say what they must, where they do not yet."""
+    wanted = _own_properties(table)
+    if not wanted.items() <= transaction.table_metadata.properties.items():
+        transaction.set_properties(wanted)
+
+
 def _staged(table: tables.Table, current: Table, base: str | None) -> StagedCommit:
     """The commit that would make what was written last the current state."""
     snapshot = current.current_snapshot()
@@ -243,7 +282,7 @@ def _opened(table: tables.Table, base: str, staging: Staging) -> Table:
 
 
 def _created(table: tables.Table, location: str, staging: Staging) -> Table:
-    metadata = new_metadata(table, location, {"frostline.table-id": str(table.id)})
+    metadata = new_metadata(table, location, _own_properties(table))
     return Table(_identifier(table), metadata, "", paths.file_io(location), staging)
 
 
@@ -305,6 +344,7 @@ def _write_snapshot(
 ) -> None:
     transaction = CachingTransaction(current)
     schema.follow(transaction, schema.iceberg_schema(table))
+    _describe(transaction, table)
     update = transaction.update_snapshot(snapshot_properties=dict(summary))
     with update.overwrite() if removed else update.fast_append() as producer:
         _exchange(table, current, producer, add, removed)
@@ -342,6 +382,7 @@ def _write_same_rows(
     meant = meant - {file.file_path for file in removed} | {file.path for file in add}
     transaction = CachingTransaction(current)
     schema.follow(transaction, schema.iceberg_schema(table))
+    _describe(transaction, table)
     snapshot = Packing if packed else ReplaceFiles
     with snapshot(transaction, dict(summary), current.io) as producer:
         _exchange(table, current, producer, add, removed)

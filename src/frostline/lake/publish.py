@@ -87,6 +87,18 @@ def copies(connection: Connection, snapshot: str, moves: Sequence[Move], gone: I
     pointers.drop_copies(connection, gone)
 
 
+def first(connection: Connection, table: Table, staged: StagedCommit, line: int) -> None:
+    """In the transaction that registers the table: it has this lake, up to this frost line. Nobody can hold its lease.
+
+    ConflictError when the Iceberg catalog has a table of its name.
+    """
+    seam = seams.get(connection, table)
+    pointers.swap(connection, table, None, staged.metadata_location)
+    lake_files.record_checksums(connection, table, staged.checksums)
+    new = Seam(table.id, line, staged.snapshot_id, staged.metadata_location)
+    seams.move(connection, table, seam, new, staged.manifests)
+
+
 def begin_anew(connection: Connection, table: Table) -> None:
     """In a transaction: the table has nothing in the lake, as before its first archive. Its files there stay."""
     seam, files = seams.get(connection, table), lake_files.recorded(connection, table)

@@ -63,6 +63,12 @@ def put(marker: Marker) -> None:
             file.write(json.dumps(text).encode() + b"\n")
 
 
+def remove(marker: Marker) -> None:
+    """Delete the marker of a database that is gone. One that is not gone refuses to write and delete from then on."""
+    with store.reachable(f"write into the warehouse {marker.place}"):
+        paths.delete(f"{marker.folder}/{marker.name}")
+
+
 def refuse_unless_there(marker: Marker) -> None:
     """UnavailableError when the warehouse is not there, or is not this database's."""
     if is_there(marker):

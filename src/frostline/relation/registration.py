@@ -1,6 +1,6 @@
 """Makes a table a managed one and gives it back, each in one transaction: there is no moment without the table."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -40,6 +40,24 @@ class Added:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """What a table was in a catalog that is lost, as its lake tells."""
+
+    table_id: int
+    token: str
+    lake_partition: str
+    field_ids: Mapping[str, int]
+    """By the names of the columns."""
+
+    @staticmethod
+    def of(table: Table) -> "Origin":
+        """Of a table as it is to be again."""
+        assert table.lake_partition is not None
+        fields = {column.name: column.field_id for column in table.columns}
+        return Origin(table.id, table.token, table.lake_partition, fields)
+
+
+@dataclass(frozen=True)
 class Request:
     """What the user asked for."""
 
@@ -48,6 +66,8 @@ class Request:
     lake_partition: str | None = None
     relation_name: str | None = None
     """The table keeps its name, and the relation gets this one, in the same schema."""
+    origin: Origin | None = None
+    """Of a table whose lake is there already: docs/design/guards.md."""
 
 
 def add(connection: Connection, request: Request, *, dry_run: bool = False) -> Added:
@@ -140,6 +160,8 @@ def _add(connection: Connection, request: Request) -> Added:
     heap = catalog_facts.read(connection, request.name)
     foreign_server.require(connection)
     table = _table(connection, heap, request, kind)
+    if request.origin is not None:
+        tables.leave_out(connection, table.id)
     tables.insert(connection, table)
     seams.insert(connection, table)
     # Beside the table, what names the table goes on reading it.
@@ -156,22 +178,37 @@ def _add(connection: Connection, request: Request) -> Added:
     return Added(table, changed=True, statements=tuple(done))
 
 
+def planned(connection: Connection, request: Request) -> Table:
+    """The table that a request with an origin leads to; UsageError when it would be refused. Changes nothing."""
+    assert request.origin is not None
+    kind = _check(connection, request)
+    return _table(connection, catalog_facts.read(connection, request.name), request, kind)
+
+
+def _fresh(connection: Connection, heap: HeapFacts, request: Request, kind: TierKind) -> Origin:
+    """What a table is that comes from nowhere."""
+    table_id, token = tables.number(connection)
+    lake_partition = request.lake_partition or rules.default_lake_partition(kind, _widths(heap, kind))
+    fields = {column.name: position for position, column in enumerate(heap.columns, start=1)}
+    return Origin(table_id, token, lake_partition, fields)
+
+
 def _table(connection: Connection, heap: HeapFacts, request: Request, kind: TierKind) -> Table:
     tier = heap.tier_column
     assert tier is not None
-    table_id, token = tables.number(connection)
+    origin = request.origin or _fresh(connection, heap, request, kind)
     return Table(
-        id=table_id,
-        token=token,
+        id=origin.table_id,
+        token=origin.token,
         name=request.name,
         columns=tuple(
-            tables.column(column, position, encoding(column.pg_type, column.collation))
-            for position, column in enumerate(heap.columns, start=1)
+            tables.column(column, origin.field_ids[column.name], encoding(column.pg_type, column.collation))
+            for column in heap.columns
         ),
         key=heap.primary_key,
         tier_key=tier.name,
         tier_kind=kind,
-        lake_partition=request.lake_partition or rules.default_lake_partition(kind, _widths(heap, kind)),
+        lake_partition=origin.lake_partition,
         policy=request.policy,
         relation_name=request.relation_name,
     )

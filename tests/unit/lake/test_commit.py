@@ -223,7 +223,8 @@ def test_every_time_partition_is_written_and_found_again(tmp_path: Path, table: 
 
 def test_an_integer_tier_key_is_partitioned_by_its_value(tmp_path: Path):
     columns = (column(11, "Größe ☃", "bigint", "int8"), *events().columns[1:])
-    table = events(columns=columns, tier_key="Größe ☃", tier_kind=TierKind.BIGINT, lake_partition="truncate[1000]")
+    grid = {"tier_kind": TierKind.BIGINT, "lake_partition": "truncate[1000]"}
+    table = events(columns=columns, key=("Größe ☃",), tier_key="Größe ☃", **grid)
     location = lake_location(tmp_path, table)
     renamed = events(columns=(column(11, "id", "bigint", "int8"), *events().columns[1:]))
     written = written_events(events(columns=renamed.columns), location, "2024-03-05")

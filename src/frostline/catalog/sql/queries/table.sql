@@ -3,6 +3,11 @@
 select nextval(pg_get_serial_sequence('frostline.managed_table', 'table_id'))::integer,
        left(replace(gen_random_uuid()::text, '-', ''), 8)
 
+-- name: leave_out
+-- Not rolled back with its transaction, as no sequence is: numbers are only left out.
+select setval(s.name, greatest(%(table_id)s, nextval(s.name)))
+  from pg_get_serial_sequence('frostline.managed_table', 'table_id') as s (name)
+
 -- name: insert
 insert into frostline.managed_table
        (table_id, token, schema_name, table_name, relation_name, tier_key, tier_kind, lake_partition, mode, hot_interval, hot_span, grace_period,
