@@ -218,6 +218,25 @@ def test_a_trigger_of_a_role_with_fewer_rights_is_refused(archived: Lake) -> Non
         run(archived.catalog, "drop owned by owner_of_events cascade; drop role owner_of_events")
 
 
+def test_who_may_not_truncate_the_heap_may_not_truncate_the_table(archived: Lake) -> None:
+    catalog = archived.catalog
+    run(catalog, "create role clerk; grant usage on schema frostline, frostline_overlay, frostline_relation to clerk")
+    run(catalog, "grant select on all tables in schema frostline, frostline_overlay to clerk")
+    run(catalog, "grant execute on all functions in schema frostline to clerk")
+    try:
+        with catalog.transaction():
+            run(catalog, "set local role clerk")
+            with pytest.raises(UsageError, match=r"role .* may not truncate public\._events") as raised:
+                truncate.planned(catalog, archived.table())
+        assert "grant truncate on public._events to" in (raised.value.hint or "")
+        run(catalog, "grant truncate on public._events to clerk")
+        with catalog.transaction():
+            run(catalog, "set local role clerk")
+            assert truncate.planned(catalog, archived.table()).lake_rows == 60
+    finally:
+        run(catalog, "drop owned by clerk; drop role clerk")
+
+
 def test_a_foreign_key_that_points_at_it_refuses_it(lake: Lake) -> None:
     run(lake.catalog, TABLE.format(name="events", partitioned="partition by range (ts)") + ";" + PARTITIONS)
     run(lake.catalog, ROWS.format(name="events"))
