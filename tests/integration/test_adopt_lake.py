@@ -21,7 +21,7 @@ from frostline.lake import claim, commit, paths, snapshots, warehouse
 from frostline.model.names import OWN_SCHEMAS, Name
 from frostline.model.policy import Policy
 from frostline.pipeline import adopt, verify
-from frostline.relation import foreign_server, policy
+from frostline.relation import foreign_server, objects, policy
 from frostline.relation.registration import Request
 from frostline.settings import Settings
 
@@ -48,6 +48,7 @@ def lose(lake: Lake, heap: str = "kept") -> None:
 
 def install(lake: Lake) -> None:
     migrations.apply(lake.catalog)
+    objects.ensure_generator(lake.catalog)
     claim.claim(lake.catalog, lake.settings.warehouse)
     port = lake.server.port
     foreign_server.ensure(lake.catalog, host="127.0.0.1", port=port, user="frostline", password="secret")
