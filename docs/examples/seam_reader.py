@@ -5,7 +5,10 @@ from contextlib import contextmanager, nullcontext
 import psycopg
 from psycopg import rows, sql
 from pyiceberg.expressions import LessThan
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable
+from pyiceberg.types import NestedField
 
 SEAM = "select * from frostline.seam_v1 where schema_name = %s and table_name = %s"
 COLUMNS = "select * from frostline.seam_column_v1 where table_id = %s order by position"
@@ -23,10 +26,11 @@ def read(dsn, schema, table, seconds=600):
         columns = connection.execute(COLUMNS, (seam.table_id,)).fetchall()
         key = [number for number, column in enumerate(columns) if column.name in seam.key_columns]
         hot, marks = from_postgres(connection, seam, columns)
+        wanted = in_lake(connection, columns)
         with pinned(dsn, seam, seconds) if seam.metadata_location else nullcontext() as renew:
             connection.execute("rollback")
             hidden = {tuple(m[n] for n in key) for m in marks}
-            cold = from_lake(seam, columns, renew) if seam.snapshot_id is not None else ()
+            cold = from_lake(seam, wanted, renew) if seam.snapshot_id is not None else ()
             return hot + [m[:-1] for m in marks if m[-1]] + [r for r in cold if tuple(r[n] for n in key) not in hidden]
 
 
@@ -39,13 +43,23 @@ def from_postgres(connection, seam, columns):
         yield list(cursor.execute(text.format(sql.SQL(", ").join(chosen), source, own[seam.tier_key], seam.frost_line)))
 
 
-def from_lake(seam, columns, renew):
-    """The rows of S below T, by field id; NULL where S lacks it. PyIceberg takes the axis value of any kind of line."""
+def in_lake(connection, columns):
+    """The columns as Iceberg's fields: with the names of the heap, and what rows of files have that lack one."""
+    typed = [sql.SQL("{}::{}").format(c.missing, sql.SQL("text" if c.as_text else c.type)) for c in columns]
+    cursor = connection.cursor(binary=True, row_factory=rows.tuple_row)
+    values = cursor.execute(sql.SQL("select {}").format(sql.SQL(", ").join(typed))).fetchone()
+    fields = ((c.field_id, c.name, c.lake_type, False, None, m) for c, m in zip(columns, values, strict=True))
+    return Schema(*(NestedField(*field) for field in fields))
+
+
+def from_lake(seam, wanted, renew):
+    """The rows of S below T, by field id. PyIceberg takes the axis value of any kind of line."""
     scan = StaticTable.from_metadata(seam.metadata_location).scan(snapshot_id=seam.snapshot_id)
-    names = {column.name: scan.projection().find_column_name(column.field_id) for column in columns}
-    for batch in scan.filter(LessThan(names[seam.tier_key], seam.frost_line_axis)).to_arrow_batch_reader():
+    tier_key = scan.projection().find_column_name(wanted.find_field(seam.tier_key).field_id)
+    scan = scan.filter(LessThan(tier_key, seam.frost_line_axis))
+    for batch in ArrowScan(scan.table_metadata, scan.io, wanted, scan.row_filter).to_record_batches(scan.plan_files()):
         renew()
-        yield from zip(*(batch[n].to_pylist() if n else [None] * len(batch) for n in names.values()), strict=True)
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 @contextmanager

@@ -111,6 +111,33 @@ def test_the_reader_agrees_when_a_column_was_added(events: Lake, reader: Any) ->
         assert Counter(reader.read(events.dsn, "public", "events")) == shown(events, "extra")
 
 
+def test_the_reader_agrees_when_columns_were_added_with_defaults(events: Lake, reader: Any) -> None:
+    defaults = {
+        "boolean": "true",
+        "bigint": "5",
+        "real": "0.1",
+        "double precision": "'-Infinity'",
+        "numeric(12, 2)": "1.5",
+        "date": "'2024-02-29'",
+        "timestamp": "'2024-02-29 12:00:00.000001'",
+        "timestamptz": "now()",
+        "text": "'it''s'",
+        "bytea": "'\\x00ff'",
+        "jsonb": """'{"a": 1}'""",
+        "public.mood": "'wild'",
+    }
+    archive(events)
+    change(events)
+    added = [f"add column c{n} {kind} not null default {text}" for n, (kind, text) in enumerate(defaults.items())]
+    run(events.catalog, f"alter table public._events {', '.join(added)}, add column extra int default 7")
+    following.follow(events.catalog, events.table())
+    run(events.catalog, "update public.events set extra = null where code = 'a'")
+    more = [f"c{n}::text" if kind in ("jsonb", "public.mood") else f"c{n}" for n, kind in enumerate(defaults)]
+    for job in (lambda _: None, fold):
+        job(events)
+        assert Counter(reader.read(events.dsn, "public", "events")) == shown(events, *more, "extra")
+
+
 def set_line(lake: Lake, line: str) -> None:
     """T alone, while the heap has everything: then the lake has rows above it, which nobody shows."""
     run(lake.catalog, f"update frostline.seam set line_timestamptz = '{line}'")

@@ -432,6 +432,48 @@ def test_a_column_that_older_files_lack_is_null_there(events: Lake) -> None:
     assert frame.where("extra is null").count() == 60
 
 
+DEFAULTS = {
+    "boolean": "true",
+    "smallint": "-7",
+    "bigint": "9223372036854775807",
+    "real": "0.1",
+    "double precision": "'-0'",
+    "numeric(38,10)": "1234567890123456789012345678.0123456789",
+    "date": "'0044-03-15 BC'",
+    "timestamp": "'12024-02-29 12:00:00.000001'",
+    "timestamptz": "'2024-02-29 12:00:00.123456+05:30'",
+    "text": "'it''s'",
+    "bytea": "'\\x00ff'",
+    "jsonb": """'{"a": 1}'""",
+    "uuid": "'7d444840-9dc0-11d1-b245-5ffdce74fad2'",
+}
+
+
+@pytest.mark.parametrize("own_reader", [True, False])
+def test_a_column_that_older_files_lack_has_its_missing_value_there(
+    events: Lake, monkeypatch: pytest.MonkeyPatch, own_reader: bool
+) -> None:
+    added = [f"add column c{n} {kind} not null default {text}" for n, (kind, text) in enumerate(DEFAULTS.items())]
+    run(events.catalog, f"alter table public._events {', '.join(added)}, add column extra int default 5")
+    following.follow(events.catalog, events.table())
+    run(events.catalog, "update public.events set extra = null where id % 7 = 0")
+    if not own_reader:
+        monkeypatch.setattr("frostline.spark.frames._opens", lambda *_: False)
+    for job in (lambda: None, events.fold):
+        job()
+        assert in_spark(read(events)) == shown(events)
+        for where in ("extra = 5", "extra is null", "extra <> 5 or c0", "c2 > 0 and c9 = 'it''s'"):
+            assert in_spark(read(events, where=where)) == shown(events, where=where)
+
+
+def test_a_missing_value_that_spark_has_not_is_refused(events: Lake) -> None:
+    run(events.catalog, "alter table public._events add column extra date default '-infinity'")
+    following.follow(events.catalog, events.table())
+    with pytest.raises(UsageError, match=r"'extra' of .* holds infinity"):
+        read(events)
+    assert read(events, columns=["id"], where="ts < '2024-04-01'").count() == 60
+
+
 # Earlier states.
 
 

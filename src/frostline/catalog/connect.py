@@ -127,7 +127,10 @@ def first_line(error: BaseException) -> str:
 
 
 def fetch(
-    connection: Connection, make: Callable[..., Made], statement: sql.SQL, values: Mapping[str, Any] | None = None
+    connection: Connection,
+    make: Callable[..., Made],
+    statement: sql.SQL | sql.Composed,
+    values: Mapping[str, Any] | None = None,
 ) -> list[Made]:
     """The rows of a statement, each as `make` makes it of its columns by their names."""
     with connection.cursor(row_factory=kwargs_row(make)) as cursor:

@@ -56,6 +56,7 @@ class _Carried:
     as_text: bool
     pushable: bool
     is_later: bool
+    missing: str | None
     remote_name: str | None
 
     @property
@@ -183,7 +184,11 @@ def _described(connection: Connection, table: Table) -> Table:
     carried = {row.attnum: row for row in rows}
     ((key,),) = facts.rows(connection, "primary_key", oid=oid)
     columns = (
-        replace(column(heap, known.field_id, known.encoding, is_later=known.is_later), remote_name=known.remote_name)
+        replace(
+            column(heap, known.field_id, known.encoding, is_later=known.is_later),
+            missing=known.missing,
+            remote_name=known.remote_name,
+        )
         for heap in facts.read_columns(connection, oid, defaults=False)
         if (known := carried.get(heap.attnum)) is not None
     )
@@ -269,6 +274,7 @@ def _column_values(table: Table, added: Column) -> dict[str, Any]:
         "as_text": added.encoding.as_text,
         "pushable": added.encoding.pushable,
         "is_later": added.is_later,
+        "missing": added.missing,
         "name": added.name,
         "remote_name": added.remote_name or added.name,
     }

@@ -38,11 +38,7 @@ def within(sql: str, kind: TierKind, wanted: Range) -> str:
 
 def time(kind: TierKind, value: int) -> str:
     """A date or timestamp literal from its axis value."""
-    text = to_text(kind, value)
-    if text.endswith(" BC"):
-        day, _, clock = text.removesuffix(" BC").partition(" ")
-        text = f"{day} (BC) {clock}".strip()
-    return _cast(ducksql.literal(text), kind.typname)
+    return _cast(ducksql.literal(ducksql.era_first(to_text(kind, value))), kind.typname)
 
 
 def _cast(value: str, duck_type: str) -> str:

@@ -111,8 +111,14 @@ def _spelled(name: str, lake_type: str) -> str:
 
 def digits(lake_type: str) -> int | None:
     """How many digits a decimal has; None for other types."""
-    decimal = _DECIMAL.fullmatch(lake_type)
-    return None if decimal is None else int(decimal[1])
+    known = decimal(lake_type)
+    return known and known[0]
+
+
+def decimal(lake_type: str) -> tuple[int, int] | None:
+    """How many digits a decimal has, and how many of them behind the point; None for other types."""
+    match = _DECIMAL.fullmatch(lake_type)
+    return None if match is None else (int(match[1]), int(match[2]))
 
 
 def can_become(old: str, new: str) -> bool:

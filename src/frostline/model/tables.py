@@ -30,6 +30,9 @@ class Column:
     """GENERATED ALWAYS AS (...) STORED: the heap computes it, so writes leave it out."""
     is_later: bool = False
     """It was added to the heap after the table was added to Frostline. The inner view has it after its own columns."""
+    missing: str | None = None
+    """What rows of files that lack the field have in it, as canonical text; None is NULL. It never changes: Postgres
+    gave it to the rows that were there when the column was added."""
     remote_name: str | None = None
     """What the lake server is asked for: the name that the column had first. None: its name."""
 

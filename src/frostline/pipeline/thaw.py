@@ -29,7 +29,7 @@ from frostline.pipeline import job, undo
 from frostline.pipeline.job import JobContext
 from frostline.pipeline.refill import Piece, fill
 from frostline.pipeline.undo import Lowering
-from frostline.relation import bound, heap, names, refill
+from frostline.relation import bound, following, heap, names, refill
 from frostline.tiers.proof import fingerprint
 
 Wanted = tuple[str | None, str | None]
@@ -54,6 +54,8 @@ class Result:
 def run(context: JobContext, chosen: Table, wanted: Wanted) -> Result:
     """Make everything from a value up to the frost line hot again. T is one line, so the range can only end there."""
     connection = context.connection
+    # Rows of the lake have the missing value of a new column, and not what its default is by now.
+    following.tried(connection, chosen.name)
     with job.on_table(connection, context.settings, chosen, "thaw --from VALUE", "thawing") as table:
         seam = seams.get(connection, table)
         cold = undo.cold_range(connection, table, seam)

@@ -1,7 +1,7 @@
 """Lets a relation follow columns that were added to its heap: the views, the overlay and the lake's tables get them.
 
-No file of the lake is written or read. Where a file lacks the column, NULL is read: what Postgres shows in old rows for
-a column without a default. docs/design/added-columns.md says why it is right.
+No file of the lake is written or read. Where a file lacks the column, its missing value is read: what Postgres shows in
+old rows, NULL for a column without a default. docs/design/added-columns.md says why it is right.
 """
 
 import logging
@@ -13,7 +13,7 @@ from psycopg import sql
 
 from frostline import logs, sqlfiles
 from frostline.catalog import facts, jobs, lake_files, leases, tables
-from frostline.catalog.connect import Connection, first_line, only_value
+from frostline.catalog.connect import Connection, first_line
 from frostline.catalog.patience import patiently
 from frostline.errors import FrostlineError
 from frostline.model import registration as rules
@@ -21,10 +21,9 @@ from frostline.model.names import Name
 from frostline.model.registration import HeapColumn, HeapFacts, Refusal
 from frostline.model.tables import Column, Table
 from frostline.model.types import encoding
-from frostline.relation import columns, lakecolumns, names, objects, registration, renewal
+from frostline.relation import columns, lakecolumns, missing, names, objects, registration, renewal
 from frostline.relation.definition import columns_of, comments
 from frostline.relation.objects import Kind, template
-from frostline.relation.views import line
 
 _statement = sqlfiles.statements(__name__, "columns")
 _log = logging.getLogger(__name__)
@@ -32,10 +31,11 @@ _log = logging.getLogger(__name__)
 
 def follow_all(connection: Connection) -> list[Name]:
     """Follow what can be followed of all tables, and return whose columns those were. The rest is for `status`."""
-    return [name for name in tables.names(connection) if _tried(connection, name)]
+    return [name for name in tables.names(connection) if tried(connection, name)]
 
 
-def _tried(connection: Connection, name: Name) -> bool:
+def tried(connection: Connection, name: Name) -> bool:
+    """Follow the table's columns if they can be followed, and say whether there were any. Else it goes into the log."""
     try:
         table = tables.get(connection, name)
         if not table.has_lake or columns.difference(connection, table) is None:
@@ -72,9 +72,8 @@ def _followed(connection: Connection, table: Table) -> tuple[str, ...]:
         return ()
     registration.refuse("follow the columns of", table.name, list(_refusals(connection, before, heap, added)))
     lake_files.keep_fields(connection, before)
-    last = tables.last_field_id(connection, before)
     # All of them: after a restored dump, the numbers of the others are not those that the heap has now.
-    tables.replace_columns(connection, before, [*before.columns, *_numbered(added, last)])
+    tables.replace_columns(connection, before, [*before.columns, *_numbered(connection, before, added)])
     after = tables.get(connection, table.name)
     for statement in _statements(connection, after, heap, added):
         connection.execute(statement)
@@ -101,9 +100,10 @@ def _added(connection: Connection, table: Table) -> list[HeapColumn]:
     return list(facts.read_columns(connection, tables.heap_oid(connection, table))[known:])
 
 
-def _numbered(added: Sequence[HeapColumn], last_field_id: int) -> Iterator[Column]:
-    for field_id, column in enumerate(added, start=last_field_id + 1):
-        yield tables.column(column, field_id, encoding(column.pg_type, column.collation), is_later=True)
+def _numbered(connection: Connection, table: Table, added: Sequence[HeapColumn]) -> Iterator[Column]:
+    for field_id, column in enumerate(added, start=tables.last_field_id(connection, table) + 1):
+        carried = tables.column(column, field_id, encoding(column.pg_type, column.collation), is_later=True)
+        yield replace(carried, missing=missing.of(connection, table, column))
 
 
 def _refusals(connection: Connection, table: Table, heap: HeapFacts, added: Sequence[HeapColumn]) -> Iterator[Refusal]:
@@ -115,42 +115,7 @@ def _refusals(connection: Connection, table: Table, heap: HeapFacts, added: Sequ
     if not lake_files.totals(connection, table)[1]:
         return
     for column in added:
-        if column.generated or column.identity or column.not_null or _is_domain(connection, heap, column):
-            yield Refusal(
-                f"rows in the lake would need a value for {column.name}",
-                f"frostline table remove {table.name} --thaw, and add it again",
-            )
-        elif column.default or _has_old_values(connection, table, column):
-            yield Refusal(
-                f"column {column.name} was added with a default, which rows in the lake do not have",
-                f"to have them NULL: drop it, add it without one, {again}, then set the default of {table.heap} "
-                f"and of {table.relation}",
-            )
-
-
-def _has_old_values(connection: Connection, table: Table, column: HeapColumn) -> bool:
-    """Whether rows that were there got a value when the column was added, though it may have no default any more.
-
-    Postgres remembers such a value, or has written it into each row. In partitions below the frost line whatever was
-    written later has a mark.
-    """
-    name = sql.Identifier(column.name)
-    parts = {
-        "heap": names.identifier(table.heap),
-        "heap_name": sql.Literal(names.identifier(table.heap).as_string()),
-        "overlay": names.overlay(table),
-        "column": name,
-        "column_name": sql.Literal(column.name),
-        "below_line": sql.SQL("h.{} < {}").format(sql.Identifier(table.tier_key), line(table)),
-        "heap_is_overlay": names.equal("h", "o", table.key),
-    }
-    return only_value(connection.execute(_statement("has_old_values").format(**parts)))
-
-
-def _is_domain(connection: Connection, heap: HeapFacts, column: HeapColumn) -> bool:
-    """A domain may have a default of its own, or refuse NULL."""
-    statement = _statement("is_domain").format(oid=sql.Literal(heap.oid), attnum=sql.Literal(column.attnum))
-    return connection.execute(statement).fetchone() is not None
+        yield from missing.refusals(connection, table, heap, column)
 
 
 def _statements(
@@ -160,7 +125,7 @@ def _statements(
     fresh = [table.column(column.name) for column in added]
     yield from registration.domains(connection, table)
     for heap_column, column in zip(added, fresh, strict=True):
-        yield template("widen_overlay").format(overlay=names.overlay(table), column=columns_of([heap_column]))
+        yield from _widen_overlay(table, heap_column, column)
         yield template("widen_lake").format(lake=names.lake(table), column=lakecolumns.definition(column))
     yield _fill_images(table, fresh)
     by_name = {listed.addresses[0].name: listed for listed in objects.read(connection, table.id)}
@@ -176,6 +141,16 @@ def _statements(
     )
     yield from defaults
     yield from comments(table, replace(heap, columns=tuple(added), comment=None))
+
+
+def _widen_overlay(table: Table, heap_column: HeapColumn, column: Column) -> Iterator[sql.Composed]:
+    """Images that are there have the missing value, also for readers whose snapshot is older than `fill_images`."""
+    overlay, definition = names.overlay(table), columns_of([heap_column])
+    if column.missing is not None:
+        definition += sql.SQL(" default {}").format(sql.Literal(column.missing))
+    yield template("widen_overlay").format(overlay=overlay, column=definition)
+    if column.missing is not None:
+        yield _statement("forget_default").format(overlay=overlay, column=sql.Identifier(column.name))
 
 
 def _fill_images(table: Table, fresh: Sequence[Column]) -> sql.Composed:

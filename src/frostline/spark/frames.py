@@ -19,9 +19,10 @@ from pyspark.sql.types import StructField, StructType
 from frostline import logs
 from frostline.errors import UsageError
 from frostline.lake import paths
+from frostline.model import missing
 from frostline.model.range import EVERYTHING, Range
 from frostline.model.tables import Column
-from frostline.model.tiers import MICROS_PER_DAY, TierKind
+from frostline.model.tiers import BY_TYPNAME, MICROS_PER_DAY, TierKind
 from frostline.spark import conditions, lakefiles, source, types
 from frostline.spark.conditions import Where
 from frostline.spark.keeper import KEEPER, Kept
@@ -216,7 +217,7 @@ class _Frame:
         return reduce(DataFrame.unionAll, parts)
 
     def _group(self, names: dict[int, str], files: list[ColdFile], columns: dict[str, Column]) -> DataFrame:
-        """Files in which the columns have the same names. What they lack is null."""
+        """Files in which the columns have the same names. What they lack has its missing value, or null."""
         present = [column for column in columns.values() if column.field_id in names]
         stored = StructType([StructField(names[column.field_id], types.spark_type(column)) for column in present])
         reader = self.spark.read.schema(stored).options(**_STRICT)
@@ -258,10 +259,21 @@ def _column(name: str) -> SparkColumn:
 
 
 def _stored(names: dict[int, str], name: str, column: Column) -> SparkColumn:
-    """A column of a file, or nothing of its type."""
+    """A column of a file, or what rows of a file that lacks it have."""
     if column.field_id not in names:
-        return F.lit(None).cast(types.spark_type(column)).alias(name)
+        return _missing(column).cast(types.spark_type(column)).alias(name)
     return _column(names[column.field_id]).alias(name)
+
+
+def _missing(column: Column) -> SparkColumn:
+    """The missing value. Dates and timestamps come as numbers, which Spark's casts would take otherwise."""
+    if column.missing is None:
+        return F.lit(None)
+    known = missing.value(column.missing, column.encoding.lake_type)
+    kind = BY_TYPNAME.get(column.encoding.lake_type)
+    if kind is not None and isinstance(known, int):
+        return _tier_literal(kind, known)
+    return F.lit(bytearray(known) if isinstance(known, bytes) else known)
 
 
 def _tier_literal(kind: TierKind, value: int) -> SparkColumn:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from frostline.errors import UsageError
 from frostline.lake import damage, filecheck, parquet, store
 from frostline.lake.filecheck import Checks
+from frostline.model import missing
 from frostline.model.tables import Column, LakeTable
 from frostline.pipeline import tasks
 from frostline.tiers import filesums
@@ -45,11 +46,18 @@ def require_finite(table: LakeTable, columns: Sequence[Column], files: Iterable[
     checked = {column: value for column in columns if (value := infinity(column)) is not None}
     for file in files:
         for column, value in checked.items():
-            if value in map(abs, file.ranges.get(column.field_id, ())):
+            if value in map(abs, file.ranges.get(column.field_id, _of_missing(column))):
                 raise UsageError(
                     f"column {column.name!r} of {table.name} holds infinity, which Spark cannot",
                     hint="leave it out: columns=[...]",
                 )
+
+
+def _of_missing(column: Column) -> tuple[int, ...]:
+    """What a file may have in a column of dates or timestamps that it has no range of: it may lack it."""
+    if column.missing is None:
+        return ()
+    return (int(missing.value(column.missing, column.encoding.lake_type)),)
 
 
 def by_names(files: Sequence[ColdFile]) -> dict[tuple[tuple[int, str], ...], list[ColdFile]]:

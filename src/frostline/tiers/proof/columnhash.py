@@ -1,6 +1,7 @@
 """Postgres' hashes of the values of an Arrow column, by the column's lake type."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from frostline.lake.parquet import Values
-from frostline.model import laketypes
+from frostline.model import laketypes, missing
 from frostline.tiers.proof import digits, lookup3
 from frostline.tiers.proof.lookup3 import U64
 
@@ -28,6 +29,18 @@ def hashes(array: Values, lake_type: str) -> U64:
     if array.null_count:
         result[array.is_null().to_numpy(zero_copy_only=False)] = 0
     return result
+
+
+@lru_cache(maxsize=1024)
+def of_missing(text: str, lake_type: str) -> np.uint64:
+    """The hash of a missing value."""
+    return hashes(pa.array([missing.value(text, lake_type)], _arrow_type(lake_type)), lake_type)[0]
+
+
+def _arrow_type(lake_type: str) -> pa.DataType:
+    """Of the values that `missing.value` gives: dates and timestamps are numbers on their axis."""
+    decimal = laketypes.decimal(lake_type)
+    return pa.decimal128(*decimal) if decimal else _ARROW[lake_type]
 
 
 def axis(array: Values) -> npt.NDArray[np.int64]:
@@ -99,6 +112,18 @@ def _of_decimal(array: Values) -> U64:
     return lookup3.of_strings(*text)
 
 
+_ARROW = {
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "date": pa.int32(),
+    "double": pa.float64(),
+    "float": pa.float32(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "string": pa.string(),
+    "timestamp": pa.int64(),
+    "timestamptz": pa.int64(),
+}
 _BY_TYPE: dict[str, Callable[[Values], U64]] = {
     "binary": _of_bytes,
     "boolean": _of_boolean,

@@ -187,7 +187,8 @@ def _row_hashes(arrays: dict[int, Values], columns: Iterable[Column]) -> U64:
     result: U64 = np.zeros(rows, np.uint64)
     for column in columns:
         result = (result << np.uint64(5)) - result
-        # A column that is younger than the file has no values in it.
         if column.field_id in arrays:
             result += columnhash.hashes(arrays[column.field_id], column.encoding.lake_type)
+        elif column.missing is not None:  # the column is younger than the file; NULL adds nothing
+            result += columnhash.of_missing(column.missing, column.encoding.lake_type)
     return result

@@ -25,8 +25,9 @@ values (%(table_id)s, %(token)s, %(schema)s, %(table)s, %(relation)s, %(tier_key
 delete from frostline.managed_column where table_id = %(table_id)s
 
 -- name: insert_column
-insert into frostline.managed_column (table_id, attnum, field_id, lake_type, as_text, pushable, is_later, name, remote_name)
-values (%(table_id)s, %(attnum)s, %(field_id)s, %(lake_type)s, %(as_text)s, %(pushable)s, %(is_later)s, %(name)s, %(remote_name)s)
+insert into frostline.managed_column (table_id, attnum, field_id, lake_type, as_text, pushable, is_later, missing, name, remote_name)
+values (%(table_id)s, %(attnum)s, %(field_id)s, %(lake_type)s, %(as_text)s, %(pushable)s, %(is_later)s, %(missing)s, %(name)s,
+        %(remote_name)s)
 
 -- name: last_field_id
 -- The largest that a column has had. Ids are not given twice, and no row of this table goes while the table is managed.
@@ -60,7 +61,7 @@ update frostline.managed_table set relation_name = %(relation)s where table_id =
 
 -- name: columns
 -- With the attribute numbers that the heap has today.
-select c.attnum, c.field_id, c.lake_type, c.as_text, c.pushable, c.is_later, m.remote_name
+select c.attnum, c.field_id, c.lake_type, c.as_text, c.pushable, c.is_later, m.missing, m.remote_name
   from frostline.carried_columns(%(table_id)s, %(oid)s) c
   join frostline.managed_column m on m.table_id = %(table_id)s and m.field_id = c.field_id
 
