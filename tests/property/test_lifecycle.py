@@ -81,6 +81,24 @@ MOVE = """update public.{t} set id = id + 1000, ts = ts + interval '{days} days'
  where ts >= '{at}' and ts < '{next}' and id % {every} = 0 and id < 1000"""
 
 
+DEFAULTS = {
+    "int": "5",
+    "text": "'it''s'",
+    "numeric": "1.50",
+    "numeric(12,2)": "-0.5",
+    "timestamptz": "'1960-02-29 12:00+00'",
+    "timestamptz[]": "array[timestamptz '1960-02-29 12:00+00', null]",
+}
+"""The kinds of columns that are added, and a default of each."""
+ADDED = (
+    "",
+    "default {value}",
+    "not null default {value}",
+    "default {value}; alter column {name} drop default",
+    "default {now}; alter column {name} set default null",
+    "not null default {now}; alter column {name} drop not null; alter column {name} set default {value}",
+)
+"""How. Rows that come later do not get their own now(), which would differ from table to table."""
 REFUSALS = {"23505", "23514"}
 """Of a statement with a key that exists and a row below R, either may come first."""
 
@@ -132,12 +150,18 @@ class Life(RuleBasedStateMachine):
         self._write(self.world.connection, MOVE, ending, every=every, back=back, days=days)
 
     # A transaction that has read a table keeps ALTER TABLE and the sync out.
-    @rule(kind=st.sampled_from(["int", "text", "numeric", "timestamptz[]"]), later=st.booleans())
+    @rule(kind=st.sampled_from(list(DEFAULTS)), default=st.sampled_from(ADDED), later=st.booleans())
     @precondition(lambda self: not self.writer and not self.reader and len(self.kinds) < 4)
-    def add_a_column(self, kind: str, later: bool) -> None:
+    def add_a_column(self, kind: str, default: str, later: bool) -> None:
         self.kinds.append(kind)
-        for heap in ("_events", "plain"):
-            run(self.lake.catalog, f"alter table public.{heap} add column c{len(self.kinds)} {kind}")
+        name = f"c{len(self.kinds)}"
+        value = DEFAULTS[kind]
+        now = "now()" if kind in ("timestamptz", "text") else value
+        first, *afterwards = default.format(name=name, value=value, now=now).split("; ")
+        with self.lake.catalog.transaction():  # in which now() is one time
+            for heap in ("_events", "plain"):
+                for change in (f"add column {name} {kind} {first}", *afterwards):
+                    run(self.lake.catalog, f"alter table public.{heap} {change}")
         if later:
             (archived,) = self.lake.archive()
             assert isinstance(archived.error, UsageError)
@@ -146,7 +170,7 @@ class Life(RuleBasedStateMachine):
     @rule(every=rows_of, back=months_back, ending=endings)
     @precondition(lambda self: not self.writer and bool(self.kinds))
     def fill_the_column(self, every: int, back: int, ending: str) -> None:
-        value = "array[ts]" if self.kinds[-1] == "timestamptz[]" else "id"
+        value = {"timestamptz[]": "array[ts]", "timestamptz": "ts"}.get(self.kinds[-1], "id")
         statement = FILL.replace("COLUMN", f"c{len(self.kinds)}").replace("VALUE", value)
         self._write(self.world.connection, statement, ending, every=every, back=back)
 

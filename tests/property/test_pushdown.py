@@ -3,7 +3,7 @@
 import decimal
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import psycopg
 import pytest
@@ -66,18 +66,27 @@ class Pair:
     connection: psycopg.Connection
     served: Table
     server: LakeServer
+    has_missing: bool
+    """The columns are younger than the first half of the rows."""
 
 
 def fill(pair: Pair, stored: StoredTables, port: int) -> None:
     served, connection = pair.served, pair.connection
     # Dictionaries make zero of negative zero, so export does without them where there is one.
     rows = random_rows(served, without=("-0",) if stored.by_duckdb else ())
-    halves = [rows[: ROWS // 2], rows[ROWS // 2 :]]
-    columns = served.columns
+    halves = [(rows[: ROWS // 2], served.columns), (rows[ROWS // 2 :], served.columns)]
+    if pair.has_missing:
+        old = [each for each in served.columns if each.missing is None]
+        for row in rows[: ROWS // 2]:
+            row.update({each.name: each.missing for each in served.columns[2:]})
+        halves[0] = (rows[: ROWS // 2], (*served.columns[:2], *old[2:5]))
     stored.publish(
         3,
         1,
-        *[{each.name: [stored_value(each, row[each.name]) for row in half] for each in columns} for half in halves],
+        *[
+            {each.name: [stored_value(each, row[each.name]) for row in half] for each in columns}
+            for half, columns in halves
+        ],
     )
     lakeserver.create_foreign_server(connection, port)
     # The bounds leave out the last 20 rows, so the heap has only those below them.
@@ -88,8 +97,22 @@ def fill(pair: Pair, stored: StoredTables, port: int) -> None:
             copy.write_row([*row.values(), "1"])
 
 
+def with_missing(served: Table) -> Table:
+    """With a missing value in most columns; None, which is NULL, in others."""
+    choose = random.Random(11)
+    words = {"t": "true", "f": "false"}
+
+    def chosen(each: Column) -> str | None:
+        text = choose.choice([text for text in POOLS[kind_of(each)] if text != "-0"])
+        return None if choose.random() < 0.2 else words.get(text, text) if each.pg_type.name == "bool" else text
+
+    younger = [replace(each, missing=chosen(each)) for each in served.columns[2:]]
+    return replace(served, columns=(*served.columns[:2], *younger))
+
+
 DATABASES = {
     "bytes": ("template template0 locale 'C' encoding 'UTF8'", Collation.BYTES, True),
+    "missing": ("template template0 locale 'C' encoding 'UTF8'", Collation.BYTES, False),
     "linguistic": (
         "template template0 locale_provider icu icu_locale 'en-US' locale 'C' encoding 'UTF8'",
         Collation.LINGUISTIC,
@@ -111,7 +134,8 @@ def pair(
         except psycopg.errors.FeatureNotSupported:
             admin.execute(b"create database %s template template0" % name.encode())
     stored = StoredTables(tmp_path_factory.mktemp("lake"), by_duckdb=by_duckdb)
-    served = lake_table(collation)
+    has_missing = request.param == "missing"
+    served = with_missing(lake_table(collation)) if has_missing else lake_table(collation)
     stored.add(served)
     server = LakeServer(
         "127.0.0.1",
@@ -124,7 +148,7 @@ def pair(
     )
     server.start()
     with psycopg.connect(postgres_server.dsn(name), autocommit=True) as connection:
-        pair = Pair(connection, served, server)
+        pair = Pair(connection, served, server, has_missing)
         fill(pair, stored, server.port)
         yield pair
     server.stop()
