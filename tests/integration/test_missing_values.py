@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import psycopg
 import pytest
+from pyiceberg.table import StaticTable
 from tests.fixtures import copies
 from tests.fixtures.followed import TABLE, altered, archived, both, jobs, made, same
 from tests.fixtures.lake import Lake
@@ -11,11 +13,14 @@ from tests.fixtures.quick import some
 from tests.fixtures.statements import rows, run, value
 
 from frostline.catalog import tables
+from frostline.catalog.connect import Connection
 from frostline.catalog.connect import connect as open_connection
 from frostline.errors import UsageError
+from frostline.model import laketypes
 from frostline.model.names import Name
 from frostline.pipeline import verify
 from frostline.relation import columns, following, policy
+from frostline.tiers.proof import columnhash
 
 DEFAULTS = {
     "boolean": "true",
@@ -368,6 +373,46 @@ def test_a_damaged_old_file_is_found_though_it_lacks_the_column(pair: Lake) -> N
     )
     run(pair.catalog, "delete from frostline.file_checksum")
     assert len(verify.run(pair.catalog, pair.table("t")).faults) > 0
+
+
+HASHED = {
+    "boolean": ("bool", "true", "false"),
+    "int": ("int4", "-5", "2147483647"),
+    "long": ("int8", "-9223372036854775808", "0"),
+    "float": ("float4", "0.1", "-0", "NaN", "-Infinity", "1e-45", "3.4028235e+38"),
+    "double": ("float8", "0.1", "-0", "NaN", "Infinity", "5e-324", "1.7976931348623157e+308"),
+    "decimal(12, 2)": ("numeric(12,2)", "-0.50", "9999999999.99"),
+    "decimal(38, 10)": ("numeric(38,10)", "-1234567890123456789012345678.0123456789", "0"),
+    "date": ("date", "2024-02-29", "0044-03-15 BC", "infinity", "-infinity", "5874897-12-31"),
+    "timestamp": ("timestamp", "2024-02-29 12:00:00.000001", "4714-11-24 00:00:00 BC", "-infinity"),
+    "timestamptz": ("timestamptz", "0044-03-15 12:00:00.5+00 BC", "294246-12-31 23:59:59.999999+00", "infinity"),
+    "string": ("text", "", "it's", "\\ \t \n", "größe 😀" * 9),
+    "binary": ("bytea", "\\x", "\\x00ff5c27"),
+}
+
+
+@pytest.mark.parametrize("lake_type", HASHED)
+def test_a_missing_value_has_the_hash_that_postgres_gives_it(catalog: Connection, lake_type: str) -> None:
+    kind, *values = HASHED[lake_type]
+    for text in values:
+        hashed = laketypes.of(lake_type).hashed.format(f"%(text)s::{kind}")
+        (told, stated) = rows(
+            catalog,
+            f"select hash_record_extended(row({hashed}), 0), frostline.text_v1(%(text)s::{kind})",
+            {"text": text},
+        )[0]
+        assert int(columnhash.of_missing(stated, lake_type).astype(np.int64)) == told, text
+
+
+def test_other_engines_see_null_until_a_file_is_rewritten(pair: Lake) -> None:
+    pair.fold()
+    altered(pair, "add column x int default 5")
+    both(pair, "update public.{} set a = 'again' where id = 3")
+    pair.fold()
+    location = str(value(pair.catalog, "select metadata_location from frostline.seam"))
+    seen = StaticTable.from_metadata(location).scan().to_arrow()["x"].to_pylist()
+    assert set(seen) == {5, None}
+    assert value(pair.catalog, "select count(*) from public.t where x is null") == 0
 
 
 def test_what_was_recorded_stays_when_another_column_comes(pair: Lake) -> None:
