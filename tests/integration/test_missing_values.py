@@ -19,7 +19,7 @@ from frostline.errors import UsageError
 from frostline.model import laketypes
 from frostline.model.names import Name
 from frostline.pipeline import verify
-from frostline.relation import columns, following, policy
+from frostline.relation import adoption, columns, following, policy
 from frostline.tiers.proof import columnhash
 
 DEFAULTS = {
@@ -413,6 +413,15 @@ def test_other_engines_see_null_until_a_file_is_rewritten(pair: Lake) -> None:
     seen = StaticTable.from_metadata(location).scan().to_arrow()["x"].to_pylist()
     assert set(seen) == {5, None}
     assert value(pair.catalog, "select count(*) from public.t where x is null") == 0
+
+
+@pytest.mark.parametrize("lost", ["view public.t", "table public._t"])
+def test_an_adopted_table_still_has_its_missing_values(pair: Lake, lost: str) -> None:
+    altered(pair, "add column x int default 5")
+    both(pair, "update public.{} set x = 6 where id = 3")
+    run(pair.catalog, f"drop {lost} cascade")
+    adoption.adopt(pair.catalog, Name.parse("t"), accept_lost_changes=True)
+    same(pair)
 
 
 def test_what_was_recorded_stays_when_another_column_comes(pair: Lake) -> None:
