@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 from tests.fixtures.cold_twins import both, compare
 from tests.fixtures.lake import Lake
@@ -13,7 +14,7 @@ from frostline.catalog import facts
 from frostline.catalog.connect import Connection
 from frostline.model.types import encoding
 from frostline.pipeline import verify
-from frostline.relation import columns, guard, renewal
+from frostline.relation import columns, following, guard, renewal
 
 
 @pytest.fixture
@@ -177,6 +178,55 @@ def test_a_column_that_needs_a_look_is_left_to_the_sync(cold: Lake) -> None:
         run(connection, "alter table public._events add column made uuid default gen_random_uuid()")
     assert any("does not have column made yet" in str(notice) for notice in notices)
     assert columns.difference(cold.catalog, cold.table()) is not None
+
+
+def test_a_default_is_followed_at_once_where_its_text_has_one_form(cold: Lake) -> None:
+    alter(
+        cold,
+        "add column level integer not null default 7, add column kind text default 'a, \"b\" {c}', add column ok boolean default true",
+    )
+    with cold.connect() as connection:
+        statement = "select count(*), min(kind) from public.{} where level = 7 and ok and ts < '2024-03-01+00'"
+        assert rows(connection, statement.format("events")) == rows(connection, statement.format("plain"))
+        both(connection, "update public.{t} set level = level + 1, kind = null where id in (2, 29, 50)")
+    alter(cold, "alter column level set default 9")
+    with cold.connect() as connection:
+        both(connection, "insert into public.{t} (id, ts, status) values (9005, '2024-02-03+00', 'late')")
+    goes_on(cold)
+
+
+def test_a_default_is_not_asked_of_the_lake_before_its_transaction_ends(cold: Lake) -> None:
+    """The server cannot know the value yet: an error, and not NULL."""
+    with cold.connect() as connection, connection.transaction(force_rollback=True):
+        run(connection, "alter table public._events add column level integer default 7")
+        with pytest.raises(psycopg.Error, match="does not exist"):
+            run(connection, "select sum(level) from public.events")
+
+
+@pytest.fixture
+def quiet(lake: Lake) -> Lake:
+    """The same table where no event trigger could be made."""
+    make_twins(lake)
+    assert value(lake.catalog, "select count(*) from pg_event_trigger where evtname = 'frostline_follow'") == 0
+    return lake
+
+
+def test_the_sync_follows_renames_where_there_are_no_event_triggers(quiet: Lake) -> None:
+    alter(quiet, "rename column status to old_status")
+    alter(quiet, "rename column ts to at")
+    alter(quiet, "add column status text default 'x'")
+    assert columns.difference(quiet.catalog, quiet.table()) is not None
+    assert following.follow(quiet.catalog, quiet.table()) == ("ts is at now", "status is old_status now", "status")
+    whole = "select t::text from public.{} t order by id, at"
+    with quiet.connect() as connection:
+        both(connection, "update public.{t} set status = 'new' where id in (5, 45)")
+        assert rows(connection, whole.format("events")) == rows(connection, whole.format("plain"))
+    assert renewal.is_current(quiet.catalog, quiet.table())
+    (folded,) = quiet.fold("events")
+    assert folded.error is None
+    quiet.thaw()
+    with quiet.connect() as connection:
+        assert rows(connection, whole.format("events")) == rows(connection, whole.format("plain"))
 
 
 def test_types_travel_as_the_program_has_it(catalog: Connection) -> None:

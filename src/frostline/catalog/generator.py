@@ -1,6 +1,7 @@
 """The generator of a relation's objects, which is in the database: its templates, its functions, and what it writes."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, LiteralString
@@ -20,6 +21,7 @@ def ensure(connection: Connection, functions: Iterable[LiteralString], templates
             return False
         for function in functions:
             connection.execute(function)
+        connection.execute(_statement("keep_for_us"))
         connection.execute(_statement("forget_templates"))
         for name, text in templates.items():
             connection.execute(_statement("insert_template"), {"name": name, "text": text})
@@ -47,3 +49,29 @@ class State:
 def state(connection: Connection, table_id: int) -> list[State]:
     """What a managed table has of those, or could have, each after what it needs."""
     return fetch(connection, State, _statement("state"), {"table_id": table_id})
+
+
+def follow_renames(connection: Connection, table_id: int) -> list[str]:
+    """Inside a transaction: let overlay, lake tables and views call their columns as the heap does; says which.
+
+    ACCESS EXCLUSIVE on all of them. What else names the columns must be made anew.
+    """
+    return only_value(connection.execute(_statement("follow_renames"), {"table_id": table_id}))
+
+
+def add_columns(connection: Connection, table_id: int, older: Mapping[str, str | None]) -> None:
+    """Inside a transaction: catalog, overlay and lake tables get what the heap has more.
+
+    `older` has the missing value of each by name. ACCESS EXCLUSIVE on overlay and lake tables.
+    """
+    connection.execute(_statement("add_columns"), {"table_id": table_id, "older": json.dumps(older)})
+
+
+def widen_relation(connection: Connection, table_id: int) -> None:
+    """Inside a transaction: the views get the columns that the catalog has more. All else must be made anew."""
+    connection.execute(_statement("widen_relation"), {"table_id": table_id})
+
+
+def follow_descriptions(connection: Connection, table_id: int) -> None:
+    """Inside a transaction: defaults, comments and owner of the relation become the heap's."""
+    connection.execute(_statement("follow_descriptions"), {"table_id": table_id})

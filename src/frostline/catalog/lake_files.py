@@ -72,12 +72,6 @@ def _recorded(*, rows: int, hash_sum: Decimal, fields: list[int] | None, **other
     return RecordedFile(fingerprint=Fingerprint(rows, int(hash_sum)), fields=of_fields, **others)
 
 
-def keep_fields(connection: Connection, table: Table) -> None:
-    """Before the table gets another column: write down that the fingerprints of its files are of those that it has."""
-    values = {"table_id": table.id, "fields": [column.field_id for column in table.columns]}
-    connection.execute(_statement("keep_fields"), values)
-
-
 def totals(connection: Connection, table: Table) -> tuple[int, int, int]:
     """Files, rows and bytes of the table in the lake."""
     row = connection.execute(_statement("totals"), {"table_id": table.id}).fetchone()

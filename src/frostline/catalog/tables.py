@@ -280,11 +280,6 @@ def _column_values(table: Table, added: Column) -> dict[str, Any]:
     }
 
 
-def last_field_id(connection: Connection, table: Table) -> int:
-    """The largest Iceberg field id that a column of the table has had."""
-    return only_value(connection.execute(_statement("last_field_id"), {"table_id": table.id}))
-
-
 def delete(connection: Connection, table: Table) -> None:
     """Forget the table; its seam, jobs and records go with it."""
     connection.execute(_statement("delete_pins"), {"table_id": table.id})

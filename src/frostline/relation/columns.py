@@ -37,6 +37,12 @@ def difference(connection: Connection, table: Table) -> str | None:
     return ", ".join([*_differences(known, present), *_listed("it has made anew the column", anew)]) or None
 
 
+def has_lost(connection: Connection, table: Table) -> bool:
+    """Whether a column that the relation has was dropped from the heap."""
+    known, _ = _read(connection, table)
+    return len(tables.by_id(connection, table.id).columns) < len(known)
+
+
 def only_added(connection: Connection, table: Table) -> bool:
     """Whether the heap has all columns that the relation has, as they were, and perhaps more behind them."""
     known, present = _read(connection, table)

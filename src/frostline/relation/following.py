@@ -6,13 +6,12 @@ old rows, NULL for a column without a default. docs/design/added-columns.md says
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import psycopg
 from psycopg import sql
 
 from frostline import logs, sqlfiles
-from frostline.catalog import facts, jobs, lake_files, leases, tables
+from frostline.catalog import facts, generator, jobs, lake_files, leases, tables
 from frostline.catalog.connect import Connection, first_line
 from frostline.catalog.patience import patiently
 from frostline.errors import FrostlineError
@@ -20,10 +19,8 @@ from frostline.model import registration as rules
 from frostline.model.names import Name
 from frostline.model.registration import HeapColumn, HeapFacts, Refusal
 from frostline.model.tables import Column, Table
-from frostline.model.types import encoding
-from frostline.relation import columns, lakecolumns, missing, names, objects, registration, renewal
-from frostline.relation.definition import columns_of, comments
-from frostline.relation.objects import Kind, template
+from frostline.relation import columns, missing, names, registration, renewal
+from frostline.relation.objects import template
 
 _statement = sqlfiles.statements(__name__, "columns")
 _log = logging.getLogger(__name__)
@@ -62,23 +59,30 @@ def follow(connection: Connection, table: Table) -> tuple[str, ...]:
 def _followed(connection: Connection, table: Table) -> tuple[str, ...]:
     renewal.let_guard_pass(connection)
     leases.require(connection, table)
-    if not _added(connection, table):
+    if columns.difference(connection, table) is None:
         return ()  # nobody is kept waiting for nothing
+    if columns.has_lost(connection, table):
+        columns.require(connection, table)
     _keep_statements_out(connection, table)
+    renamed = generator.follow_renames(connection, table.id)
     before = tables.get(connection, table.name)
-    heap = facts.read(connection, before.heap, catalogs_only=True)
     added = _added(connection, before)
-    if not added:
-        return ()
-    registration.refuse("follow the columns of", table.name, list(_refusals(connection, before, heap, added)))
-    lake_files.keep_fields(connection, before)
-    # All of them: after a restored dump, the numbers of the others are not those that the heap has now.
-    tables.replace_columns(connection, before, [*before.columns, *_numbered(connection, before, added)])
-    after = tables.get(connection, table.name)
-    for statement in _statements(connection, after, heap, added):
-        connection.execute(statement)
-    renewal.replace_objects(connection, after)
-    return tuple(column.name for column in added)
+    if added:
+        _follow_added(connection, before, added)
+    if renamed or added:
+        renewal.replace_objects(connection, tables.get(connection, table.name))
+        generator.follow_descriptions(connection, table.id)
+    return (*renamed, *(column.name for column in added))
+
+
+def _follow_added(connection: Connection, before: Table, added: Sequence[HeapColumn]) -> None:
+    heap = facts.read(connection, before.heap, catalogs_only=True)
+    registration.refuse("follow the columns of", before.name, list(_refusals(connection, before, heap, added)))
+    older = {column.name: missing.of(connection, before, column) for column in added}
+    generator.add_columns(connection, before.id, older)
+    after = tables.get(connection, before.name)
+    connection.execute(_fill_images(after, [after.column(column.name) for column in added]))
+    generator.widen_relation(connection, before.id)
 
 
 def _keep_statements_out(connection: Connection, table: Table) -> None:
@@ -100,12 +104,6 @@ def _added(connection: Connection, table: Table) -> list[HeapColumn]:
     return list(facts.read_columns(connection, tables.heap_oid(connection, table))[known:])
 
 
-def _numbered(connection: Connection, table: Table, added: Sequence[HeapColumn]) -> Iterator[Column]:
-    for field_id, column in enumerate(added, start=tables.last_field_id(connection, table) + 1):
-        carried = tables.column(column, field_id, encoding(column.pg_type, column.collation), is_later=True)
-        yield replace(carried, missing=missing.of(connection, table, column))
-
-
 def _refusals(connection: Connection, table: Table, heap: HeapFacts, added: Sequence[HeapColumn]) -> Iterator[Refusal]:
     yield from rules.column_refusals(heap)
     again = f"frostline table sync {table.name}"
@@ -116,41 +114,6 @@ def _refusals(connection: Connection, table: Table, heap: HeapFacts, added: Sequ
         return
     for column in added:
         yield from missing.refusals(connection, table, heap, column)
-
-
-def _statements(
-    connection: Connection, table: Table, heap: HeapFacts, added: Sequence[HeapColumn]
-) -> Iterator[sql.Composed]:
-    """What cannot be made by renewal, which puts each object in the place of another, or needs that it is there."""
-    fresh = [table.column(column.name) for column in added]
-    yield from registration.domains(connection, table)
-    for heap_column, column in zip(added, fresh, strict=True):
-        yield from _widen_overlay(table, heap_column, column)
-        yield template("widen_lake").format(lake=names.lake(table), column=lakecolumns.definition(column))
-    yield _fill_images(table, fresh)
-    by_name = {listed.addresses[0].name: listed for listed in objects.read(connection, table.id)}
-    doors = [listed for name, listed in by_name.items() if name.startswith('"frostline_write".')]
-    yield from (door.drop for door in doors if door.addresses[0].kind is Kind.VIEW and door.drop is not None)
-    yield from by_name[names.inner(table).as_string()].create
-    _, *defaults = by_name[names.identifier(table.relation).as_string()].create
-    yield template("widen_view").format(
-        relation=names.identifier(table.relation),
-        columns=names.columns(None, [column.name for column in table.columns]),
-        inner=names.inner(table),
-        alias=sql.Identifier(table.name.table),
-    )
-    yield from defaults
-    yield from comments(table, replace(heap, columns=tuple(added), comment=None))
-
-
-def _widen_overlay(table: Table, heap_column: HeapColumn, column: Column) -> Iterator[sql.Composed]:
-    """Images that are there have the missing value, also for readers whose snapshot is older than `fill_images`."""
-    overlay, definition = names.overlay(table), columns_of([heap_column])
-    if column.missing is not None:
-        definition += sql.SQL(" default {}").format(sql.Literal(column.missing))
-    yield template("widen_overlay").format(overlay=overlay, column=definition)
-    if column.missing is not None:
-        yield _statement("forget_default").format(overlay=overlay, column=sql.Identifier(column.name))
 
 
 def _fill_images(table: Table, fresh: Sequence[Column]) -> sql.Composed:

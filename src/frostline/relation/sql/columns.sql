@@ -31,7 +31,3 @@ select p.relid = d.partdefid as is_default, m.value::text as text, {sent} as sen
 -- its partitions below the frost line, which are there for their grace period.
 select exists (select from {heap} as h where {below_line} and h.{column}::text is distinct from {missing}
                   and not exists (select from {overlay} as o where {heap_is_overlay} and o.frostline_live))
-
--- name: forget_default
--- Of the overlay, where only the rows that are there needed it. ACCESS EXCLUSIVE for a moment.
-alter table {overlay} alter column {column} drop default

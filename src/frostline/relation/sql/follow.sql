@@ -50,7 +50,7 @@ $$;
 -- for the object as Postgres has it. ACCESS SHARE on what a view or rule of them reads.
 create or replace function frostline.relation_state(managed integer) returns table (object jsonb, key text, is_present boolean, digest text)
 language sql stable set search_path = pg_catalog, pg_temp as $$
-    select o.object, frostline.address_text(o.object -> 'addresses' -> 0), coalesce(d.texts <> '{}', false),
+    select o.object, frostline.address_text(o.object -> 'addresses' -> 0), d.texts is not null,
            left(encode(sha256(convert_to(array_to_string(
                (current_setting('server_version_num')::integer >= 180000)::text
                || array(select jsonb_array_elements_text(o.object -> 'create')) || d.texts, E'\n'), 'UTF8')), 'hex'), 32)
@@ -84,11 +84,11 @@ begin
         execute format('alter function frostline_relation.delete_%s() set plan_cache_mode = force_generic_plan', managed);
     end if;
     update frostline.managed_table t
-       set objects_digest = ((select coalesce(jsonb_object_agg(r.key, r.value), '{}') from jsonb_each(t.objects_digest::jsonb) r
+       set objects_digest = ((select coalesce(jsonb_object_agg(r.key, r.value), jsonb_build_object()) from jsonb_each(t.objects_digest::jsonb) r
                                where r.key like 'usage on sequence %')
                              || (select jsonb_object_agg(s.key, s.digest) from frostline.relation_state(managed) s
                                   where (s.object ->> 'is_wanted')::boolean))::text
-     where t.table_id = managed and t.objects_digest like '{%';
+     where t.table_id = managed and left(t.objects_digest, 1) = chr(123);
 end
 $$;
 
@@ -100,7 +100,7 @@ declare
     p jsonb := frostline.relation_names(managed);
     renamed record;
     relation text;
-    done text[] := '{}';
+    done text[] := array[]::text[];
 begin
     for step in 1 .. 2 loop
         for renamed in
@@ -121,7 +121,7 @@ begin
             end if;
         end loop;
     end loop;
-    if done = '{}' then
+    if cardinality(done) = 0 then
         return done;
     end if;
     update frostline.managed_table t set tier_key = a.attname
@@ -159,44 +159,68 @@ begin
 end
 $$;
 
+-- name: missing_value
+-- What Postgres shows in rows that are older than the column, as canonical text; null for types whose text has several forms, and
+-- where the DEFAULT partition, which is as old as the table's management, does not remember it or others differ.
+create or replace function frostline.missing_value(heap oid, number smallint) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select case t.typname when 'bool' then v.text::boolean::text else v.text end
+      from pg_attribute h
+      join pg_type t on t.oid = h.atttypid and t.oid < 16384
+      join pg_partitioned_table p on p.partrelid = h.attrelid
+      join pg_attribute a on a.attrelid = p.partdefid and a.attname = h.attname and a.atthasmissing
+     cross join lateral (select (a.attmissingval::text::text[])[1] as text) v
+     where h.attrelid = heap and h.attnum = number and v.text <> 'NaN'
+       and t.typname in ('bool', 'int2', 'int4', 'int8', 'text', 'varchar', 'numeric', 'uuid')
+       and not exists (select from pg_partition_tree(heap) l join pg_attribute o on o.attrelid = l.relid and o.attname = h.attname
+                        where o.atthasmissing and o.attmissingval::text <> a.attmissingval::text)
+$$;
+
 -- name: add_columns
--- Overlay, lake tables and catalog get what the heap has more; nothing is said of rows. No row is written, and no file is asked for.
-create or replace function frostline.add_columns(managed integer) returns text[]
+-- Overlay, lake tables and catalog get what the heap has more. `older` says by name what older rows have in them, if that was looked for.
+-- No row is written, and no file is asked for.
+create or replace function frostline.add_columns(managed integer, older jsonb default null) returns text[]
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     heap oid := frostline.heap_of(managed);
     p jsonb := frostline.relation_names(managed);
     known integer[] := array(select m.field_id from frostline.carried_columns(managed, heap) m order by m.attnum);
     added record;
-    done text[] := '{}';
+    done text[] := array[]::text[];
 begin
     -- After a restored dump, the numbers of the others are not those that the heap has now.
     update frostline.managed_column m set attnum = -c.attnum from frostline.carried_columns(managed, heap) c
      where m.table_id = managed and m.field_id = c.field_id;
     update frostline.managed_column m set attnum = -m.attnum where m.table_id = managed;
-    insert into frostline.managed_column (table_id, attnum, field_id, lake_type, as_text, pushable, is_later, name, remote_name)
-    -- The lake server knows the column by this name when nobody else can see it yet.
-    select managed, n.attnum, n.field_id, e.lake_type, e.as_text, e.pushable, true, n.name,
-           format('#%s:%s', n.field_id, case when n.atttypid < 16384 then format_type(n.atttypid, n.atttypmod) else '?' end)
+    insert into frostline.managed_column (table_id, attnum, field_id, lake_type, as_text, pushable, is_later, name, missing, remote_name)
+    -- The lake server knows the column by this name when nobody else can see it yet; but not what older rows have in it.
+    select managed, n.attnum, n.field_id, e.lake_type, e.as_text, e.pushable, true, n.name, n.missing,
+           format('#%s%s:%s', n.field_id, case when n.missing is not null then '!' end,
+                  case when n.atttypid < 16384 then format_type(n.atttypid, n.atttypmod) else '?' end)
+           || case when exists (select from frostline.managed_column o where o.table_id = managed and o.remote_name like '#' || n.field_id || '%')
+                   then '#' else '' end
       from (select a.attnum, a.attname::text as name, a.atttypid, a.atttypmod, a.attcollation,
+                   case when older is null then frostline.missing_value(heap, a.attnum) else older ->> a.attname end as missing,
                    (select max(m.field_id) from frostline.managed_column m where m.table_id = managed) + row_number() over (order by a.attnum) as field_id
               from pg_attribute a
              where a.attrelid = heap and a.attnum > 0 and not a.attisdropped
                and not exists (select from frostline.managed_column m where m.table_id = managed and m.attnum = a.attnum)) n
      cross join lateral frostline.lake_encoding(n.atttypid, n.atttypmod, n.attcollation) e;
     for added in
-        select c.column_name, c.type, c.typed, c.lake_typed, c.needs_domain
+        select c.name, c.column_name, c.type, c.typed, c.lake_typed, c.needs_domain, m.missing
           from frostline.relation_columns(managed) c join frostline.managed_column m on m.table_id = managed and m.attnum = c.attnum
          where m.field_id <> all (known) order by c.number
     loop
         if added.needs_domain and to_regtype(format('frostline_lake.%I', 'lake ' || added.type)) is null then
             execute format('create domain frostline_lake.%I as %s', 'lake ' || added.type, added.type);
         end if;
-        execute format('alter table %s add column %s', p ->> 'overlay', added.typed);
+        -- Images that are there have the missing value.
+        execute format('alter table %s add column %s default %L', p ->> 'overlay', added.typed, added.missing);
+        execute format('alter table %s alter column %s drop default', p ->> 'overlay', added.name);
         execute format('alter table %s add column %s', p ->> 'lake', added.lake_typed);
         done := done || added.column_name;
     end loop;
-    if done <> '{}' then
+    if cardinality(done) > 0 then
         update frostline.lake_file f set fields = known where f.table_id = managed and f.fields is null;
         perform frostline.name_remote_columns(managed);
     end if;
@@ -295,6 +319,14 @@ begin
 end
 $$;
 
+-- name: follow_descriptions
+create or replace function frostline.follow_descriptions(managed integer) returns void
+language sql set search_path = pg_catalog, pg_temp as $$
+    select frostline.follow_defaults(managed);
+    select frostline.follow_comments(managed);
+    select frostline.follow_owner(managed);
+$$;
+
 -- name: columns_left_to_sync
 -- Why the new columns are not followed at once: rows of the lake would need a value that has to be looked for. Null if they can be.
 create or replace function frostline.columns_left_to_sync(managed integer) returns text
@@ -304,11 +336,34 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
       join pg_type t on t.oid = a.atttypid
      where a.attrelid = frostline.heap_of(managed) and a.attnum > 0 and not a.attisdropped
        and a.attnum not in (select c.attnum from frostline.carried_columns(managed, frostline.heap_of(managed)) c)
-       and (a.atthasdef or a.attgenerated <> '' or a.attidentity <> '' or a.attnotnull or t.typtype = 'd'
-            or a.attname like 'frostline\_%'
-            or exists (select from pg_partition_tree(frostline.heap_of(managed)) l join pg_attribute b on b.attrelid = l.relid
-                        where b.attname = a.attname and b.atthasmissing))
+       and (a.attgenerated <> '' or a.attidentity <> '' or t.typtype = 'd'
+            or a.attnum <= (select m.left_to_sync from frostline.managed_table m where m.table_id = managed)
+            or frostline.missing_value(a.attrelid, a.attnum) is null
+               and (a.atthasdef or a.attnotnull
+                    or exists (select from pg_partition_tree(a.attrelid) l join pg_attribute b on b.attrelid = l.relid
+                                where b.attname = a.attname and b.atthasmissing)))
        and exists (select from frostline.lake_file f where f.table_id = managed)
+$$;
+
+-- name: refuse_columns
+-- What must not be followed, and so must not be there: names that are ours, and types that go with a session and would take the view along.
+create or replace function frostline.refuse_columns(managed integer) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    refused record;
+begin
+    select a.attname, t.typnamespace = pg_my_temp_schema() as is_temporary into refused
+      from pg_attribute a join pg_type t on t.oid = a.atttypid
+     where a.attrelid = frostline.heap_of(managed) and a.attnum > 0 and not a.attisdropped
+       and (a.attname like 'frostline\_%' or t.typnamespace = pg_my_temp_schema())
+     limit 1;
+    if found then
+        raise feature_not_supported using
+            message = case when refused.is_temporary then format('column %I of a managed table has a temporary type', refused.attname)
+                           else format('column name %I of a managed table begins as those of Frostline do', refused.attname) end,
+            hint = case when refused.is_temporary then 'Use a type of another schema.' else 'Use another name.' end;
+    end if;
+end
 $$;
 
 -- name: follow_heap
@@ -321,22 +376,25 @@ declare
     added boolean := exists (select from pg_attribute a where a.attrelid = heap and a.attnum > 0 and not a.attisdropped
                                 and a.attnum not in (select c.attnum from frostline.carried_columns(managed, heap) c));
     left_over text := frostline.columns_left_to_sync(managed);
-    has_changed boolean;
 begin
+    perform frostline.refuse_columns(managed);
     insert into frostline.following values (pg_current_xact_id(), managed);
     renamed := frostline.follow_renames(managed);
     if added and left_over is null then
         perform frostline.add_columns(managed);
         perform frostline.widen_relation(managed);
     end if;
-    has_changed := frostline.follow_defaults(managed);
-    if renamed <> '{}' or added and left_over is null then
+    if cardinality(renamed) > 0 or added and left_over is null or exists (
+        select from frostline.relation_state(managed) s join frostline.managed_table t on t.table_id = managed
+         where (s.object ->> 'is_wanted')::boolean and s.digest is distinct from t.objects_digest::jsonb ->> s.key) then
         perform frostline.replace_objects(managed);
-        perform frostline.follow_comments(managed);
     end if;
-    perform frostline.follow_owner(managed);
+    perform frostline.follow_descriptions(managed);
     delete from frostline.following f where f.xid = pg_current_xact_id() and f.table_id = managed;
     if left_over is not null then
+        -- Whatever becomes of its default, it is not followed here any more: what older rows have is not to be seen from it then.
+        update frostline.managed_table t set left_to_sync = (select max(a.attnum) from pg_attribute a where a.attrelid = heap)
+         where t.table_id = managed;
         raise warning using message = format('the relation of %s does not have column %s yet', heap::regclass, left_over),
             hint = format('frostline table sync %s, which the worker does by itself', (select format('%I.%I', t.schema_name, t.table_name)
                                                           from frostline.managed_table t where t.table_id = managed));

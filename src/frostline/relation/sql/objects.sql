@@ -118,14 +118,6 @@ alter view {view} reset (check_option);
 -- ACCESS EXCLUSIVE on the view. Whatever reads it goes on, and does not have the new columns.
 create or replace view {relation} as select {columns} from {inner} as {alias};
 
--- name: widen_overlay
--- ACCESS EXCLUSIVE for a moment: no row is written.
-alter table {overlay} add column {column};
-
--- name: widen_lake
--- ACCESS EXCLUSIVE on the lake's table and its foreign tables for a moment. No file is asked for.
-alter table {lake} add column {column};
-
 -- name: fill_images
 -- What the heap has in the new columns, for the marks that were made before. Row locks.
 update {overlay} as o set {assignments} from {heap} as h where {heap_is_overlay} and o.frostline_live and {has_value};

@@ -13,6 +13,12 @@ insert into frostline.generator values ('');
 -- What the relation calls a column, to see that the heap calls it otherwise by now. And what the lake server is asked for: that never
 -- changes, so nobody who remembers a table's columns is wrong after a RENAME. Null: as the heap has it.
 alter table frostline.managed_column add column name text, add column remote_name text;
+update frostline.managed_column m set name = a.attname, remote_name = a.attname
+  from pg_attribute a
+ where a.attrelid = frostline.heap_of(m.table_id) and a.attnum = m.attnum and not a.attisdropped;
+
+-- Columns up to this number that the relation does not have are for `frostline table sync`: it looks at what older rows have in them.
+alter table frostline.managed_table add column left_to_sync smallint;
 
 -- Between transactions it is empty: whose objects are being changed by us in this one, on behalf of somebody's ALTER TABLE.
 create table frostline.following (

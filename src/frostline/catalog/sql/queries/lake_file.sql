@@ -26,10 +26,6 @@ select f.path, f.rows, f.size_bytes, f.lower, f.upper, f.hash_sum, c.sha256, f.f
    and (%(lower)s::bigint is null or f.upper >= %(lower)s) and (%(upper)s::bigint is null or f.lower < %(upper)s)
  order by f.lower, f.path
 
--- name: keep_fields
--- Of files that were written since the last column came. Row locks.
-update frostline.lake_file set fields = %(fields)s where table_id = %(table_id)s and fields is null
-
 -- name: totals
 select files, rows, size_bytes from frostline.lake_total where table_id = %(table_id)s
 

@@ -29,10 +29,6 @@ insert into frostline.managed_column (table_id, attnum, field_id, lake_type, as_
 values (%(table_id)s, %(attnum)s, %(field_id)s, %(lake_type)s, %(as_text)s, %(pushable)s, %(is_later)s, %(missing)s, %(name)s,
         %(remote_name)s)
 
--- name: last_field_id
--- The largest that a column has had. Ids are not given twice, and no row of this table goes while the table is managed.
-select max(field_id) from frostline.managed_column where table_id = %(table_id)s
-
 -- name: find
 -- All, or the one of a number or of a name: its own, or its relation's. Locks nothing.
 select t.table_id, t.schema_name, t.table_name, t.relation_name, t.tier_key, t.tier_kind, t.lake_partition, t.mode, t.held_from, t.token,
