@@ -29,7 +29,7 @@ from frostline.pipeline import job, undo
 from frostline.pipeline.job import JobContext
 from frostline.pipeline.refill import Piece, fill
 from frostline.pipeline.undo import Lowering
-from frostline.relation import bound, following, heap, names, refill
+from frostline.relation import bound, columns, following, heap, names, refill
 from frostline.tiers.proof import fingerprint
 
 Wanted = tuple[str | None, str | None]
@@ -218,6 +218,7 @@ class Thaw:
 
     def _attach_at_once(self, cold_range: ColdRange, name: Name) -> Name:
         attached = refill.attach(self.connection, self.table, cold_range, name)
+        columns.require(self.connection, self.table)  # attached by name: two columns may have exchanged theirs
         # The same T and S: a writer with an older snapshot, which cannot see these rows, notices by it.
         seam = seams.get(self.connection, self.table)
         publish.lake(self.connection, self.table, seam, None)

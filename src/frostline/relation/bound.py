@@ -77,6 +77,9 @@ def raise_to(connection: Connection, table: Table, upper: int, report: Callable[
 
 
 def _attach(connection: Connection, table: Table, lower: int | None, upper: int) -> None:
+    """With the columns of today: attached by name, a column that was renamed since would be asked for as another."""
+    connection.execute(sql.SQL("lock table only {} in share update exclusive mode").format(names.lake(table)))
+    table = tables.by_id(connection, table.id)
     foreign_table = sql.Identifier("frostline_lake", _foreign_name(table, upper))
     connection.execute(
         template("foreign_table").format(

@@ -11,7 +11,7 @@ from psycopg import sql
 from frostline import sqlfiles
 from frostline.catalog import tables
 from frostline.catalog.connect import Connection
-from frostline.errors import UsageError
+from frostline.errors import ConflictError, UsageError
 from frostline.model.tables import Table
 from frostline.relation import names
 
@@ -19,7 +19,13 @@ _statement = sqlfiles.statements(__name__, "columns")
 
 
 def require(connection: Connection, table: Table) -> None:
-    """UsageError when the heap has other columns than its relation, overlay and lake."""
+    """UsageError when the heap has other columns than its relation, overlay and lake.
+
+    ConflictError when a change was followed since `table` was read: two columns may have exchanged their names.
+    """
+    current = tables.by_id(connection, table.id)
+    if (current.columns, current.key) != (table.columns, table.key):
+        raise ConflictError(f"the columns of {table.name} have changed since the run began", hint="try again")
     changed = difference(connection, table)
     if changed:
         raise UsageError(
