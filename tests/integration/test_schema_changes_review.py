@@ -1,0 +1,137 @@
+"""Schema changes of the heap in states and orders that are easily forgotten. Ordered by what goes wrong."""
+
+import pytest
+from tests.fixtures.cold_twins import both, compare, make_archived
+from tests.fixtures.lake import Lake
+from tests.fixtures.statements import rows, run, value
+from tests.fixtures.twins import make_twins
+
+from frostline.relation import columns, following, guard, renewal
+
+SMALL = "create table public.{name} (id bigint, ts timestamptz, {column}, primary key (id, ts)) {partitioned}"
+JANUARY = "('2024-01-01 00:00+00') to ('2024-02-01 00:00+00')"
+
+
+@pytest.fixture
+def cold(lake: Lake) -> Lake:
+    """Rows of three months in the lake only, and a plain table with the same rows."""
+    make_twins(lake)
+    assert guard.ensure(lake.catalog)
+    return lake
+
+
+def small(lake: Lake, column: str) -> None:
+    """Two tables with one column more than the key, nine rows archived and cleaned."""
+    for name, partitioned in (("events", "partition by range (ts)"), ("plain", "")):
+        run(lake.catalog, SMALL.format(name=name, column=column, partitioned=partitioned))
+    run(lake.catalog, f"create table public.events_1 partition of public.events for values from {JANUARY}")
+    insert = "insert into public.{t} (id, ts) select i, '2024-01-02 00:00+00' from generate_series(1, 9) i"
+    both(lake.catalog, insert)
+    lake.add()
+    assert lake.archive("events")[0].error is None
+    assert lake.clean().waiting == ()
+    assert guard.ensure(lake.catalog)
+
+
+def alter(lake: Lake, change: str) -> None:
+    """The same for the heap and for the plain table."""
+    with lake.connect() as connection:
+        run(connection, f"alter table public._events {change}")
+        run(connection, f"alter table public.plain {change}")
+
+
+def test_a_column_that_was_left_to_the_sync_is_left_to_it_when_its_default_is_dropped(lake: Lake) -> None:
+    """Its old rows have values, which the sync looks for; the lake and the marks would have NULL."""
+    make_archived(lake)
+    assert guard.ensure(lake.catalog)
+    alter(lake, "add column made text default 'x' || (random() * 0)::text")
+    alter(lake, "alter column made drop default")
+    if columns.difference(lake.catalog, lake.table()) is None:
+        shown = "select id, made from public.{} order by id"
+        assert rows(lake.catalog, shown.format("events")) == rows(lake.catalog, shown.format("plain"))
+
+
+def test_a_column_that_is_generated_no_more_keeps_its_values(lake: Lake) -> None:
+    """The doors and functions of the relation leave out a generated column: they must be made anew."""
+    small(lake, "twice bigint generated always as (id * 2) stored, status text")
+    alter(lake, "alter column twice drop expression")
+    with lake.connect() as connection:
+        both(connection, "update public.{t} set status = 'b' where id = 3")
+    compare(lake)
+
+
+def test_a_column_may_be_called_as_the_lake_server_is_asked_for_another(lake: Lake) -> None:
+    small(lake, "\"#4:text\" text default 'a'")
+    alter(lake, "add column note text")
+    with lake.connect() as connection:
+        both(connection, "update public.{t} set note = 'n' where id = 3")
+    compare(lake)
+
+
+def test_a_synced_column_may_have_the_name_of_one_that_was_renamed(cold: Lake) -> None:
+    """What the sync adds is asked for by its name, which is the first name of another column."""
+    alter(cold, "rename column status to old_status")
+    run(cold.catalog, "alter event trigger frostline_follow disable")
+    alter(cold, "add column status text")
+    run(cold.catalog, "alter event trigger frostline_follow enable")
+    assert following.follow(cold.catalog, cold.table()) == ("status",)
+    compare(cold)
+
+
+def test_columns_that_exchange_their_names_unfollowed_do_not_exchange_their_values(lake: Lake) -> None:
+    """Without event triggers: an error, or the value where it was. The marking trigger copies by name."""
+    make_twins(lake)
+    alter(lake, "add column other text")
+    assert following.follow(lake.catalog, lake.table()) == ("other",)
+    with lake.connect() as connection:
+        both(connection, "update public.{t} set other = 'o' || id where id % 2 = 0")
+    for change in ("rename column status to x", "rename column other to status", "rename column x to other"):
+        run(lake.catalog, f"alter table public._events {change}")
+    with lake.connect() as connection:
+        both(connection, "update public.{t} set amount = 3 where id = 8")
+    compare(lake)
+
+
+def test_the_columns_of_a_typed_table_can_be_renamed_through_its_type(lake: Lake) -> None:
+    """ALTER TYPE ... CASCADE is no ALTER TABLE. To refuse typed tables, or the statement, is right too."""
+    run(lake.catalog, "create type public.event as (id bigint, ts timestamptz, status text, other text)")
+    run(lake.catalog, "create table public.events of public.event (primary key (id, ts)) partition by range (ts)")
+    run(lake.catalog, f"create table public.events_1 partition of public.events for values from {JANUARY}")
+    insert = "insert into public.events (id, ts, status, other) select i, '2024-01-02 00:00+00', 's', 'o'"
+    run(lake.catalog, f"{insert} from generate_series(1, 9) i")
+    lake.add()
+    assert lake.archive("events")[0].error is None
+    assert guard.ensure(lake.catalog)
+    with lake.connect() as connection:
+        for old, new in (("status", "x"), ("other", "status"), ("x", "other")):
+            run(connection, f"alter type public.event rename attribute {old} to {new} cascade")
+        assert value(connection, "select count(*) from public.events where status = 'o'") == 9
+
+
+def test_a_column_of_a_temporary_type_does_not_take_the_relation_with_it(cold: Lake) -> None:
+    """When the session ends, Postgres drops the type with all that uses it, and asks no event trigger."""
+    with cold.connect() as connection:
+        run(connection, "create type pg_temp.mood as enum ('well')")
+        pid = connection.info.backend_pid
+        run(connection, "alter table public._events add column mood pg_temp.mood")
+    while rows(cold.catalog, "select from pg_stat_activity where pid = %s", [pid]):
+        pass
+    compare(cold)
+
+
+def test_a_table_of_an_older_version_follows_a_rename(cold: Lake) -> None:
+    """Its columns have no names in the catalog."""
+    run(cold.catalog, "update frostline.managed_column set name = null, remote_name = null")
+    renewal.renew(cold.catalog)
+    alter(cold, "rename column status to state")
+    with cold.connect() as connection:
+        assert value(connection, "select count(*) from public.events where state = 'row 3'") == 4
+    alter(cold, "add column note text")
+    compare(cold)
+
+
+def test_a_column_may_get_the_name_that_a_rename_passes_through(cold: Lake) -> None:
+    """Or be refused by its name, in words that say so: `frostline_3` is what column 3 is called in between."""
+    alter(cold, "rename column amount to frostline_3")
+    alter(cold, "rename column status to state")
+    compare(cold)
