@@ -32,6 +32,7 @@ class Relation:
     tier_attnum: int | None
     row_security: bool
     is_partition: bool
+    is_typed: bool
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ def read(connection: Connection, name: Name, *, catalogs_only: bool = False) -> 
         key_parts=heap.key_parts,
         tier_attnum=heap.tier_attnum,
         is_partition=heap.is_partition,
+        is_typed=heap.is_typed,
         row_security=heap.row_security,
         columns=read_columns(connection, oid),
         primary_key=tuple(keys or ()),

@@ -118,6 +118,8 @@ class HeapFacts:
     row_type_users: tuple[str, ...]
     heap_name_taken: bool
     comment: str | None
+    is_typed: bool = False
+    """CREATE TABLE OF: whoever alters the type alters its columns."""
     default_name_taken: bool = False
     """Something else has the name that our DEFAULT partition would get."""
     key_types: tuple[KeyType, ...] = ()
@@ -196,6 +198,8 @@ def _shape(facts: HeapFacts) -> list[Refusal]:
         refusals.append(Refusal("the table is temporary or unlogged", "only permanent tables can be archived"))
     if facts.is_partition:
         refusals.append(Refusal("the table is itself a partition", "register the table it is a partition of"))
+    if facts.is_typed:
+        refusals.append(Refusal("it is a typed table", f"alter table {facts.name} not of"))
     if not facts.owner_is_ours:
         reason = f"the connected role may not act as its owner {facts.owner}"
         refusals.append(Refusal(reason, f"grant {facts.owner} to it"))

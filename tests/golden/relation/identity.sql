@@ -399,9 +399,10 @@ begin
             perform from "frostline_overlay"."Größe_7" as m where m."day" = old."day" and m."Id" = old."Id" for update;
         end if;
         -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
-        -- statement may have come first. A partition that was detached keeps its triggers, and has no say any more.
+        -- statement may have come first. By their places: two columns may have exchanged their names, and the overlay not yet.
+        -- A partition that was detached keeps its triggers, and has no say any more.
         insert into "frostline_overlay"."Größe_7" ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code", "total", frostline_live)
-        select h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total", true from "Odd ""Shop"""."_Größe" as h where h."day" = old."day" and h."Id" = old."Id"
+        select h.n1, h.n2, h.n3, h.n4, h.n5, h.n6, h.n7, h.n8, h.n9, h.n10, true from "Odd ""Shop"""."_Größe" as h (n1, n2, n3, n4, n5, n6, n7, n8, n9, n10) where h.n3 = old."day" and h.n1 = old."Id"
         on conflict ("day", "Id") do update set "seq" = excluded."seq", "price" = excluded."price", "exact" = excluded."exact", "doc" = excluded."doc", "feeling" = excluded."feeling", "tags" = excluded."tags", "code" = excluded."code", "total" = excluded."total", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then
@@ -432,9 +433,10 @@ begin
         must_look := must_look and not found;
     end if;
     -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
-        -- statement may have come first. A partition that was detached keeps its triggers, and has no say any more.
+        -- statement may have come first. By their places: two columns may have exchanged their names, and the overlay not yet.
+        -- A partition that was detached keeps its triggers, and has no say any more.
         insert into "frostline_overlay"."Größe_7" ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code", "total", frostline_live)
-        select h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total", true from "Odd ""Shop"""."_Größe" as h where h."day" = new."day" and h."Id" = new."Id"
+        select h.n1, h.n2, h.n3, h.n4, h.n5, h.n6, h.n7, h.n8, h.n9, h.n10, true from "Odd ""Shop"""."_Größe" as h (n1, n2, n3, n4, n5, n6, n7, n8, n9, n10) where h.n3 = new."day" and h.n1 = new."Id"
         on conflict ("day", "Id") do update set "seq" = excluded."seq", "price" = excluded."price", "exact" = excluded."exact", "doc" = excluded."doc", "feeling" = excluded."feeling", "tags" = excluded."tags", "code" = excluded."code", "total" = excluded."total", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then
@@ -464,9 +466,10 @@ begin
         end if;
     end if;
     -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
-        -- statement may have come first. A partition that was detached keeps its triggers, and has no say any more.
+        -- statement may have come first. By their places: two columns may have exchanged their names, and the overlay not yet.
+        -- A partition that was detached keeps its triggers, and has no say any more.
         insert into "frostline_overlay"."Größe_7" ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code", "total", frostline_live)
-        select h."Id", h."seq", h."day", h."price", h."exact", h."doc", h."feeling", h."tags", h."code", h."total", true from "Odd ""Shop"""."_Größe" as h where h."day" = new."day" and h."Id" = new."Id"
+        select h.n1, h.n2, h.n3, h.n4, h.n5, h.n6, h.n7, h.n8, h.n9, h.n10, true from "Odd ""Shop"""."_Größe" as h (n1, n2, n3, n4, n5, n6, n7, n8, n9, n10) where h.n3 = new."day" and h.n1 = new."Id"
         on conflict ("day", "Id") do update set "seq" = excluded."seq", "price" = excluded."price", "exact" = excluded."exact", "doc" = excluded."doc", "feeling" = excluded."feeling", "tags" = excluded."tags", "code" = excluded."code", "total" = excluded."total", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then

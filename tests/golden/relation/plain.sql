@@ -367,9 +367,10 @@ begin
             perform from "frostline_overlay"."events_7" as m where m."id" = old."id" and m."ts" = old."ts" for update;
         end if;
         -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
-        -- statement may have come first. A partition that was detached keeps its triggers, and has no say any more.
+        -- statement may have come first. By their places: two columns may have exchanged their names, and the overlay not yet.
+        -- A partition that was detached keeps its triggers, and has no say any more.
         insert into "frostline_overlay"."events_7" ("id", "ts", "status", frostline_live)
-        select h."id", h."ts", h."status", true from "public"."_events" as h where h."id" = old."id" and h."ts" = old."ts"
+        select h.n1, h.n2, h.n3, true from "public"."_events" as h (n1, n2, n3) where h.n1 = old."id" and h.n2 = old."ts"
         on conflict ("id", "ts") do update set "status" = excluded."status", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then
@@ -400,9 +401,10 @@ begin
         must_look := must_look and not found;
     end if;
     -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
-        -- statement may have come first. A partition that was detached keeps its triggers, and has no say any more.
+        -- statement may have come first. By their places: two columns may have exchanged their names, and the overlay not yet.
+        -- A partition that was detached keeps its triggers, and has no say any more.
         insert into "frostline_overlay"."events_7" ("id", "ts", "status", frostline_live)
-        select h."id", h."ts", h."status", true from "public"."_events" as h where h."id" = new."id" and h."ts" = new."ts"
+        select h.n1, h.n2, h.n3, true from "public"."_events" as h (n1, n2, n3) where h.n1 = new."id" and h.n2 = new."ts"
         on conflict ("id", "ts") do update set "status" = excluded."status", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then
@@ -432,9 +434,10 @@ begin
         end if;
     end if;
     -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
-        -- statement may have come first. A partition that was detached keeps its triggers, and has no say any more.
+        -- statement may have come first. By their places: two columns may have exchanged their names, and the overlay not yet.
+        -- A partition that was detached keeps its triggers, and has no say any more.
         insert into "frostline_overlay"."events_7" ("id", "ts", "status", frostline_live)
-        select h."id", h."ts", h."status", true from "public"."_events" as h where h."id" = new."id" and h."ts" = new."ts"
+        select h.n1, h.n2, h.n3, true from "public"."_events" as h (n1, n2, n3) where h.n1 = new."id" and h.n2 = new."ts"
         on conflict ("id", "ts") do update set "status" = excluded."status", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then

@@ -392,9 +392,10 @@ begin
             perform from "frostline_overlay"."messages_7" as m where m."tenant" = old."tenant" and m."day" = old."day" and m."number" = old."number" for update;
         end if;
         -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
-        -- statement may have come first. A partition that was detached keeps its triggers, and has no say any more.
+        -- statement may have come first. By their places: two columns may have exchanged their names, and the overlay not yet.
+        -- A partition that was detached keeps its triggers, and has no say any more.
         insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", "body", frostline_live)
-        select h."tenant", h."day", h."number", h."body", true from "public"."_messages" as h where h."tenant" = old."tenant" and h."day" = old."day" and h."number" = old."number"
+        select h.n1, h.n2, h.n3, h.n4, true from "public"."_messages" as h (n1, n2, n3, n4) where h.n1 = old."tenant" and h.n2 = old."day" and h.n3 = old."number"
         on conflict ("tenant", "day", "number") do update set "body" = excluded."body", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then
@@ -425,9 +426,10 @@ begin
         must_look := must_look and not found;
     end if;
     -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
-        -- statement may have come first. A partition that was detached keeps its triggers, and has no say any more.
+        -- statement may have come first. By their places: two columns may have exchanged their names, and the overlay not yet.
+        -- A partition that was detached keeps its triggers, and has no say any more.
         insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", "body", frostline_live)
-        select h."tenant", h."day", h."number", h."body", true from "public"."_messages" as h where h."tenant" = new."tenant" and h."day" = new."day" and h."number" = new."number"
+        select h.n1, h.n2, h.n3, h.n4, true from "public"."_messages" as h (n1, n2, n3, n4) where h.n1 = new."tenant" and h.n2 = new."day" and h.n3 = new."number"
         on conflict ("tenant", "day", "number") do update set "body" = excluded."body", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then
@@ -457,9 +459,10 @@ begin
         end if;
     end if;
     -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
-        -- statement may have come first. A partition that was detached keeps its triggers, and has no say any more.
+        -- statement may have come first. By their places: two columns may have exchanged their names, and the overlay not yet.
+        -- A partition that was detached keeps its triggers, and has no say any more.
         insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", "body", frostline_live)
-        select h."tenant", h."day", h."number", h."body", true from "public"."_messages" as h where h."tenant" = new."tenant" and h."day" = new."day" and h."number" = new."number"
+        select h.n1, h.n2, h.n3, h.n4, true from "public"."_messages" as h (n1, n2, n3, n4) where h.n1 = new."tenant" and h.n2 = new."day" and h.n3 = new."number"
         on conflict ("tenant", "day", "number") do update set "body" = excluded."body", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then

@@ -194,14 +194,15 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         'old_marked', string_agg('frostline_old.' || name, ', ' order by mark_place) filter (where is_marked),
         'old_row_marked', string_agg('old.' || name, ', ' order by mark_place) filter (where is_marked),
         'new_row_marked', string_agg('new.' || name, ', ' order by mark_place) filter (where is_marked),
-        'heap_is_old_row', string_agg(format('h.%s = old.%1$s', name), ' and ' order by key_place) filter (where is_key),
-        'heap_is_new_row', string_agg(format('h.%s = new.%1$s', name), ' and ' order by key_place) filter (where is_key),
+        'heap_is_old_row', string_agg(format('h.n%s = old.%s', number, name), ' and ' order by key_place) filter (where is_key),
+        'heap_is_new_row', string_agg(format('h.n%s = new.%s', number, name), ' and ' order by key_place) filter (where is_key),
         'heap_key_is_old', string_agg(format('h.%s = frostline_old.%1$s', name), ' and ' order by key_place) filter (where is_key),
         'mark_key_is_old', string_agg(format('m.%s = frostline_old.%1$s', name), ' and ' order by key_place) filter (where is_key),
         'mark_is_old', string_agg(format('m.%s = old.%1$s', name), ' and ' order by key_place) filter (where is_key),
         'mark_is_new', string_agg(format('m.%s = new.%1$s', name), ' and ' order by key_place) filter (where is_key),
         'lake_is_new', string_agg(format('new.%s = %s', name, from_lake), ' and ' order by key_place) filter (where is_key)
     ) || jsonb_build_object(
+        'heap_numbers', string_agg('h.n' || number, ', ' order by number),
         'numbers', string_agg('n' || number, ', ' order by number),
         'row_numbers', string_agg('frostline_row.n' || number, ', ' order by number),
         'first_numbers', string_agg('n' || number, ', ' order by number) filter (where not is_later),

@@ -252,9 +252,10 @@ revoke execute on function {function}() from public;
 
 -- name: mark_row
 -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
-        -- statement may have come first. A partition that was detached keeps its triggers, and has no say any more.
+        -- statement may have come first. By their places: two columns may have exchanged their names, and the overlay not yet.
+        -- A partition that was detached keeps its triggers, and has no say any more.
         insert into {overlay} ({columns}, frostline_live)
-        select {heap_columns}, true from {heap} as h where {heap_key_is_row}
+        select {heap_numbers}, true from {heap} as h ({numbers}) where {heap_key_is_row}
         on conflict ({key}) do update set {replace}
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then

@@ -3,7 +3,7 @@
 select c.oid, c.relkind::text, c.relpersistence::text as persistence, r.rolname::text as owner,
        p.partstrat::text as strategy, coalesce(p.partnatts, 0) as key_parts,
        case when p.partattrs[0] > 0 then p.partattrs[0] end as tier_attnum,
-       c.relrowsecurity as row_security, c.relispartition as is_partition
+       c.relrowsecurity as row_security, c.relispartition as is_partition, c.reloftype <> 0 as is_typed
   from pg_class c
   join pg_namespace n on n.oid = c.relnamespace
   join pg_roles r on r.oid = c.relowner
