@@ -417,7 +417,9 @@ begin
           join frostline.managed_table t on d.objid = frostline.heap_of(t.table_id)
          where d.classid = 'pg_class'::regclass and t.mode = 'tiered'
     loop
-        continue when to_regclass(frostline.relation_names(altered.table_id) ->> 'inner') is null;
+        -- The relation has no name for a moment while the table gets its other form.
+        continue when to_regclass(frostline.relation_names(altered.table_id) ->> 'inner') is null
+                   or to_regclass(frostline.relation_names(altered.table_id) ->> 'relation') is null;
         if altered.command_tag = 'COMMENT' then
             perform frostline.follow_comments(altered.table_id);
         else
