@@ -23,6 +23,7 @@ TRIGGERS = {
     "frostline_dropped_policies": _statement("dropped_trigger"),
     "frostline_drops": _statement("drop_trigger"),
     "frostline_code": _statement("code_trigger"),
+    "frostline_relation": _statement("relation_trigger"),
     "frostline_lost_objects": _of_drops("drop_trigger"),
     "frostline_lost_guard": _of_drops("guard_trigger"),
     "frostline_hidden_rows": _of_drops("hide_trigger"),
@@ -52,7 +53,7 @@ def ensure(connection: Connection) -> bool:
 
 def _functions(connection: Connection) -> Iterator[sql.SQL | sql.Composed]:
     own = sql.Literal(list(OWN_SCHEMAS))
-    for name in ("function", "follow_function", "code_function"):
+    for name in ("function", "follow_function", "code_function", "comment_function", "relation_function"):
         yield _statement(name)
     yield _statement("drop_function").format(own_schemas=own)
     yield _of_drops("schema")

@@ -115,6 +115,88 @@ end
 $body$;
 revoke execute on function frostline.follow_row_security() from public
 
+-- name: relation_function
+-- What Postgres lets a view pass and is said of the relation is done to the heap, which the relation follows: a column's name, its
+-- default, a comment. Only where both have one owner, so whoever altered the one may alter the other. ACCESS EXCLUSIVE on the heap.
+create or replace function frostline.follow_relation() returns event_trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+declare
+    now_age integer := age(pg_current_xact_id()::xid);
+    altered record;
+    changed record;
+begin
+    if frostline.is_following() or current_setting('frostline.guard', true) = 'off' and pg_has_role(session_user, current_user, 'member') then
+        return;
+    end if;
+    for altered in
+        select distinct t.table_id, d.command_tag, d.objsubid, r.oid as relation, r.relowner, h.oid as heap, h.relowner <> r.relowner as is_another
+          from pg_event_trigger_ddl_commands() d
+          join pg_class r on r.oid = d.objid and r.relkind = 'v'
+          join frostline.managed_table t on r.oid = to_regclass(format('%I.%I', t.schema_name, coalesce(t.relation_name, t.table_name)))
+          join pg_class h on h.oid = frostline.heap_of(t.table_id)
+         where d.classid = 'pg_class'::regclass and t.mode = 'tiered'
+    loop
+        if altered.is_another and exists (select from pg_shdepend s where s.classid = 'pg_class'::regclass and s.objid = altered.relation
+                                             and s.dbid = (select b.oid from pg_database b where b.datname = current_database())
+                                             and s.deptype = 'o' and age(s.xmin) <= now_age) then
+            raise object_not_in_prerequisite_state using
+                message = format('%s cannot have another owner than %s, its heap', altered.relation::regclass, altered.heap::regclass),
+                hint = format('alter table %s owner to %I; the relation follows', altered.heap::regclass, pg_get_userbyid(altered.relowner));
+        end if;
+        for changed in
+            select 1 as step, format('rename column %I to %I', m.name, a.attname) as change, format('rename column %I to %I', a.attname, m.name) as back
+              from pg_attribute a
+              join frostline.managed_column m on m.table_id = altered.table_id
+             where altered.command_tag <> 'COMMENT' and a.attrelid = altered.relation and age(a.xmin) <= now_age
+               and not exists (select from frostline.managed_column n where n.table_id = altered.table_id and n.name = a.attname)
+               and not exists (select from pg_attribute b where b.attrelid = altered.relation and b.attname = m.name)
+            union all
+            select 2, format('alter column %I %s', a.attname, coalesce('set default ' || pg_get_expr(d.adbin, d.adrelid), 'drop default')), null
+              from frostline.relation_columns(altered.table_id) c
+              join pg_attribute a on a.attrelid = altered.relation and a.attname = c.column_name and age(a.xmin) <= now_age
+              left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+             where altered.command_tag <> 'COMMENT'
+               and c.default_value is distinct from
+                   case when c.identity <> '' then regexp_replace(pg_get_expr(d.adbin, d.adrelid), '^nextval\((.*)::regclass\)$', 'nextval(\1)')
+                        else pg_get_expr(d.adbin, d.adrelid) end
+             order by 1
+        loop
+            if altered.is_another then
+                raise insufficient_privilege using message = format('%s has another owner than %s, its heap', altered.relation::regclass, altered.heap::regclass),
+                    hint = format('alter table %s %s', altered.heap::regclass, changed.change);
+            end if;
+            if changed.back is not null then
+                insert into frostline.following values (pg_current_xact_id(), altered.table_id);
+                execute format('alter view %s %s', altered.relation::regclass, changed.back);
+                delete from frostline.following f where f.xid = pg_current_xact_id() and f.table_id = altered.table_id;
+            end if;
+            execute format('alter table %s %s', altered.heap::regclass, changed.change);
+        end loop;
+        if altered.command_tag = 'COMMENT' and not altered.is_another then
+            perform frostline.comment_heap(altered.heap, altered.relation, altered.objsubid);
+        end if;
+    end loop;
+end
+$body$;
+revoke execute on function frostline.follow_relation() from public
+
+-- name: comment_function
+-- What was said of the relation or a column of it, unless the heap's says the same already.
+create or replace function frostline.comment_heap(heap oid, relation oid, number integer) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    name text := (select a.attname from pg_attribute a where a.attrelid = relation and a.attnum = number);
+    heap_number integer := (select a.attnum from pg_attribute a where a.attrelid = heap and a.attname = name);
+    said text := case number when 0 then obj_description(relation, 'pg_class') else col_description(relation, number) end;
+begin
+    if said is distinct from (case number when 0 then obj_description(heap, 'pg_class') else col_description(heap, heap_number) end) then
+        execute format('comment on %s is %L',
+                       case number when 0 then format('table %s', heap::regclass) else format('column %s.%I', heap::regclass, name) end, said);
+    end if;
+end
+$$;
+revoke execute on function frostline.comment_heap(oid, oid, integer) from public
+
 -- name: drop_function
 -- What a policy calls may be dropped with CASCADE, and takes the policy along. The relation depends on it too, and must not go.
 create or replace function frostline.refuse_drop_of_policies_code() returns event_trigger
@@ -159,3 +241,7 @@ create event trigger frostline_code on ddl_command_end
     when tag in ('CREATE TABLE', 'ALTER TABLE', 'CREATE INDEX', 'ALTER INDEX', 'CREATE STATISTICS', 'ALTER STATISTICS',
                  'ALTER DOMAIN', 'ALTER TYPE', 'CREATE CAST')
     execute function frostline.refuse_untrusted_code()
+
+-- name: relation_trigger
+create event trigger frostline_relation on ddl_command_end when tag in ('ALTER TABLE', 'ALTER VIEW', 'COMMENT')
+    execute function frostline.follow_relation()
