@@ -21,7 +21,12 @@ PG15_BIN ?= $(patsubst %/initdb,%,$(firstword $(wildcard /usr/lib/postgresql/15/
 JARS := .cache/jars
 INTEROP := org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0 \
            org.postgresql:postgresql:42.7.14 \
-           org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner
+           org.projectnessie.nessie:nessie-quarkus:0.99.0:jar:runner \
+           org.flywaydb:flyway-core:11.8.2 \
+           org.flywaydb:flyway-database-postgresql:11.8.2 \
+           com.fasterxml.jackson.core:jackson-annotations:2.15.2 \
+           com.fasterxml.jackson.core:jackson-core:2.15.2 \
+           com.fasterxml.jackson.core:jackson-databind:2.15.2
 
 .PHONY: install demo test test-all test-lowest test-pg15 interop interop-tests jars soak bench bench-tpch bench-smoke check format lint types contracts lock clean
 
@@ -60,7 +65,7 @@ interop: jars interop-tests
 
 interop-tests: install
 	FROSTLINE_TEST_JARS=$(CURDIR)/$(JARS) $(BIN)/pytest tests/interop $(PYTEST_ARGS)
-	FROSTLINE_TEST_JARS=$(CURDIR)/$(JARS) $(BIN)/pytest tests/clients/test_jdbc.py $(PYTEST_ARGS)
+	FROSTLINE_TEST_JARS=$(CURDIR)/$(JARS) $(BIN)/pytest tests/clients/test_jdbc.py tests/clients/test_flyway.py $(PYTEST_ARGS)
 
 jars: $(JARS)/.complete
 

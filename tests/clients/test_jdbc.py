@@ -20,14 +20,14 @@ def said(made_pair: Pair) -> dict[str, list[str]]:
     """What the program said of each table."""
     parts = conninfo_to_dict(made_pair.dsn)
     url = f"jdbc:postgresql://{parts['host']}:{parts['port']}/{parts['dbname']}?user={parts['user']}&password={parts['password']}"
-    words = [_java(), "-Duser.timezone=UTC", "-cp", str(_driver()), str(PROGRAM), url]
+    words = [java(), "-Duser.timezone=UTC", "-cp", str(_driver()), str(PROGRAM), url]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     _, events, plain = done.stdout.split("== ")
     return {name: lines for name, *lines in (events.splitlines(), plain.splitlines())}
 
 
-def _java() -> str:
+def java() -> str:
     """A Java with a compiler, which runs a source file as it is."""
     home = os.environ.get("JAVA_HOME")
     for program in (home and f"{home}/bin/java", shutil.which("java")):
