@@ -119,6 +119,27 @@ def test_another_role_needs_no_more_than_a_grant_on_the_relation(managed: Lake) 
             reader.execute("select * from public._events")
 
 
+@pytest.mark.spark
+def test_foreign_keys_hold_in_the_lake(managed: Lake, postgres_server: Postgres) -> None:
+    with psycopg.connect(postgres_server.dsn("managed"), autocommit=True) as superuser:
+        run(superuser, "create table public.kinds (k int primary key); insert into public.kinds values (1), (2), (3)")
+        run(superuser, f"grant references, select, delete on public.kinds to {ADMIN}")
+    make_events(managed.catalog, "public.events")
+    run(managed.catalog, "alter table public.events add kind int references public.kinds on delete cascade")
+    run(managed.catalog, "insert into public.events (kind) values (1), (2), (3)")
+    with pytest.raises(
+        UsageError, match=r"it references public\.kinds, and cloud_admin may not put a trigger"
+    ) as refused:
+        managed.add()
+    assert refused.value.hint == "grant trigger on public.kinds to cloud_admin, or --foreign-keys ignore"
+    with psycopg.connect(postgres_server.dsn("managed"), autocommit=True) as superuser:
+        run(superuser, f"grant trigger on public.kinds to {ADMIN}")
+    managed.add()
+    assert len(managed.archive()[0].cleaned.emptied) == 6
+    run(managed.catalog, "delete from public.kinds where k = 2")
+    assert managed.value("select array_agg(kind order by kind) from public.events") == [1, 3]
+
+
 def test_without_the_extension_it_says_what_to_ask_for(
     managed_database: str, postgres_server: Postgres, tmp_path: Path
 ) -> None:

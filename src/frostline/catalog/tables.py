@@ -11,7 +11,7 @@ from frostline.catalog import facts
 from frostline.catalog.connect import Connection, fetch, first_value, only_row, only_value
 from frostline.errors import CorruptionError, UsageError
 from frostline.model.names import Name
-from frostline.model.policy import ExpireBy, Mode, Policy
+from frostline.model.policy import ExpireBy, ForeignKeys, Mode, Policy
 from frostline.model.registration import HeapColumn
 from frostline.model.tables import Column, Table
 from frostline.model.tiers import TierKind
@@ -34,6 +34,7 @@ class _Row:
     mode: str
     held_from: int | None
     token: str
+    foreign_keys: str
     hot_period: str | None
     grace_period: str
     retention_period: str | None
@@ -159,6 +160,7 @@ def _bare(row: _Row) -> Table:
         held_from=row.held_from,
         relation_name=row.relation_name,
         token=row.token,
+        foreign_keys=ForeignKeys(row.foreign_keys),
     )
 
 
@@ -252,6 +254,7 @@ def insert(connection: Connection, table: Table) -> None:
         "tier_kind": table.tier_kind.value,
         "lake_partition": table.lake_partition or "",  # the column has no NULL
         "mode": table.mode.value,
+        "foreign_keys": table.foreign_keys.value,
         **_policy_values(table.tier_kind, table.policy),
     }
     connection.execute(_statement("insert"), values)
@@ -313,6 +316,13 @@ def set_relation(connection: Connection, table: Table, relation_name: str | None
     """Write down what the relation is called, None for the table's own name, and return the table as it is then."""
     connection.execute(_statement("set_relation"), {"table_id": table.id, "relation": relation_name})
     return replace(table, relation_name=relation_name)
+
+
+def set_foreign_keys(connection: Connection, table: Table, foreign_keys: ForeignKeys) -> Table:
+    """Write down what the table's foreign keys mean for rows in the lake, and return the table as it is then."""
+    values = {"table_id": table.id, "foreign_keys": foreign_keys.value}
+    connection.execute(_statement("set_foreign_keys"), values)
+    return replace(table, foreign_keys=foreign_keys)
 
 
 def now(connection: Connection) -> datetime:

@@ -15,11 +15,12 @@ from frostline.cli.progress import exporting
 from frostline.errors import UsageError
 from frostline.model.names import Name
 from frostline.model.partitions import Partition
-from frostline.model.policy import Mode, Policy
+from frostline.model.policy import ForeignKeys, Mode, Policy
 from frostline.model.tables import Column, Table
 from frostline.model.tiers import to_text
 
 _MODES = click.Choice([mode.value for mode in Mode])
+_FOREIGN_KEYS = click.Choice([mode.value for mode in ForeignKeys])
 
 
 @click.group()
@@ -37,6 +38,7 @@ for _command in (adopt, convert, policy.export, policy.import_):
 @click.option("--mode", type=_MODES, default=Mode.TIERED.value, help="partition: no lake.  [default: tiered]")
 @click.option("--relation", type=ROLE, metavar="NAME", help="Leave the table as it is; both tiers are under this name.")
 @click.option("--partition-by", type=ROLE, metavar="COLUMN", help="Partition the table first, --every so wide, online.")
+@click.option("--foreign-keys", type=_FOREIGN_KEYS, help="ignore: not for rows in the lake.  [default: hold]")
 @policy.options
 @click.option("--dry-run", is_flag=True, help="Print the SQL and change nothing.")
 @click.pass_obj
@@ -47,6 +49,7 @@ def add(
     mode: str,
     relation: str | None,
     partition_by: str | None,
+    foreign_keys: str | None,
     dry_run: bool,  # noqa: FBT001
     **said: Any,
 ) -> None:
@@ -55,7 +58,8 @@ def add(
     from frostline.relation import registration  # noqa: PLC0415
 
     relation = None if relation == name.table else relation
-    request = registration.Request(name, Policy(**policy.given(said)), lake_partition, relation)
+    mode_of_keys = ForeignKeys(foreign_keys or ForeignKeys.HOLD)
+    request = registration.Request(name, Policy(**policy.given(said)), lake_partition, relation, mode_of_keys)
     with invocation.catalog() as connection:
         if partition_by and convert_first(invocation, connection, request, Mode(mode), partition_by, dry_run=dry_run):
             return
@@ -65,6 +69,8 @@ def add(
         invocation.output.line(statement)
     if not dry_run:
         invocation.output.record(_described(added.table) | {"changed": added.changed})
+    for line in added.foreign_keys:
+        invocation.output.say(f"foreign key {line}")
 
 
 @table.command(name="list")
@@ -94,10 +100,19 @@ def show(invocation: Invocation, name: Name) -> None:
 @policy.options
 @click.option("--release", is_flag=True, help="Archive again what undo or thaw made hot.")
 @click.option("--relation", type=ROLE, metavar="NAME", help="Where both tiers are: beside the table, or its own name.")
+@click.option("--foreign-keys", type=_FOREIGN_KEYS, help="Whether they hold for rows in the lake.")
 @click.pass_obj
-def set_(invocation: Invocation, name: Name, release: bool, relation: str | None, **said: Any) -> None:  # noqa: FBT001
+def set_(
+    invocation: Invocation,
+    name: Name,
+    release: bool,  # noqa: FBT001
+    relation: str | None,
+    foreign_keys: str | None,
+    **said: Any,
+) -> None:
     """Change a table's policy, or where its relation is. What is archived already stays archived."""
-    from frostline.relation import form  # noqa: PLC0415
+    from frostline.relation import form, holding  # noqa: PLC0415
+    from frostline.relation.foreign_keys import told  # noqa: PLC0415
     from frostline.relation.policy import change  # noqa: PLC0415
 
     given = policy.given(said)
@@ -105,9 +120,14 @@ def set_(invocation: Invocation, name: Name, release: bool, relation: str | None
         before = after = tables.get(connection, name)
         if relation is not None:
             after = form.change(connection, before, relation)
-        if given or release or relation is None:
+        if foreign_keys is not None:
+            after = holding.switch(connection, after, ForeignKeys(foreign_keys))
+        if given or release or (relation is None and foreign_keys is None):
             after = change(connection, after, release=release, **given)
+        lines = told(connection, after) if foreign_keys is not None else []
     invocation.output.record(_described(after) | {"changed": before != after})
+    for line in lines:
+        invocation.output.say(f"foreign key {line}")
 
 
 @table.command()
@@ -175,6 +195,7 @@ def _described(managed: Table) -> dict[str, Any]:
         "relation": str(managed.relation) if managed.has_lake else None,
         "heap": str(managed.heap),
         "mode": managed.mode.value,
+        "foreign_keys": managed.foreign_keys.value if managed.has_lake else None,
         **policy.described(managed.policy),
         "lake_partition": managed.lake_partition,
         "held_from": None if managed.held_from is None else to_text(managed.tier_kind, managed.held_from),

@@ -32,6 +32,15 @@ class ExpireBy(StrEnum):
     DETACH = "detach"
 
 
+class ForeignKeys(StrEnum):
+    """What becomes of rows in the lake when a row goes that a foreign key of theirs references."""
+
+    HOLD = "hold"
+    """What Postgres does with rows of the heap."""
+    IGNORE = "ignore"
+    """Nothing: they stay as they are."""
+
+
 @dataclass(frozen=True)
 class Policy:
     """Periods are intervals as Postgres writes them; of an integer tier key, numbers in its own units."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from frostline.model.names import Name, internal
-from frostline.model.policy import Mode, Policy
+from frostline.model.policy import ForeignKeys, Mode, Policy
 from frostline.model.range import Range
 from frostline.model.tiers import TierKind
 from frostline.model.types import Collation, LakeEncoding, PgType
@@ -113,6 +113,8 @@ class Table:
     """Archive does not go past this tier value, on the axis: an undo or a thaw brought the rows above it back."""
     relation_name: str | None = None
     """Where the relation stands beside the table: what it is called. The table keeps its name then, and is the heap."""
+    foreign_keys: ForeignKeys = ForeignKeys.IGNORE
+    """What its foreign keys mean for rows in the lake."""
 
     def as_remote(self) -> "Table":
         """The table as the lake server is asked for it: a renamed column has the name that it had first."""

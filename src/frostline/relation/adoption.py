@@ -17,7 +17,7 @@ from frostline.errors import CorruptionError, UsageError
 from frostline.model.names import Name, quoted
 from frostline.model.registration import HeapFacts
 from frostline.model.tables import Table
-from frostline.relation import bound, foreign_server, heap, marks, names, objects, registration, renewal
+from frostline.relation import bound, foreign_keys, foreign_server, heap, marks, names, objects, registration, renewal
 from frostline.relation.definition import OVERLAY_COLUMNS, columns_of, comments, default_partition
 from frostline.relation.lakecolumns import from_lake
 from frostline.relation.objects import DatabaseObject, Kind, SequenceRight, template
@@ -120,6 +120,7 @@ def _statements(
     for database_object in _missing(connection, table):
         yield from database_object.create
     yield from renewal.kept_plans(connection, table)
+    yield from foreign_keys.statements(connection, table)
     if "relation" in gone:
         granted += registration.missing_rights(connection, heap_facts)
         yield from registration.rights(connection, table, heap_facts)

@@ -16,12 +16,12 @@ from frostline.errors import UnavailableError, UsageError
 from frostline.model import registration as rules
 from frostline.model.names import Name, quoted
 from frostline.model.partitions import bounds
-from frostline.model.policy import Mode, Policy
+from frostline.model.policy import ForeignKeys, Mode, Policy
 from frostline.model.registration import HeapFacts, Refusal
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind
 from frostline.model.types import encoding
-from frostline.relation import dependents, foreign_server, names, objects, policy, renewal
+from frostline.relation import dependents, foreign_keys, foreign_server, names, objects, policy, renewal
 from frostline.relation.definition import comments, default_partition
 from frostline.relation.lakecolumns import domain_name, needs_domain
 from frostline.relation.objects import SequenceRight, template
@@ -37,6 +37,8 @@ class Added:
     table: Table
     changed: bool
     statements: tuple[str, ...]
+    foreign_keys: tuple[str, ...] = ()
+    """What each foreign key of the table means for rows in the lake, and what it costs."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +70,14 @@ class Request:
     """The table keeps its name, and the relation gets this one, in the same schema."""
     origin: Origin | None = None
     """Of a table whose lake is there already: docs/design/guards.md."""
+    foreign_keys: ForeignKeys = ForeignKeys.HOLD
 
 
 def add(connection: Connection, request: Request, *, dry_run: bool = False) -> Added:
     """Register a table. Running it again is a no-op.
 
-    ACCESS EXCLUSIVE on the table for as long as the catalog changes take, after a wait of at most 5 s.
+    ACCESS EXCLUSIVE on the table for as long as the catalog changes take, and SHARE ROW EXCLUSIVE on the tables that
+    its foreign keys reference, after a wait of at most 5 s for each.
     """
     existing = tables.find(connection, request.name)
     if existing is not None:
@@ -133,6 +137,8 @@ def _check(connection: Connection, request: Request) -> TierKind:
     if kind is not None and request.lake_partition is not None:
         problem = rules.check_lake_partition(request.lake_partition, kind)
         reasons += [problem] if problem else []
+    if request.foreign_keys is ForeignKeys.HOLD:
+        reasons += foreign_keys.refusals(connection, request.name)
     refuse("manage", request.name, reasons)
     assert kind is not None
     policy.check(connection, kind, Mode.TIERED, request.policy)
@@ -175,7 +181,7 @@ def _add(connection: Connection, request: Request) -> Added:
     if not any(partition.is_default for partition in heap.partitions):
         ours = request.name.default_partition(otherwise=heap.default_name_taken)
         made.record(connection, table, ours, Purpose.DEFAULT)
-    return Added(table, changed=True, statements=tuple(done))
+    return Added(table, changed=True, statements=tuple(done), foreign_keys=tuple(foreign_keys.told(connection, table)))
 
 
 def planned(connection: Connection, request: Request) -> Table:
@@ -211,6 +217,7 @@ def _table(connection: Connection, heap: HeapFacts, request: Request, kind: Tier
         lake_partition=origin.lake_partition,
         policy=request.policy,
         relation_name=request.relation_name,
+        foreign_keys=request.foreign_keys,
     )
 
 
@@ -234,6 +241,7 @@ def _statements(
     yield from renewal.kept_plans(connection, table)
     yield from rights(connection, table, heap)
     yield from dependents.statements(before)
+    yield from foreign_keys.statements(connection, table)
 
 
 def domains(connection: Connection, table: Table) -> Iterator[sql.Composed]:

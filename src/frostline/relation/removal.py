@@ -12,7 +12,7 @@ from frostline.lake import foreign
 from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.partitions import partition_mode, premake
-from frostline.relation import dependents, heap, names, objects, refill
+from frostline.relation import dependents, foreign_keys, heap, names, objects, refill
 from frostline.relation.lakecolumns import domain_name, needs_domain
 from frostline.relation.objects import template
 from frostline.relation.registration import changing, grantee, grants
@@ -23,7 +23,7 @@ def remove(connection: Connection, name: Name, *, keep_lake: bool = False, dry_r
 
     Refuses while a job runs, and while rows are only reachable through the relation, unless `keep_lake` says to leave
     them behind in the lake. ACCESS EXCLUSIVE on the view and then on the heap, the order in which readers take them,
-    after a wait of at most 5 s for each.
+    and on the tables that its foreign keys reference, after a wait of at most 5 s for each.
     """
     table = tables.get(connection, name)
     if not table.has_lake:
@@ -83,6 +83,7 @@ def _statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
         yield from dependents.statements(before)
     else:
         yield from back
+    yield from foreign_keys.drops(table)
     for database_object in reversed(ours):
         if database_object.drop is not None:
             yield database_object.drop

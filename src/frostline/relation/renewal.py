@@ -1,5 +1,6 @@
 """Brings a table's objects in Postgres to what this version makes of the heap as it is now."""
 
+import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,11 +11,12 @@ from psycopg import sql
 from frostline import logs, sqlfiles
 from frostline.catalog import generator, tables
 from frostline.catalog.connect import Connection, first_line
+from frostline.catalog.generator import State
 from frostline.catalog.patience import patiently
 from frostline.errors import FrostlineError
 from frostline.model.names import Name
 from frostline.model.tables import Table
-from frostline.relation import names, objects
+from frostline.relation import foreign_keys, names, objects
 from frostline.relation.objects import DatabaseObject, SequenceRight
 
 _statement = sqlfiles.statements(__name__, "plans")
@@ -27,6 +29,8 @@ Not the marking function: it asks the lake, and a plan for known values may ask 
 PRUNED_SINCE = 18_00_00
 """Before, the executor prepares every partition that a kept plan may write. With many that costs more than planning."""
 _log = logging.getLogger(__name__)
+_DIGITS = 32
+"""Of a digest: enough to tell any two definitions apart."""
 _LOOK_S = 5.0
 """How long it is tried to see what is there: a start does not wait for somebody who rewrites a table."""
 
@@ -75,6 +79,7 @@ def replace_objects(connection: Connection, table: Table) -> None:
 def _changes(connection: Connection, table: Table) -> Iterator[sql.Composed]:
     """What differs is made anew, each after what it needs; then goes what is not wanted, before what it needs."""
     state = _State.read(connection, table)
+    yield from foreign_keys.unwanted(connection, table)
     for database_object in state.objects:
         if database_object.is_wanted and (database_object.follows or not state.is_current(database_object)):
             yield from database_object.create
@@ -127,6 +132,7 @@ class _State:
     @classmethod
     def read(cls, connection: Connection, table: Table) -> "_State":
         states = [(objects.described(**state.object), state) for state in generator.state(connection, table.id)]
+        states += _of_foreign_keys(connection, table)
         return cls(
             tuple(database_object for database_object, _ in states),
             frozenset(state.key for _, state in states if state.is_present),
@@ -142,3 +148,17 @@ class _State:
             database_object.key in self.present
             and self.recorded.get(database_object.key) == self.digests[database_object.key]
         )
+
+
+def _of_foreign_keys(connection: Connection, table: Table) -> list[tuple[DatabaseObject, State]]:
+    """What the generator does not know of, because it stands on other tables."""
+    listed = foreign_keys.listed(connection, table)
+    present = objects.present(connection, listed)
+
+    def state(database_object: DatabaseObject) -> State:
+        there = [f"{address} {present[address].digest}" for address in database_object.addresses if address in present]
+        texts = [*(statement.as_string(connection) for statement in database_object.create), *there]
+        digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:_DIGITS]
+        return State({}, database_object.key, bool(there), digest)
+
+    return [(database_object, state(database_object)) for database_object in listed]

@@ -84,8 +84,7 @@ begin
         execute format('alter function frostline_relation.delete_%s() set plan_cache_mode = force_generic_plan', managed);
     end if;
     update frostline.managed_table t
-       set objects_digest = ((select coalesce(jsonb_object_agg(r.key, r.value), jsonb_build_object()) from jsonb_each(t.objects_digest::jsonb) r
-                               where r.key like 'usage on sequence %')
+       set objects_digest = (t.objects_digest::jsonb
                              || (select jsonb_object_agg(s.key, s.digest) from frostline.relation_state(managed) s
                                   where (s.object ->> 'is_wanted')::boolean))::text
      where t.table_id = managed and left(t.objects_digest, 1) = chr(123);

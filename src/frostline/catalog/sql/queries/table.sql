@@ -10,11 +10,11 @@ select setval(s.name, greatest(%(table_id)s, nextval(s.name)))
 
 -- name: insert
 insert into frostline.managed_table
-       (table_id, token, schema_name, table_name, relation_name, tier_key, tier_kind, lake_partition, mode, hot_interval, hot_span, grace_period,
+       (table_id, token, schema_name, table_name, relation_name, tier_key, tier_kind, lake_partition, mode, foreign_keys, hot_interval, hot_span, grace_period,
         retention_interval, retention_span, every_interval, every_span, premake, expire_by, fold_rows, fold_age,
         snapshot_retention, target_file_size)
 overriding system value
-values (%(table_id)s, %(token)s, %(schema)s, %(table)s, %(relation)s, %(tier_key)s, %(tier_kind)s, %(lake_partition)s, %(mode)s,
+values (%(table_id)s, %(token)s, %(schema)s, %(table)s, %(relation)s, %(tier_key)s, %(tier_kind)s, %(lake_partition)s, %(mode)s, %(foreign_keys)s,
         %(hot_interval)s::text::interval, %(hot_span)s::text::bigint, %(grace)s::text::interval,
         %(retention_interval)s::text::interval, %(retention_span)s::text::bigint,
         %(every_interval)s::text::interval, %(every_span)s::text::bigint, %(premake)s, %(expire_by)s,
@@ -32,6 +32,7 @@ values (%(table_id)s, %(attnum)s, %(field_id)s, %(lake_type)s, %(as_text)s, %(pu
 -- name: find
 -- All, or the one of a number or of a name: its own, or its relation's. Locks nothing.
 select t.table_id, t.schema_name, t.table_name, t.relation_name, t.tier_key, t.tier_kind, t.lake_partition, t.mode, t.held_from, t.token,
+       t.foreign_keys,
        coalesce(t.hot_interval::text, t.hot_span::text) as hot_period, t.grace_period::text,
        coalesce(t.retention_interval::text, t.retention_span::text) as retention_period,
        coalesce(t.every_interval::text, t.every_span::text) as partition_interval, t.premake, t.expire_by,
@@ -54,6 +55,10 @@ select t.schema_name, t.table_name from frostline.managed_table t
 -- name: set_relation
 -- In the transaction that renames the relation and the heap.
 update frostline.managed_table set relation_name = %(relation)s where table_id = %(table_id)s
+
+-- name: set_foreign_keys
+-- In the transaction that makes or drops what holds them.
+update frostline.managed_table set foreign_keys = %(foreign_keys)s where table_id = %(table_id)s
 
 -- name: columns
 -- With the attribute numbers that the heap has today.
