@@ -177,7 +177,8 @@ begin
                            and coalesce(pc.collisdeterministic and fc.collisdeterministic, true) as is_comparable) kind
          ) columns
          where c.conrelid = heap and c.confrelid = parent and c.contype = 'f' and frostline.foreign_key_obstacle(c.oid) is null
-         order by c.oid
+         -- In the order of Postgres' triggers; but what goes by one key goes before another writes it, which would look for all its parents.
+         order by case operation when 'DELETE' then c.confdeltype else c.confupdtype end in ('n', 'd'), c.oid
     loop
         action := case operation when 'DELETE' then key.confdeltype else key.confupdtype end;
         -- What is deferred is looked for later, when a fold may have brought it into the lake.
