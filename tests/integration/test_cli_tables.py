@@ -96,6 +96,7 @@ def test_add_says_what_it_registered(events: Lake, parsed: Parsed) -> None:
         "relation": "public.events",
         "heap": "public._events",
         "mode": "tiered",
+        "foreign_keys": "hold",
         "hot": "2 months",
         "grace": "3 days",
         "retention": "2 years",
