@@ -59,7 +59,9 @@ def add(
 
     relation = None if relation == name.table else relation
     mode_of_keys = ForeignKeys(foreign_keys or ForeignKeys.HOLD)
-    request = registration.Request(name, Policy(**policy.given(said)), lake_partition, relation, mode_of_keys)
+    request = registration.Request(
+        name, Policy(**policy.given(said)), lake_partition, relation, foreign_keys=mode_of_keys
+    )
     with invocation.catalog() as connection:
         if partition_by and convert_first(invocation, connection, request, Mode(mode), partition_by, dry_run=dry_run):
             return
