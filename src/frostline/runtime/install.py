@@ -56,8 +56,8 @@ def _install_rest(connection: Connection, settings: Settings) -> dict[str, Any]:
         password=lake_password(settings, connection),
         passfile=settings.lake_passfile,
     )
-    guarded = guard.ensure(connection)
     objects.ensure_generator(connection)
+    guarded = guard.ensure(connection)
     renewed = [*renewal.renew(connection), *rowsecurity.follow(connection), *following.follow_all(connection)]
     renewed += holding.follow(connection)
     return {"changed": changed or bool(renewed), "lake_server": changed, "partition_guard": guarded}
