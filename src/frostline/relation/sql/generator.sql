@@ -230,12 +230,16 @@ language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
     parts jsonb := frostline.relation_names(managed) || frostline.relation_lists(managed);
     secured boolean := (select c.relrowsecurity from pg_class c where c.oid = frostline.heap_of(managed));
+    quote text := '$body$';
+    number integer := 0;
     guards text;
     conditions text[];
 begin
-    parts := parts || jsonb_build_object('body', (
-        select tag from generate_series(0, 1000) as n, lateral (select format('$body%s$', nullif(n, 0)) as tag) t
-         where position(tag in parts::text) = 0 order by n limit 1));
+    while position(quote in parts::text) > 0 loop
+        number := number + 1;
+        quote := format('$body%s$', number);
+    end loop;
+    parts := parts || jsonb_build_object('body', quote);
     select string_agg(frostline.filled('writes.identity_guard', jsonb_build_object('changed', g.changed, 'message', quote_literal(g.message),
                                                                                    'hint', quote_literal(g.hint))), E'\n    ' order by g.place)
       into guards
