@@ -315,7 +315,7 @@ def test_truncate_of_the_heap_is_refused_while_the_lake_has_rows(
     )
     with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="rows in the lake") as refused:
         run(app, TRUNCATES[what])
-    assert "DELETE, of public.events" in (refused.value.diag.message_hint or "")
+    assert "frostline truncate public.events" in (refused.value.diag.message_hint or "")
     assert value(app, "select count(*) from public._events") == 10
     run(app, "truncate public.events_3")
     run(catalog, "delete from frostline.lake_file")

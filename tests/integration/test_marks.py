@@ -158,7 +158,7 @@ def test_rows_below_the_line_cannot_be_truncated(archived: Lake, name: str) -> N
         run(archived.catalog, f"truncate {name}")
     # Of the whole heap it is refused before any partition is looked at.
     is_all = name == "public._events"
-    message, hint = ("rows in the lake", "DELETE, of") if is_all else ("below the frost line", "delete from")
+    message, hint = ("rows in the lake", "frostline truncate") if is_all else ("below the frost line", "delete from")
     assert message in str(refused.value)
     assert f"{hint} public.events" in (refused.value.diag.message_hint or "")
     compare(archived)

@@ -197,6 +197,11 @@ def test_the_role_has_no_right_on_any_of_our_tables(app_lake: Lake, app: str) ->
 CALLABLE = {
     "frostline.require",
     "frostline.require_default",
+    "frostline.carried_columns",
+    "frostline.may_have_cold_children",
+    "frostline.changed_keys_question",
+    "frostline.foreign_key_tasks",
+    "frostline_write.take_relation",
     "frostline_write.is_removed_by_us",
     *(f"frostline_write.{verb}_N" for verb in ("missed", "may_write_cold", "claim", "unclaim")),
     *(f"frostline_write.may_{verb}_N" for verb in ("select", "insert", "update", "become", "delete")),

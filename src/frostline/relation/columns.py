@@ -19,13 +19,8 @@ _statement = sqlfiles.statements(__name__, "columns")
 
 
 def require(connection: Connection, table: Table) -> None:
-    """UsageError when the heap has other columns than its relation, overlay and lake.
-
-    ConflictError when a change was followed since `table` was read: two columns may have exchanged their names.
-    """
-    current = tables.by_id(connection, table.id)
-    if (current.columns, current.key) != (table.columns, table.key):
-        raise ConflictError(f"the columns of {table.name} have changed since the run began", hint="try again")
+    """UsageError when the heap has other columns than its relation, overlay and lake; or as `require_unchanged`."""
+    require_unchanged(connection, table)
     changed = difference(connection, table)
     if changed:
         raise UsageError(
@@ -33,6 +28,13 @@ def require(connection: Connection, table: Table) -> None:
             hint=f"if columns were added: frostline table sync {table.name}; else alter it back, or give it up: "
             f"frostline table remove {table.name} --thaw",
         )
+
+
+def require_unchanged(connection: Connection, table: Table) -> None:
+    """ConflictError when a change was followed since `table` was read: two columns may have exchanged their names."""
+    current = tables.by_id(connection, table.id)
+    if (current.columns, current.key) != (table.columns, table.key):
+        raise ConflictError(f"the columns of {table.name} have changed since the run began", hint="try again")
 
 
 def difference(connection: Connection, table: Table) -> str | None:

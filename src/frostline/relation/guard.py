@@ -15,7 +15,6 @@ from frostline.model.names import OWN_SCHEMAS, quoted
 
 _statement = sqlfiles.statements(__name__, "guard")
 _of_drops = sqlfiles.statements(__name__, "drops")
-_of_changes = sqlfiles.statements(__name__, "follow")
 
 TRIGGERS = {
     "frostline_partitions": _statement("trigger"),
@@ -27,8 +26,8 @@ TRIGGERS = {
     "frostline_lost_objects": _of_drops("drop_trigger"),
     "frostline_lost_guard": _of_drops("guard_trigger"),
     "frostline_hidden_rows": _of_drops("hide_trigger"),
-    "frostline_follow": _of_changes("follow_trigger"),
-    "frostline_order": _of_changes("order_trigger"),
+    "frostline_follow": _statement("changes_trigger"),
+    "frostline_order": _statement("order_trigger"),
 }
 
 

@@ -33,7 +33,7 @@ def ensure_generator(connection: Connection) -> bool:
 
 
 def _functions(noun: str) -> list[LiteralString]:
-    return [text for name, text in sqlfiles.load(_PACKAGE, noun).items() if not name.endswith("_trigger")]
+    return list(sqlfiles.load(_PACKAGE, noun).values())
 
 
 def template(name: str) -> sql.SQL:

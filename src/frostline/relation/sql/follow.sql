@@ -429,10 +429,6 @@ end
 $body$;
 revoke execute on function frostline.follow_ddl() from public
 
--- name: follow_trigger
-create event trigger frostline_follow on ddl_command_end when tag in ('ALTER TABLE', 'COMMENT')
-    execute function frostline.follow_ddl()
-
 -- name: take_relation
 -- Statements lock the relation and then the heap; so does an ALTER of the heap, by this, and there is no deadlock. For the heap's owner.
 create or replace function frostline_write.take_relation(heap oid) returns void
@@ -472,7 +468,3 @@ begin
 end
 $body$;
 revoke execute on function frostline_write.take_relations_first() from public
-
--- name: order_trigger
-create event trigger frostline_order on ddl_command_start when tag in ('ALTER TABLE')
-    execute function frostline_write.take_relations_first()

@@ -245,3 +245,11 @@ create event trigger frostline_code on ddl_command_end
 -- name: relation_trigger
 create event trigger frostline_relation on ddl_command_end when tag in ('ALTER TABLE', 'ALTER VIEW', 'COMMENT')
     execute function frostline.follow_relation()
+
+-- name: changes_trigger
+create event trigger frostline_follow on ddl_command_end when tag in ('ALTER TABLE', 'COMMENT')
+    execute function frostline.follow_ddl()
+
+-- name: order_trigger
+create event trigger frostline_order on ddl_command_start when tag in ('ALTER TABLE')
+    execute function frostline_write.take_relations_first()

@@ -12,14 +12,23 @@ insert into frostline.relation_template (name, text) values (%(name)s, %(text)s)
 update frostline.generator set digest = %(digest)s
 
 -- name: keep_for_us
--- Nobody else calls them.
-revoke execute on function
-    frostline.identifier(text[]), frostline.cut_name(text, text), frostline.filled(text, jsonb), frostline.carried_columns(integer, oid),
-    frostline.relation_columns(integer), frostline.relation_names(integer), frostline.relation_lists(integer),
-    frostline.relation_parts(integer), frostline.relation_objects(integer), frostline.relation_state(integer),
-    frostline.replace_objects(integer), frostline.follow_renames(integer), frostline.add_columns(integer, jsonb),
-    frostline.widen_relation(integer), frostline.follow_defaults(integer), frostline.follow_owner(integer),
-    frostline.follow_comments(integer), frostline.follow_heap(integer) from public
+-- Nobody else calls them, but for what describes a table's columns to whoever may read the catalog.
+do $$
+declare
+    ours regprocedure;
+begin
+    for ours in
+        select p.oid from pg_catalog.pg_proc p
+         where p.pronamespace = 'frostline'::pg_catalog.regnamespace
+           and p.proname = any (array['identifier', 'cut_name', 'filled', 'is_changed', 'lake_encoding', 'address_text', 'object_definition',
+                                      'missing_value', 'name_remote_columns', 'add_columns', 'columns_left_to_sync', 'refuse_columns',
+                                      'replace_objects'])
+            or p.pronamespace = 'frostline'::pg_catalog.regnamespace and p.proname ~ '^(relation|follow|widen)_'
+    loop
+        execute pg_catalog.format('revoke execute on function %s from public', ours);
+    end loop;
+end
+$$
 
 -- name: objects
 -- For the heap as it is. Reads system catalogs and our own tables; locks nothing.
