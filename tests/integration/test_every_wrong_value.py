@@ -198,7 +198,7 @@ WRONG_SETTINGS: dict[str, tuple[str, str | int]] = {
 
 HOLDING = (
     *("foreign_key_obstacle", "foreign_key_parents", "may_have_cold_children", "changed_keys_question"),
-    *("foreign_key_tasks", "tier_text", "give_function", "take_relation"),
+    *("foreign_key_tasks", "tier_text", "give_function", "take_relation", "comment_heap"),
 )
 WRONG_CALLS = {
     "frostline.require(boolean,text)": ("select frostline.require(null, 'x')", "42501"),

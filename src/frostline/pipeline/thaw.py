@@ -218,9 +218,8 @@ class Thaw:
 
     def _attach_at_once(self, cold_range: ColdRange, name: Name) -> Name:
         attached = refill.attach(self.connection, self.table, cold_range, name)
-        columns.require_unchanged(
-            self.connection, self.table
-        )  # attached by name: two columns may have exchanged theirs
+        # It was filled by name, and two columns may have exchanged theirs.
+        columns.require_unchanged(self.connection, self.table)
         # The same T and S: a writer with an older snapshot, which cannot see these rows, notices by it.
         seam = seams.get(self.connection, self.table)
         publish.lake(self.connection, self.table, seam, None)

@@ -31,3 +31,4 @@ create function frostline.is_following() returns boolean
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     select exists (select from frostline.following f where f.xid = pg_current_xact_id_if_assigned())
 $$;
+revoke execute on function frostline.is_following() from public;
