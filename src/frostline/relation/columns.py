@@ -33,8 +33,12 @@ def require(connection: Connection, table: Table) -> None:
 def require_unchanged(connection: Connection, table: Table) -> None:
     """ConflictError when a change was followed since `table` was read: two columns may have exchanged their names."""
     current = tables.by_id(connection, table.id)
-    if (current.columns, current.key) != (table.columns, table.key):
+    if (_known_by(current), current.key) != (_known_by(table), table.key):
         raise ConflictError(f"the columns of {table.name} have changed since the run began", hint="try again")
+
+
+def _known_by(table: Table) -> list[tuple[str, int, str]]:
+    return [(column.name, column.field_id, column.pg_type.formatted) for column in table.columns]
 
 
 def difference(connection: Connection, table: Table) -> str | None:
