@@ -14,7 +14,7 @@ from tests.fixtures.twins import make_twins
 
 from frostline.relation import guard
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("password_for_java")]
 
 PROGRAM = Path(__file__).with_name("Migrate.java")
 PARTS = (

@@ -9,7 +9,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from tests.fixtures.pair import Pair
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("password_for_java")]
 
 PROGRAM = Path(__file__).with_name("Events.java")
 DIFFERS = "differs: "

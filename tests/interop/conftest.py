@@ -27,7 +27,7 @@ def jars() -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(jars: Path) -> Iterator[SparkSession]:
+def spark(jars: Path, password_for_java: None) -> Iterator[SparkSession]:
     """The run's Spark, to which the official Iceberg runtime and the driver of its catalog are added."""
     added = [str(file) for name in ("iceberg-spark-runtime", "postgresql") for file in jars.glob(f"{name}-*.jar")]
     assert len(added) == 2, f"{jars} is not complete: make jars"
