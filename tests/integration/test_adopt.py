@@ -8,6 +8,7 @@ import pytest
 from tests.fixtures.command import Command
 from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.quick import some
+from tests.fixtures.remembered import remembered
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 
@@ -47,10 +48,12 @@ def cold(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
     monkeypatch.setenv("FROSTLINE_DSN", lake.dsn)
     monkeypatch.setenv("FROSTLINE_WAREHOUSE", str(lake.warehouse))
     monkeypatch.setenv("FROSTLINE_LAKE_PORT", str(lake.settings.lake_port))
-    return archived(lake, grace="0")
+    make_archived(lake, grace="0")
+    return lake
 
 
-def archived(lake: Lake, grace: str) -> Lake:
+@remembered
+def make_archived(lake: Lake, grace: str) -> None:
     make_events(lake.catalog, "public.events")
     fill_events(lake.catalog, rows_a_month=10)
     run(
@@ -61,7 +64,6 @@ def archived(lake: Lake, grace: str) -> Lake:
     lake.archive()
     with lake.connect() as app:
         run(app, CHANGES)
-    return lake
 
 
 def contents(lake: Lake) -> list[tuple[str]]:
@@ -118,7 +120,7 @@ def test_a_lost_overlay_is_built_from_the_heap_and_deletions_are_lost(cold: Lake
 
 @pytest.mark.slow
 def test_in_the_grace_period_a_lost_overlay_comes_back_with_its_deletions(lake: Lake) -> None:
-    archived(lake, grace="10 years")
+    make_archived(lake, grace="10 years")
     before = contents(lake)
     drop(lake, "drop schema frostline_overlay cascade")
     adoption.adopt(lake.catalog, EVENTS, accept_lost_changes=True)

@@ -9,6 +9,7 @@ import pytest
 from tests.fixtures.command import Command
 from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.quick import first
+from tests.fixtures.remembered import make_archived_events
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 
@@ -32,11 +33,11 @@ def events(lake: Lake) -> Lake:
 
 
 @pytest.fixture
-def archived(events: Lake) -> Lake:
+def archived(lake: Lake) -> Lake:
     """The same rows in both tiers, and no grace period any more."""
-    events.archive()
-    end_grace(events)
-    return events
+    make_archived_events(lake, months=3, rows_a_month=ROWS, grace="10 years")
+    end_grace(lake)
+    return lake
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from tests.fixtures.command import Command
 from tests.fixtures.commands import ELSEWHERE, WORDS, ended_well, leaves, try_all
 from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.quick import first
+from tests.fixtures.remembered import remembered
 from tests.fixtures.roles import role
 from tests.fixtures.statements import run
 from tests.fixtures.tables import make_events
@@ -37,6 +38,12 @@ def managed(lake: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark: 
     monkeypatch.setattr(snapshot_plan, "_PATIENCE_S", 1.0)  # what somebody dropped does not come back
     monkeypatch.chdir(tmp_path)
     (tmp_path / "policies.yaml").write_text(POLICIES)
+    make_managed(lake)
+    return lake
+
+
+@remembered
+def make_managed(lake: Lake) -> None:
     make_events(lake.catalog, "public.events", months=2)
     fill_events(lake.catalog, months=2, rows_a_month=20)
     make_events(lake.catalog, "public.fresh", months=2)
@@ -48,7 +55,6 @@ def managed(lake: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark: 
     lake.add("kept", grace="10 years")
     lake.archive()
     run(lake.catalog, "update public.events set status = 'changed' where id = 1")
-    return lake
 
 
 def test_every_command_is_tried_here() -> None:

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from psycopg import sql
 from tests.fixtures.lake import Lake, fill_events
+from tests.fixtures.remembered import make_archived_events
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 
@@ -35,11 +36,7 @@ CHANGES = [
 @pytest.fixture
 def cold(lake: Lake) -> Lake:
     """Six months of rows, all in the lake only."""
-    make_events(lake.catalog, "public.events")
-    fill_events(lake.catalog)
-    lake.add()
-    lake.archive()
-    lake.clean()
+    make_archived_events(lake)
     return lake
 
 

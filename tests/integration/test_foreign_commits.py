@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import SparkSession
 from tests.fixtures.command import Command
-from tests.fixtures.lake import Lake, fill_events
+from tests.fixtures.lake import Lake
 from tests.fixtures.outsider import Act, append, drop, forget, lake_table, outsider, rename
+from tests.fixtures.remembered import make_archived_events
 from tests.fixtures.statements import rows, run, value
-from tests.fixtures.tables import make_events
 
 from frostline import failpoints
 from frostline.catalog import pointers, seams
@@ -60,11 +60,7 @@ def cold(lake: Lake, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> La
     monkeypatch.setenv("FROSTLINE_WAREHOUSE", str(lake.warehouse))
     monkeypatch.setattr(pipeline_spark, "session", lambda *_arguments, **_options: spark)
     monkeypatch.setattr(pipeline_spark, "stop", lambda _session: None)
-    make_events(lake.catalog, "public.events", months=3)
-    fill_events(lake.catalog, months=3, rows_a_month=100)
-    lake.add(hot="1 month", lake_partition="year")
-    (result,) = lake.archive()
-    assert (result.error, result.cleaned.waiting) == (None, ())
+    make_archived_events(lake, months=3, rows_a_month=100, lake_partition="year")
     make_due(lake)
     return lake
 

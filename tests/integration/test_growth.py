@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from pyiceberg.manifest import ManifestFile
 from tests.fixtures.lake import Lake, fill_events
+from tests.fixtures.remembered import make_archived_events
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 
@@ -35,10 +36,7 @@ select table_id, path || 'x', rows, size_bytes, lower, upper, hash_sum, job_id
 @pytest.fixture
 def events(lake: Lake) -> Lake:
     """Three months of 200 rows, all in the lake only."""
-    make_events(lake.catalog, "public.events", months=3)
-    fill_events(lake.catalog, months=3, rows_a_month=200)
-    lake.add()
-    lake.archive()
+    make_archived_events(lake, months=3, rows_a_month=200)
     return lake
 
 

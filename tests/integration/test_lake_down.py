@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from psycopg import errors
 from tests.fixtures.lake import Lake, fill_events
+from tests.fixtures.remembered import make_archived_events
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 from tests.fixtures.twins import Twins
@@ -122,11 +123,8 @@ def test_what_may_concern_cold_rows_fails_at_once_and_comes_back(twins: Twins, s
 @pytest.fixture
 def archived(lake: Lake) -> Lake:
     """Three months in the lake, and nothing hot."""
-    make_events(lake.catalog, "public.events", months=3)
-    fill_events(lake.catalog, months=3, rows_a_month=4000)
-    lake.add()
-    (result,) = lake.archive()
-    assert (result.error, len(result.cleaned.emptied)) == (None, 3)
+    make_archived_events(lake, months=3, rows_a_month=4000)
+    assert rows(lake.catalog, "select count(*) from public._events") == [(0,)]
     return lake
 
 

@@ -75,8 +75,9 @@ CONDITIONS = (
 
 @pytest.fixture
 def pair(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    made(lake, monkeypatch)
     run(lake.catalog, OWN_TYPES)
-    return made(lake, monkeypatch)
+    return lake
 
 
 def texts_same(lake: Lake) -> None:

@@ -8,10 +8,11 @@ import psycopg
 import pytest
 import sqlalchemy.exc
 from pyiceberg.catalog.sql import SqlCatalog
-from tests.fixtures.lake import Lake, fill_events
+from tests.fixtures.lake import Lake
 from tests.fixtures.other_engines import reader
 from tests.fixtures.outsider import identifier, lake_table, outsider, row
 from tests.fixtures.quick import first, some
+from tests.fixtures.remembered import make_archived_events
 from tests.fixtures.roles import role
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
@@ -32,10 +33,7 @@ WAITING = "select exists (select from pg_stat_activity where datname = current_d
 @pytest.fixture
 def cold(lake: Lake) -> Lake:
     """Two months of rows in the lake only."""
-    make_events(lake.catalog, "public.events", months=2)
-    fill_events(lake.catalog, months=2, rows_a_month=20)
-    lake.add(hot="1 month")
-    assert lake.archive()[0].error is None
+    make_archived_events(lake, months=2, rows_a_month=20)
     return lake
 
 

@@ -12,6 +12,7 @@ import pytest
 from tests.fixtures.command import Command, Said
 from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.outsider import append, drop, forget, identifier, lake_table, outsider, rename, row
+from tests.fixtures.remembered import make_archived_events
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 from tests.fixtures.waiting import until_true
@@ -44,11 +45,7 @@ def cold(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
     """Three months of rows in the lake only."""
     monkeypatch.setenv("FROSTLINE_DSN", lake.dsn)
     monkeypatch.setenv("FROSTLINE_WAREHOUSE", str(lake.warehouse))
-    make_events(lake.catalog, "public.events", months=3)
-    fill_events(lake.catalog, months=3, rows_a_month=100)
-    lake.add(hot="1 month")
-    (result,) = lake.archive()
-    assert (result.error, result.cleaned.waiting) == (None, ())
+    make_archived_events(lake, months=3, rows_a_month=100)
     return lake
 
 

@@ -8,6 +8,7 @@ import pytest
 from tests.fixtures.command import Command
 from tests.fixtures.lake import Lake
 from tests.fixtures.quick import first
+from tests.fixtures.remembered import remembered
 from tests.fixtures.roles import role
 from tests.fixtures.statements import rows, run, value
 
@@ -38,6 +39,12 @@ GRANT = "grant select, insert, update, delete on public.{name} to frostline_alic
 @pytest.fixture
 def notes(lake: Lake) -> Lake:
     """`notes`, whose policy asks another table that has row security itself; half its rows in the lake only."""
+    make_notes(lake)
+    return lake
+
+
+@remembered
+def make_notes(lake: Lake) -> None:
     run(lake.catalog, TABLE.format(name="notes", partitioned="partition by range (k)") + PARTITIONS)
     run(lake.catalog, ROWS.format(name="notes"))
     run(lake.catalog, f"create policy members on public.notes {MEMBERS.format(name='notes')}")
@@ -45,7 +52,6 @@ def notes(lake: Lake) -> Lake:
     lake.add("notes", hot="99")
     assert lake.archive("notes")[0].error is None
     assert lake.clean("notes").waiting == ()
-    return lake
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.fixtures.command import Command
-from tests.fixtures.lake import Lake, fill_events
+from tests.fixtures.lake import Lake
 from tests.fixtures.quick import first
+from tests.fixtures.remembered import make_archived_events
 from tests.fixtures.statements import run
 from tests.fixtures.tables import make_events
 
@@ -23,10 +24,7 @@ ROWS = 300
 @pytest.fixture
 def archived(lake: Lake) -> Lake:
     """Three months in the lake, and by their long grace period still in the heap too."""
-    make_events(lake.catalog, "public.events", months=3)
-    fill_events(lake.catalog, months=3, rows_a_month=ROWS)
-    lake.add(grace="10 years")
-    lake.archive()
+    make_archived_events(lake, months=3, rows_a_month=ROWS, grace="10 years")
     return lake
 
 
