@@ -1,4 +1,4 @@
-"""`frostline table`: which tables are managed, and how."""
+"""`frostline table`: which tables are managed, and how; `frostline grant`: who may use them."""
 
 from typing import Any
 
@@ -7,10 +7,9 @@ import click
 from frostline.catalog import seams, tables
 from frostline.catalog.connect import Connection
 from frostline.cli import policy
-from frostline.cli.adopt import adopt
 from frostline.cli.convert import convert, convert_first
 from frostline.cli.invocation import Invocation
-from frostline.cli.names import ROLE, TABLE
+from frostline.cli.names import ROLE, TABLE, chosen, tables_argument
 from frostline.cli.progress import exporting
 from frostline.errors import UsageError
 from frostline.model.names import Name
@@ -28,7 +27,7 @@ def table() -> None:
     """Manage tables: add, list, show, set, sync, remove, adopt, convert, row-security, export, import."""
 
 
-for _command in (adopt, convert, policy.export, policy.import_):
+for _command in (convert, policy.export, policy.import_):
     table.add_command(_command)
 
 
@@ -228,3 +227,108 @@ def _described_column(managed: Table, column: Column) -> dict[str, Any]:
         "key": column.name in managed.key,
         "field_id": column.field_id,
     }
+
+
+@table.command()
+@click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
+@click.option("--accept-lost-changes", is_flag=True, help="Go on although rows or changes are lost with what is gone.")
+@click.option("--from-lake", metavar="LOCATION", help="The catalog is lost: the lake's folder, or its newest metadata.")
+@click.option("--heap-is-newer", is_flag=True, help="With --from-lake: old rows of the table count, not the lake's.")
+@click.option("--take-over", is_flag=True, help="With --from-lake: the database that the lake belonged to is gone.")
+@click.option("--relation", type=ROLE, metavar="NAME", help="With --from-lake: leave the table as it is.")
+@policy.options
+@click.option("--dry-run", is_flag=True, help="Say what would be done and change nothing.")
+@click.pass_obj
+def adopt(invocation: Invocation, name: Name, from_lake: str | None, **said: Any) -> None:
+    """Make the objects of a managed table again that somebody dropped. Running it again changes nothing.
+
+    With --from-lake, a table of which only the lake's files are left is managed again, by the policy that is given.
+    """
+    if from_lake is not None:
+        _adopt_lake(invocation, name, from_lake, **said)
+        return
+    more = {key: value for key, value in said.items() if value and key not in ("accept_lost_changes", "dry_run")}
+    if more:
+        option = f"--{next(iter(more)).replace('_', '-')}"
+        hint = f"a managed table has its own: frostline table set {name}"
+        raise UsageError(f"{option} and the like are for --from-lake", hint=hint)
+    _adopt_objects(invocation, name, said["accept_lost_changes"], said["dry_run"])
+
+
+def _adopt_objects(invocation: Invocation, name: Name, accept_lost_changes: bool, dry_run: bool) -> None:  # noqa: FBT001
+    from frostline.relation import adoption  # noqa: PLC0415
+
+    with invocation.catalog() as connection:
+        done = adoption.adopt(connection, name, accept_lost_changes=accept_lost_changes, dry_run=dry_run)
+    for statement in done.statements if dry_run else ():
+        invocation.output.line(statement)
+    if not dry_run:
+        made = ", ".join(f"{lost.what} {lost.name}" for lost in done.lost)
+        invocation.output.record({"table": str(done.table.name), "made": made or None, "changed": bool(made)})
+
+
+def _adopt_lake(
+    invocation: Invocation,
+    name: Name,
+    location: str,
+    *,
+    accept_lost_changes: bool,
+    heap_is_newer: bool,
+    take_over: bool,
+    relation: str | None,
+    dry_run: bool,
+    **said: Any,
+) -> None:
+    from frostline.pipeline import adopt as job  # noqa: PLC0415
+    from frostline.relation import registration  # noqa: PLC0415
+
+    beside = None if relation == name.table else relation
+    asked = registration.Request(name, Policy(**policy.given(said)), None, beside)
+    request = job.Request(asked, location, heap_is_newer, take_over, accept_lost_changes)
+    with invocation.catalog() as connection:
+        done = job.run(connection, invocation.settings(), request, dry_run=dry_run)
+    kind = done.table.tier_kind
+    invocation.output.record(
+        {
+            "table": str(name),
+            "metadata": done.location,
+            "lake_rows": done.rows,
+            "lake_files": done.files,
+            "heap_rows": done.heap_rows,
+            "frost_line": None if done.line == kind.lowest else to_text(kind, done.line),
+            "unknown": list(done.unknown),
+            "changed": not dry_run,
+        }
+    )
+
+
+@click.command()
+@click.argument("role", type=ROLE, metavar="ROLE")
+@tables_argument
+@click.option("--dry-run", is_flag=True, help="Print the SQL and change nothing.")
+@click.pass_obj
+def grant(invocation: Invocation, role: str, names: tuple[Name, ...], dry_run: bool) -> None:  # noqa: FBT001
+    """Let a role select, insert, update and delete rows of managed tables, in both tiers.
+
+    Without a table: all managed tables. The role gets rights on the relations and on the sequences of their defaults,
+    none on the heap or on anything of Frostline's. Running it again changes nothing.
+    """
+    from frostline.relation import grants  # noqa: PLC0415
+
+    with invocation.catalog() as connection:
+        results = grants.grant(connection, role, chosen(connection, names), dry_run=dry_run)
+    if dry_run:
+        for statement in [statement for result in results for statement in result.statements]:
+            invocation.output.line(statement)
+        return
+    invocation.output.records(
+        [
+            {
+                "table": str(result.table.name),
+                "role": role,
+                "changed": bool(result.statements),
+                "rights_on_heap": list(result.rights_on_heap),
+            }
+            for result in results
+        ]
+    )

@@ -1,5 +1,6 @@
-"""The commands that move rows between the tiers: plan, archive, fold, clean, undo, thaw."""
+"""The commands for the rows of both tiers: plan, archive, fold, clean, undo, thaw, truncate."""
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from frostline.catalog import tables
 from frostline.cli import errors
 from frostline.cli.invocation import Invocation, master_option
 from frostline.cli.names import TABLE, chosen, tables_argument
+from frostline.errors import UsageError
 from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from frostline.pipeline.fold import Result as Folded
     from frostline.pipeline.plan import TablePlan
     from frostline.pipeline.thaw import Result as Thawed
+    from frostline.pipeline.truncate import Result as Truncated
 
 
 @click.command()
@@ -193,4 +196,57 @@ def _thawed(result: "Thawed") -> dict[str, Any]:
         "frost_line": None if result.to_line == kind.lowest else to_text(kind, result.to_line),
         "refilled": list(result.refilled),
         "rows": result.rows,
+    }
+
+
+@click.command()
+@click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
+@click.option("--restart-identity", is_flag=True, help="Let sequences of its columns begin again.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
+@click.pass_obj
+def truncate(invocation: Invocation, name: Name, restart_identity: bool, yes: bool, dry_run: bool) -> None:  # noqa: FBT001
+    """Remove all rows of a table, of both tiers, for good and in one transaction: what TRUNCATE is for a plain table.
+
+    All rows are hot afterwards, as when the table was new. The files of the lake stay until nobody can read them.
+    """
+    from frostline.pipeline import truncate as job  # noqa: PLC0415
+
+    with invocation.catalog() as connection:
+        table = tables.with_lake(connection, name)
+        done = job.planned(connection, table)
+        if not dry_run:
+            if not yes:
+                _ask(done)
+            done = job.run(connection, invocation.settings(), table, restart_identity=restart_identity)
+    invocation.output.record(_truncated(done) | {"changed": not dry_run})
+
+
+def _ask(planned: "Truncated") -> None:
+    name = planned.table.name
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"all rows of {name} would be gone for good, and there is nobody to ask",
+            hint=f"frostline truncate {name} --yes; or --dry-run to see what would go",
+        )
+    question = f"Remove all rows of {name} for good: {planned.lake_rows} in the lake, and all in Postgres?"
+    try:
+        is_sure = click.confirm(question, err=True)
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    if not is_sure:
+        raise UsageError("nothing was changed", hint=f"to see what would go: frostline truncate {name} --dry-run")
+
+
+def _truncated(result: "Truncated") -> dict[str, Any]:
+    kind = result.table.tier_kind
+    lines = [None if line == kind.lowest else to_text(kind, line) for line in (result.from_line, result.to_line)]
+    return {
+        "table": str(result.table.name),
+        "lake_rows": result.lake_rows,
+        "lake_files": result.lake_files,
+        "overlay_rows": result.marks,
+        "partitions": result.partitions,
+        "old_frost_line": lines[0],
+        "frost_line": lines[1],
     }
