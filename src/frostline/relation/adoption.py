@@ -19,9 +19,8 @@ from frostline.model.registration import HeapFacts
 from frostline.model.tables import Table
 from frostline.relation import bound, foreign_keys, foreign_server, heap, marks, names, objects, registration, renewal
 from frostline.relation.definition import OVERLAY_COLUMNS, columns_of, comments, default_partition
-from frostline.relation.lakecolumns import from_lake
 from frostline.relation.objects import DatabaseObject, Kind, SequenceRight, template
-from frostline.relation.views import lake_key_equals
+from frostline.relation.views import from_lake, lake_key_equals
 from frostline.relation.views import line as frost_line
 
 _SCHEMAS = ("frostline_relation", "frostline_overlay", "frostline_lake")

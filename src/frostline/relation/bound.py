@@ -20,7 +20,7 @@ from frostline.model.partitions import bounds
 from frostline.model.registration import HeapPartition
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
-from frostline.relation import heap, lakecolumns, names
+from frostline.relation import heap, names, views
 from frostline.relation.definition import nothing
 from frostline.relation.objects import template
 
@@ -84,7 +84,7 @@ def _attach(connection: Connection, table: Table, lower: int | None, upper: int)
     connection.execute(
         template("foreign_table").format(
             foreign_table=foreign_table,
-            columns=lakecolumns.definitions(table),
+            columns=views.definitions(table),
             schema_name=sql.Literal(cut(str(table.name), MAX_BYTES)),
             table_name=sql.Literal(str(RemoteName(table.id, lower, upper))),
             fetch_size=sql.Literal(str(_fetch_size(connection, table))),

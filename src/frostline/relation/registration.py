@@ -23,8 +23,8 @@ from frostline.model.tiers import TierKind
 from frostline.model.types import encoding
 from frostline.relation import dependents, foreign_keys, foreign_server, names, objects, policy, renewal
 from frostline.relation.definition import comments, default_partition
-from frostline.relation.lakecolumns import domain_name, needs_domain
 from frostline.relation.objects import SequenceRight, template
+from frostline.relation.views import domain_name, needs_domain
 
 LOCK_TIMEOUT_MS = 5_000
 """How long registration may wait for the table's lock; everybody else queues behind it meanwhile."""
