@@ -4,12 +4,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.tiers.proof import digits
+from frostline.tiers.proof import columnhash
 
 
 def printed(values: list[int], precision: int, scale: int) -> list[str]:
     words = np.array([[value & 2**64 - 1, value >> 64 & 2**64 - 1] for value in values], np.uint64).reshape(-1, 2)
-    data, starts, lengths = digits.decimal_text(words[:, 0], words[:, 1], precision, scale)
+    data, starts, lengths = columnhash.decimal_text(words[:, 0], words[:, 1], precision, scale)
     text = data.tobytes().decode()
     return [text[start : start + length] for start, length in zip(starts, lengths, strict=True)]
 
