@@ -22,7 +22,7 @@ from tests.fixtures.waiting import until
 from frostline import spark as connector
 from frostline.catalog import seams
 from frostline.errors import UnavailableError, UsageError
-from frostline.spark import keeper, rows
+from frostline.spark import keeper, source
 from frostline.spark.keeper import KEEPER, Kept, Request
 from frostline.spark.source import FrostlineReader, Task
 from frostline.tiers import files
@@ -219,9 +219,9 @@ def test_a_file_that_does_not_tell_its_tier_values_is_not_taken_for_one_below_th
 def _counted(kept: Kept) -> int:
     """The rows that the tasks of the data source read, in this process."""
     at = kept.point.tables["public.events"]
-    reading = rows.reading(kept.point.moment, None, at, Part.ALL, files.shown_names(at.table))
+    reading = source.reading(kept.point.moment, None, at, Part.ALL, files.shown_names(at.table))
     pieces = [partition.piece for partition in FrostlineReader(reading).partitions() if isinstance(partition, Task)]
-    return sum(batch.num_rows for piece in pieces for batch in rows.batches(reading, piece))
+    return sum(batch.num_rows for piece in pieces for batch in source.batches(reading, piece))
 
 
 # Points that nobody needs.

@@ -33,7 +33,7 @@ from tests.fixtures.type_zoo import EVERY_KIND, OPTIONAL, SETUP, Kind
 
 from frostline import spark as connector
 from frostline.errors import UsageError
-from frostline.spark import keeper, rows
+from frostline.spark import keeper, source
 from frostline.spark.keeper import KEEPER
 from frostline.spark.source import FrostlineReader, Task
 from frostline.tiers import files as tier_files
@@ -128,7 +128,9 @@ def test_filters_leave_files_and_partitions_out(events: Lake) -> None:
     kept = KEEPER.take(events.dsn, None, ["events"], None)
     at = kept.point.tables["events"]
     for filters, files, targets in FILTERS:
-        reader = FrostlineReader(rows.reading(kept.point.moment, None, at, Part.ALL, tier_files.shown_names(at.table)))
+        reader = FrostlineReader(
+            source.reading(kept.point.moment, None, at, Part.ALL, tier_files.shown_names(at.table))
+        )
         assert reader.pushFilters(filters) == filters
         cut = [partition.piece for partition in reader.partitions() if isinstance(partition, Task)]
         assert sum(len(piece.files) for piece in cut if isinstance(piece, LakePiece)) == files, filters
@@ -142,7 +144,7 @@ def test_pyspark_has_little_to_look_through_between_two_tasks(events: Lake) -> N
     """It collects garbage after each. All imported modules together took it longer than a task of a small table."""
     kept = KEEPER.take(events.dsn, None, ["events"], None)
     at = kept.point.tables["events"]
-    reader = FrostlineReader(rows.reading(kept.point.moment, None, at, Part.HOT, tier_files.shown_names(at.table)))
+    reader = FrostlineReader(source.reading(kept.point.moment, None, at, Part.HOT, tier_files.shown_names(at.table)))
     pieces = _leaves_nothing_to_collect(reader.partitions)
     assert sum(map(len, (_leaves_nothing_to_collect(partial(_read, reader, piece)) for piece in pieces)))
 
