@@ -75,6 +75,12 @@ WRONG: dict[tuple[str, str], list[str]] = {
     ("table show", "name"): [f"table show {name}" for name in NAMES],
     ("table adopt", "name"): [f"table adopt {name}" for name in NAMES],
     ("table sync", "name"): [f"table sync {name}" for name in NAMES],
+    ("table alter", "name"): [f"table alter {name} 'drop column status'" for name in NAMES],
+    ("table alter", "change"): [
+        "table alter events 'drop column nosuch'",
+        "table alter events ''",
+        "table alter events ';'",
+    ],
     ("table row-security", "name"): [f"table row-security {name} on" for name in NAMES],
     ("table row-security", "state"): ["table row-security events maybe"],
     ("table set", "name"): [f"table set {name} --hot '1 day'" for name in NAMES],

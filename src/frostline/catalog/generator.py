@@ -75,3 +75,16 @@ def widen_relation(connection: Connection, table_id: int) -> None:
 def follow_descriptions(connection: Connection, table_id: int) -> None:
     """Inside a transaction: defaults, comments and owner of the relation become the heap's."""
     connection.execute(_statement("follow_descriptions"), {"table_id": table_id})
+
+
+def stand_aside(connection: Connection, table_id: int, statement: str) -> None:
+    """Inside a transaction that goes on to run the statement: no object of ours uses a column of the heap any more.
+
+    ACCESS EXCLUSIVE on the views. `follow_heap` must come behind the statement.
+    """
+    connection.execute(_statement("stand_aside"), {"table_id": table_id, "statement": statement})
+
+
+def follow_heap(connection: Connection, table_id: int) -> None:
+    """Inside a transaction that has altered the heap: what stands aside is made anew, with all that can be followed."""
+    connection.execute(_statement("follow_heap"), {"table_id": table_id})

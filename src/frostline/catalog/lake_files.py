@@ -67,9 +67,12 @@ def _files(connection: Connection, query: str, values: dict[str, int | None]) ->
     return fetch(connection, _recorded, _statement(query), values)
 
 
-def _recorded(*, rows: int, hash_sum: Decimal, fields: list[int] | None, **others: Any) -> RecordedFile:
+def _recorded(
+    *, rows: int, hash_sum: Decimal, fields: list[int] | None, types: list[str] | None, **others: Any
+) -> RecordedFile:
     of_fields = None if fields is None else tuple(fields)
-    return RecordedFile(fingerprint=Fingerprint(rows, int(hash_sum)), fields=of_fields, **others)
+    of_types = None if types is None else tuple(types)
+    return RecordedFile(fingerprint=Fingerprint(rows, int(hash_sum)), fields=of_fields, types=of_types, **others)
 
 
 def totals(connection: Connection, table: Table) -> tuple[int, int, int]:

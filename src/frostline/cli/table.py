@@ -24,7 +24,7 @@ _FOREIGN_KEYS = click.Choice([mode.value for mode in ForeignKeys])
 
 @click.group()
 def table() -> None:
-    """Manage tables: add, list, show, set, sync, remove, adopt, convert, row-security, export, import."""
+    """Manage tables: add, list, show, set, sync, alter, remove, adopt, convert, row-security, export, import."""
 
 
 for _command in (convert, policy.export, policy.import_):
@@ -141,6 +141,19 @@ def sync(invocation: Invocation, name: Name) -> None:
     with invocation.catalog() as connection:
         added = following.follow(connection, tables.with_lake(connection, name))
     invocation.output.record({"table": str(name), "added": list(added), "changed": bool(added)})
+
+
+@table.command()
+@click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
+@click.argument("change")
+@click.pass_obj
+def alter(invocation: Invocation, name: Name, change: str) -> None:
+    """Run ALTER TABLE with this CHANGE on the heap, as 'drop column note'. For databases without event triggers."""
+    from frostline.relation import altering  # noqa: PLC0415
+
+    with invocation.catalog() as connection:
+        altering.alter(connection, tables.with_lake(connection, name), change)
+    invocation.output.say(f"{name} is altered")
 
 
 @table.command(name="row-security")

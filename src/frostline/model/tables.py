@@ -293,6 +293,8 @@ class RecordedFile:
     """Of the whole file; None for a file from before checksums were kept."""
     fields: tuple[int, ...] | None = None
     """The columns, by field id, that the fingerprint is of; None for those that the table has now."""
+    types: tuple[str, ...] | None = None
+    """The lake types that these had; None for those that the table's columns have now."""
 
     @property
     def range(self) -> Range:

@@ -28,6 +28,7 @@ TRIGGERS = {
     "frostline_hidden_rows": _of_drops("hide_trigger"),
     "frostline_follow": _statement("changes_trigger"),
     "frostline_order": _statement("order_trigger"),
+    "frostline_stand_aside": _statement("aside_trigger"),
 }
 
 

@@ -29,7 +29,9 @@ def ensure_generator(connection: Connection) -> bool:
     templates = {
         f"{noun}.{name}": text for noun in ("objects", "writes") for name, text in sqlfiles.load(_PACKAGE, noun).items()
     }
-    return generator.ensure(connection, [*_functions("generator"), *_functions("follow")], templates)
+    return generator.ensure(
+        connection, [function for noun in ("generator", "follow", "aside") for function in _functions(noun)], templates
+    )
 
 
 def _functions(noun: str) -> list[LiteralString]:

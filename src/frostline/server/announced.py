@@ -1,6 +1,7 @@
-"""Columns that were added in a transaction which is still open: only the query of that transaction tells of them.
+"""Columns that a transaction which is still open has added or changed: only the query of that transaction tells.
 
-Its foreign table asks for `#7:text`: field 7, of type text. No file has the field yet, so every row has NULL in it.
+Its foreign table asks for `#7:text`: field 7, of type text. Either no file has the field yet, so every row has NULL in
+it, or the field is known, and had a narrower type.
 A column whose older rows have a value is not announced, so such a query fails until the transaction has ended.
 """
 
@@ -52,6 +53,14 @@ def _column(field_id: int, formatted: str) -> Column:
     )
 
 
+def _changed(known: Column, announced: Column | None) -> Column:
+    """With the wider type that the transaction has given it, under the name that tells of it."""
+    if announced is None:
+        return known
+    travels = replace(announced.encoding, pushable=known.encoding.pushable)
+    return replace(known, name=announced.name, pg_type=announced.pg_type, encoding=travels)
+
+
 @dataclass(frozen=True)
 class Announced:
     """Implements `LakeTables`: the tables of another, with columns that it does not know yet."""
@@ -62,9 +71,12 @@ class Announced:
     def resolve(self, table_id: int) -> Table:
         """The table with that id; raises UsageError when there is none."""
         table = self.tables.resolve(table_id)
-        known = {column.field_id for column in table.columns}
-        added = tuple(column for column in self.columns if column.field_id not in known)
-        return replace(table, columns=(*table.columns, *added))
+        names = {column.name for column in table.columns}
+        fresh = {column.field_id: column for column in self.columns if column.name not in names}
+        renamed = {column.name: fresh[column.field_id].name for column in table.columns if column.field_id in fresh}
+        changed = tuple(_changed(column, fresh.pop(column.field_id, None)) for column in table.columns)
+        key = tuple(renamed.get(name, name) for name in table.key)
+        return replace(table, columns=(*changed, *fresh.values()), key=key)
 
     def forget(self) -> None:
         """Ask for the tables' columns again: a query has named one that was not there."""

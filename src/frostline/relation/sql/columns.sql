@@ -31,3 +31,7 @@ select p.relid = d.partdefid as is_default, m.value::text as text, {sent} as sen
 -- its partitions below the frost line, which are there for their grace period.
 select exists (select from {heap} as h where {below_line} and h.{column}::text is distinct from {missing}
                   and not exists (select from {overlay} as o where {heap_is_overlay} and o.frostline_live))
+
+-- name: alter
+-- What somebody wants to be done to the heap. ACCESS EXCLUSIVE on it, for most changes.
+alter table {heap} {change}

@@ -111,6 +111,7 @@ begin
              order by m.field_id
         loop
             foreach relation in array array[p ->> 'overlay', p ->> 'lake', p ->> 'inner', p ->> 'relation'] loop
+                continue when to_regclass(relation) is null;  -- it stands aside
                 execute format('alter %s %s rename column %I to %I',
                     case when relation in (p ->> 'inner', p ->> 'relation') then 'view' else 'table' end, relation,
                     case step when 1 then renamed.old else renamed.passing end, case step when 1 then renamed.passing else renamed.new end);
@@ -187,10 +188,7 @@ declare
     added record;
     done text[] := array[]::text[];
 begin
-    -- After a restored dump, the numbers of the others are not those that the heap has now.
-    update frostline.managed_column m set attnum = -c.attnum from frostline.carried_columns(managed, heap) c
-     where m.table_id = managed and m.field_id = c.field_id;
-    update frostline.managed_column m set attnum = -m.attnum where m.table_id = managed;
+    perform frostline.renumber_columns(managed);
     insert into frostline.managed_column (table_id, attnum, field_id, lake_type, as_text, pushable, is_later, name, missing, remote_name)
     -- The lake server knows the column by this name when nobody else can see it yet; but not what older rows have in it.
     select managed, n.attnum, n.field_id, e.lake_type, e.as_text, e.pushable, true, n.name, n.missing,
@@ -200,7 +198,8 @@ begin
                    then '#' else '' end
       from (select a.attnum, a.attname::text as name, a.atttypid, a.atttypmod, a.attcollation,
                    case when older is null then frostline.missing_value(heap, a.attnum) else older ->> a.attname end as missing,
-                   (select max(m.field_id) from frostline.managed_column m where m.table_id = managed) + row_number() over (order by a.attnum) as field_id
+                   greatest((select max(m.field_id) from frostline.managed_column m where m.table_id = managed),
+                            (select max(d.field_id) from frostline.dropped_column d where d.table_id = managed)) + row_number() over (order by a.attnum) as field_id
               from pg_attribute a
              where a.attrelid = heap and a.attnum > 0 and not a.attisdropped
                and not exists (select from frostline.managed_column m where m.table_id = managed and m.attnum = a.attnum)) n
@@ -378,6 +377,7 @@ declare
 begin
     perform frostline.refuse_columns(managed);
     insert into frostline.following values (pg_current_xact_id(), managed);
+    perform frostline.stand_again(managed);
     renamed := frostline.follow_renames(managed);
     if added and left_over is null then
         perform frostline.add_columns(managed);
@@ -411,14 +411,17 @@ begin
         return;
     end if;
     for altered in
-        select distinct t.table_id, d.command_tag
-          from pg_event_trigger_ddl_commands() d
-          join frostline.managed_table t on d.objid = frostline.heap_of(t.table_id)
-         where d.classid = 'pg_class'::regclass and t.mode = 'tiered'
+        select t.table_id, d.command_tag, bool_or(t.is_aside) as is_aside
+          from (select t.table_id, frostline.heap_of(t.table_id) as heap,
+                       exists (select from frostline.aside a where a.xid = pg_current_xact_id_if_assigned() and a.table_id = t.table_id) as is_aside
+                  from frostline.managed_table t where t.mode = 'tiered') t
+          left join pg_event_trigger_ddl_commands() d on d.objid = t.heap and d.classid = 'pg_class'::regclass
+         where d.objid is not null or t.is_aside
+         group by t.table_id, d.command_tag
     loop
         -- The relation has no name for a moment while the table gets its other form.
-        continue when to_regclass(frostline.relation_names(altered.table_id) ->> 'inner') is null
-                   or to_regclass(frostline.relation_names(altered.table_id) ->> 'relation') is null;
+        continue when not altered.is_aside and (to_regclass(frostline.relation_names(altered.table_id) ->> 'inner') is null
+                                                or to_regclass(frostline.relation_names(altered.table_id) ->> 'relation') is null);
         if altered.command_tag = 'COMMENT' then
             perform frostline.follow_comments(altered.table_id);
         else
@@ -440,6 +443,20 @@ begin
     if managed is null or not pg_has_role(session_user, (select c.relowner from pg_class c where c.oid = heap), 'member') then
         return;
     end if;
+    if frostline.needs_aside(concat_ws(E';\n', current_query(), current_setting('frostline.statement', true))) then
+        -- Views of others on it may have to be made anew, and whoever reads them locks them before the relation.
+        for view in
+            -- What it has is said again, which changes nothing and takes ACCESS EXCLUSIVE, on this view alone.
+            select format('%I.%I %s', n.nspname, c.relname,
+                          coalesce('set (' || array_to_string(c.reloptions, ', ') || ')', 'reset (check_option)'))
+              from frostline.relation_readers(to_regclass(frostline.relation_names(managed) ->> 'relation')) r
+              join pg_class c on c.oid = r.view
+              join pg_namespace n on n.oid = c.relnamespace
+             order by 1
+        loop
+            execute 'alter view ' || view;
+        end loop;
+    end if;
     foreach view in array array['relation', 'inner'] loop
         view := frostline.relation_names(managed) ->> view;
         if to_regclass(view) is not null then
@@ -457,14 +474,19 @@ create or replace function frostline_write.take_relations_first() returns event_
 language plpgsql as $body$
 declare
     named text;
+    heaps text[] := array[]::text[];
 begin
     for named in
-        select m[1] from pg_catalog.regexp_matches(pg_catalog.current_query(),
+        select m[1] from pg_catalog.regexp_matches(pg_catalog.concat_ws(E';\n', pg_catalog.current_query(),
+                                                                        pg_catalog.current_setting('frostline.statement', true)),
             '\malter\s+table\s+(?:if\s+exists\s+)?(?:only\s+)?((?:"(?:[^"]|"")+"|[a-z_][\w$]*)(?:\s*\.\s*(?:"(?:[^"]|"")+"|[a-z_][\w$]*))?)',
             'gi') as m
     loop
         perform frostline_write.take_relation(pg_catalog.to_regclass(named));
+        heaps := heaps || pg_catalog.to_regclass(named)::oid::text;
     end loop;
+    -- For `frostline_stand_aside`, which comes next and does not see names as the caller does.
+    perform pg_catalog.set_config('frostline.named', pg_catalog.array_to_string(heaps, ','), true);
 end
 $body$;
 revoke execute on function frostline_write.take_relations_first() from public

@@ -253,3 +253,8 @@ create event trigger frostline_follow on ddl_command_end when tag in ('ALTER TAB
 -- name: order_trigger
 create event trigger frostline_order on ddl_command_start when tag in ('ALTER TABLE')
     execute function frostline_write.take_relations_first()
+
+-- name: aside_trigger
+-- By its name it comes after the one before.
+create event trigger frostline_stand_aside on ddl_command_start when tag in ('ALTER TABLE')
+    execute function frostline.stand_aside_first()

@@ -32,10 +32,16 @@ def hashes(array: Values, lake_type: str) -> U64:
     if pa.types.is_dictionary(array.type):
         of_values = np.append(hashes(array.dictionary, lake_type), np.uint64(0))
         return of_values[array.indices.fill_null(len(of_values) - 1).to_numpy()]
-    result = _BY_TYPE[laketypes.of(lake_type).name](array)
+    result = _BY_TYPE[laketypes.of(lake_type).name](_widened(array, lake_type))
     if array.null_count:
         result[array.is_null().to_numpy(zero_copy_only=False)] = 0
     return result
+
+
+def _widened(array: Values, lake_type: str) -> Values:
+    """As the column is now: the file may be from before its type was changed to a wider one."""
+    wide = _WIDER.get((array.type, lake_type))
+    return array if wide is None else array.cast(wide)
 
 
 @lru_cache(maxsize=1024)
@@ -196,6 +202,7 @@ _ARROW = {
     "timestamp": pa.int64(),
     "timestamptz": pa.int64(),
 }
+_WIDER = {(pa.int32(), "long"): pa.int64(), (pa.float32(), "double"): pa.float64()}
 _BY_TYPE: dict[str, Callable[[Values], U64]] = {
     "binary": _of_bytes,
     "boolean": _of_boolean,

@@ -1,7 +1,8 @@
 """Lake files against what is known of them: an old one must be what was recorded, a new one what was meant."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import duckdb
 
@@ -9,7 +10,8 @@ from frostline.errors import CorruptionError, FrostlineError
 from frostline.lake import checksums, damage, datafiles
 from frostline.lake.datafiles import WrittenFile
 from frostline.model.range import EVERYTHING, Range
-from frostline.model.tables import Fingerprint, LakeTable, RecordedFile, TableCopy
+from frostline.model.tables import Column, Fingerprint, LakeTable, RecordedFile, TableCopy
+from frostline.model.types import Collation, LakeEncoding, PgType
 from frostline.tiers.proof import fingerprint
 
 
@@ -27,11 +29,29 @@ def checked(file: RecordedFile, table: LakeTable, within: Range) -> Fingerprint:
 
 
 def as_written(table: LakeTable, file: RecordedFile) -> LakeTable:
-    """The table with those of its columns that the file's recorded fingerprint is of."""
+    """The table with the columns that the file's recorded fingerprint is of, as they were: some may be dropped."""
     if file.fields is None:
         return table
-    known = tuple(column for column in table.columns if column.field_id in file.fields)
+    if file.types is None:
+        known = tuple(column for column in table.columns if column.field_id in file.fields)
+    else:
+        now = {column.field_id: column for column in table.columns}
+        known = tuple(_as_it_was(now, *field) for field in zip(file.fields, file.types, strict=True))
     return TableCopy(table.name, known, table.tier)
+
+
+def _as_it_was(now: Mapping[int, Column], field_id: int, lake_type: str) -> Column:
+    """A column of which only the file tells what it was: its name and what Postgres had are of no use."""
+    column = now.get(field_id)
+    if column is not None and column.encoding.lake_type == lake_type:
+        return column
+    travelled, pg_type = (
+        LakeEncoding(lake_type, as_text=False, pushable=False),
+        PgType(lake_type, lake_type, builtin=False),
+    )
+    if column is not None:
+        return replace(column, encoding=travelled)
+    return Column(f"frostline_{field_id}", -field_id, field_id, pg_type, travelled, Collation.NONE, not_null=False)
 
 
 def whole(table: LakeTable, file: RecordedFile) -> Fingerprint:

@@ -22,8 +22,10 @@ begin
          where p.pronamespace = 'frostline'::pg_catalog.regnamespace
            and p.proname = any (array['identifier', 'cut_name', 'filled', 'is_changed', 'lake_encoding', 'address_text', 'object_definition',
                                       'missing_value', 'name_remote_columns', 'add_columns', 'columns_left_to_sync', 'refuse_columns',
-                                      'replace_objects'])
-            or p.pronamespace = 'frostline'::pg_catalog.regnamespace and p.proname ~ '^(relation|follow|widen)_'
+                                      'replace_objects', 'needs_aside', 'says_cascade', 'says_only_casts', 'widens', 'changed_columns',
+                                      'renumber_columns', 'refuse_changes', 'drop_readers', 'forget_columns', 'change_types',
+                                      'put_aside_readers', 'bring_back_readers', 'make_relation'])
+            or p.pronamespace = 'frostline'::pg_catalog.regnamespace and p.proname ~ '^(relation|follow|widen|stand)_'
     loop
         execute pg_catalog.format('revoke execute on function %s from public', ours);
     end loop;
@@ -53,3 +55,11 @@ select frostline.widen_relation(%(table_id)s)
 -- name: follow_descriptions
 -- ACCESS EXCLUSIVE on the relation where a default, a comment or the owner differs.
 select frostline.follow_descriptions(%(table_id)s)
+
+-- name: stand_aside
+-- ACCESS EXCLUSIVE on the views.
+select frostline.stand_aside(%(table_id)s, %(statement)s)
+
+-- name: follow_heap
+-- Unless an event trigger has done it. ACCESS EXCLUSIVE on the views, the overlay and the lake's tables.
+select frostline.follow_heap(a.table_id) from frostline.aside a where a.xid = pg_current_xact_id() and a.table_id = %(table_id)s

@@ -14,13 +14,13 @@ delete from frostline.lake_file
 delete from frostline.lake_file where table_id = %(table_id)s and path = any(%(paths)s)
 
 -- name: list_all
-select f.path, f.rows, f.size_bytes, f.lower, f.upper, f.hash_sum, c.sha256, f.fields
+select f.path, f.rows, f.size_bytes, f.lower, f.upper, f.hash_sum, c.sha256, f.fields, f.types
   from frostline.lake_file f left join frostline.file_checksum c using (path)
  where f.table_id = %(table_id)s order by f.lower, f.path
 
 -- name: within
 -- Locks nothing.
-select f.path, f.rows, f.size_bytes, f.lower, f.upper, f.hash_sum, c.sha256, f.fields
+select f.path, f.rows, f.size_bytes, f.lower, f.upper, f.hash_sum, c.sha256, f.fields, f.types
   from frostline.lake_file f left join frostline.file_checksum c using (path)
  where f.table_id = %(table_id)s
    and (%(lower)s::bigint is null or f.upper >= %(lower)s) and (%(upper)s::bigint is null or f.lower < %(upper)s)

@@ -1,0 +1,195 @@
+"""Columns of the heap that get a wider type, by ordinary DDL: files of the lake keep the old one, and are read as the new."""
+
+from typing import Any
+
+import psycopg
+import pytest
+from pyiceberg.table import StaticTable
+from tests.fixtures.cold_twins import both, compare
+from tests.fixtures.lake import Lake
+from tests.fixtures.statements import rows, run, value
+
+from frostline import spark as connector
+from frostline.catalog import seams
+from frostline.pipeline import verify
+from frostline.relation import altering, columns, guard, renewal
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("released")]
+
+TABLE = """
+create table public.{name} (
+    id int, ts timestamptz(3) not null, small smallint, n int default 3, f real, d numeric(9,2), v varchar(5), w varchar(5), note text,
+    primary key (id, ts)
+) {partitioned}
+"""
+MONTHS = """
+create table public.events_1 partition of public.events for values from ('2024-01-01+00') to ('2024-02-01+00');
+create table public.events_2 partition of public.events for values from ('2024-02-01+00') to ('2024-03-01+00');
+create table public.events_3 partition of public.events for values from ('2090-01-01+00') to ('2090-02-01+00');
+"""
+ROWS = """
+insert into public.{t} select i, timestamptz '2024-01-01 12:00+00' + (i % 2) * interval '1 month' + i * interval '1 hour', i - 20,
+       case i when 1 then 2147483647 when 2 then -2147483648 when 3 then null else i end,
+       case i when 4 then 'NaN' when 5 then '-0' when 6 then 'infinity' else i / 10.0 end::real, i / 8.0, 'v' || i, 'w' || i, 'note'
+  from generate_series(1, 40) i;
+insert into public.{t} select i, timestamptz '2090-01-01+00' + i * interval '1 hour', i, i, i / 10.0, i / 8.0, 'h' || i, 'h' || i from generate_series(101, 110) i
+"""
+WIDER = (
+    "alter column id type bigint",
+    "alter column small set data type integer, alter column n type bigint using n::bigint",
+    'alter column "f" type double precision using "f"::double precision',
+    "alter d type numeric(14, 2), alter v type varchar(20), alter w type text",
+)
+CONDITIONS = ("id = 7", "id in (8, 9, 3000000000)", "n > 2147483640", "n < 12 and small > -15", "f = 0.1::real", "f >= 3.5", "f = 'NaN'", "d = 2.5", "v = 'v7'", "w like 'w1%'")  # fmt: skip
+
+
+@pytest.fixture
+def cold(lake: Lake) -> Lake:
+    """Rows of two months in the lake only, some of them changed since, and a plain table with the same rows."""
+    run(lake.catalog, TABLE.format(name="events", partitioned="partition by range (ts)") + ";" + MONTHS)
+    run(lake.catalog, TABLE.format(name="plain", partitioned=""))
+    both(lake.catalog, ROWS)
+    lake.add()
+    (archived,) = lake.archive("events")
+    assert archived.error is None
+    assert lake.clean().waiting == ()
+    with lake.connect() as connection:
+        both(connection, "update public.{t} set note = 'changed' where id in (11, 12)")
+    return lake
+
+
+def alter(connection: psycopg.Connection, change: str) -> None:
+    """The same for the heap and for the plain table."""
+    run(connection, f"alter table public._events {change}")
+    run(connection, f"alter table public.plain {change}")
+
+
+def is_whole(lake: Lake) -> None:
+    """All rows are as in the plain table, whatever is asked; every job finds the table in order."""
+    compare(lake)
+    with lake.connect() as connection:
+        for condition in CONDITIONS:
+            query = f"select count(*), sum(n), sum(d), max(f)::text, min(v) from public.{{}} where {condition}"
+            assert rows(connection, query.format("events")) == rows(connection, query.format("plain")), condition
+    table = lake.table()
+    assert columns.difference(lake.catalog, table) is None
+    assert renewal.is_current(lake.catalog, table)
+    assert verify.run(lake.catalog, table).faults == ()
+
+
+def by_others(lake: Lake) -> None:
+    """What Spark reads, and PyIceberg of the lake, in which nothing is out of date."""
+    with lake.connect() as connection:
+        shown = rows(
+            connection, "select id, small, n, f::text, d, v, w, ts < '2024-03-01+00' from public.events order by id"
+        )
+    names = ["id", "small", "n", "f", "d", "v", "w"]
+    frame = connector.read(lake.session(), "public.events", dsn=lake.dsn, columns=names).orderBy("id")
+    assert [_texts(tuple(row)) for row in frame.collect()] == [_texts(row[:-1]) for row in shown]
+    location = seams.get(lake.catalog, lake.table()).metadata_location
+    assert location is not None
+    scanned = (
+        StaticTable.from_metadata(location).scan(selected_fields=tuple(names)).to_arrow().sort_by("id").to_pylist()
+    )
+    assert [_texts(tuple(row[name] for name in names)) for row in scanned] == [
+        _texts(row[:-1]) for row in shown if row[-1]
+    ]
+
+
+def _texts(row: tuple[Any, ...]) -> tuple[str, ...]:
+    """With one text for a float, which Postgres has printed."""
+    return tuple(str(float(part)) if place == 3 else str(part) for place, part in enumerate(row))
+
+
+def test_wider_types_are_followed_and_every_reader_and_job_goes_on(cold: Lake) -> None:
+    assert guard.ensure(cold.catalog)
+    with cold.connect() as connection, connection.transaction(force_rollback=True):
+        for change in WIDER:
+            alter(connection, change)
+        query = "select t::text from public.{} t where n < 5 or id in (2, 3000000000) or d > 4 order by id"
+        assert rows(connection, query.format("events")) == rows(connection, query.format("plain"))
+    is_whole(cold)
+    with cold.connect() as connection:
+        for change in WIDER:
+            alter(connection, change)
+            compare(cold)
+        is_whole(cold)
+        both(
+            connection,
+            "insert into public.{t} values (3000000000, '2024-01-05+00', 70000, 3000000000, 0.1, 123456789.12, 'longer text', 'longer text')",
+        )
+        both(connection, "update public.{t} set n = 4000000000, id = id + 5000000000 where id in (21, 22, 105)")
+        both(connection, "update public.{t} set small = 99999, f = 1e300 where id in (23, 24, 106)")
+        both(connection, "delete from public.{t} where id in (25, 26)")
+    is_whole(cold)
+    for job in (cold.fold, cold.compact):
+        (done,) = job("events")
+        assert done.error is None
+        is_whole(cold)
+    by_others(cold)
+    cold.thaw("events", "2024-02-01")
+    is_whole(cold)
+
+
+def test_a_file_of_old_types_is_archived_again_next_to_new_ones(cold: Lake) -> None:
+    """A thaw of some months, and archive: files of both types in one lake, and one of a column with a default."""
+    assert guard.ensure(cold.catalog)
+    with cold.connect() as connection:
+        alter(connection, "add column level integer default 7")
+        alter(connection, "add column rate real")
+        both(connection, "update public.{t} set level = 8, rate = 0.1 where id in (13, 14)")
+        alter(
+            connection,
+            "alter column level type bigint, alter column rate type double precision, alter column id type bigint",
+        )
+    is_whole(cold)
+    cold.thaw("events", "2024-02-01")
+    is_whole(cold)
+    run(cold.catalog, "update frostline.managed_table set held_from = null")
+    (archived,) = cold.archive("events")
+    assert archived.error is None
+    is_whole(cold)
+    with cold.connect() as connection:
+        alter(connection, "drop column n")
+        alter(connection, "add column n bigint")
+    is_whole(cold)
+
+
+REFUSED = {
+    "alter column n type smallint": "cannot become smallint: rows in the lake have integer",
+    "alter column n type text": "cannot become text",
+    "alter column n type numeric(12, 2)": "cannot become numeric(12,2)",
+    "alter column v type varchar(3) using 'x'": "cannot become character varying(3)",
+    "alter column d type numeric(14, 4)": "cannot become numeric(14,4)",
+    "alter column d type numeric": "cannot become numeric",
+    "alter column d type numeric(39, 2)": "cannot become numeric(39,2)",
+    'alter column note type text collate "C"': "cannot become text",
+    "alter column n type bigint using n * 100": "cannot be computed by USING",
+    "alter column n type bigint using small::bigint": "cannot be computed by USING",
+    "alter column n type bigint using n::bigint + 1": "cannot be computed by USING",
+    "alter column n type bigint using n::bigint, alter column id type bigint using 1": "cannot be computed by USING",
+    "alter column ts type timestamptz": "partition key",
+    "alter column f type double precision": "cannot alter type of a column used by a view or rule",
+}
+
+
+def test_other_types_are_refused_before_anything_has_changed(cold: Lake) -> None:
+    assert guard.ensure(cold.catalog)
+    run(cold.catalog, "create view public.reader as select id, f from public.events where false")
+    trace = "select attrelid, attname, atttypid, atttypmod from pg_attribute where attrelid >= 16384 and attrelid::regclass::text !~ '^pg_' order by 1, 2"
+    before = rows(cold.catalog, trace)
+    for change, message in REFUSED.items():
+        with cold.connect() as connection, pytest.raises(psycopg.Error) as refused:
+            run(connection, f"alter table public._events {change}")
+        assert message in str(refused.value), change
+    assert rows(cold.catalog, trace) == before
+    assert value(cold.catalog, "select count(*) from frostline.aside") == 0
+    is_whole(cold)
+
+
+def test_without_event_triggers_a_command_does_it(cold: Lake) -> None:
+    altering.alter(cold.catalog, cold.table(), "alter column id type bigint, alter column n type bigint")
+    run(cold.catalog, "alter table public.plain alter column id type bigint, alter column n type bigint")
+    with cold.connect() as connection:
+        both(connection, "update public.{t} set n = 5000000000 where id in (31, 32, 107)")
+    is_whole(cold)
