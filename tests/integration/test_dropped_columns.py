@@ -205,11 +205,15 @@ def test_views_that_use_the_column_are_named_or_go_with_cascade(cold: Lake) -> N
     [
         (
             "create materialized view public.m as select id from public.events",
-            "materialized view public.m depends on it",
+            "while materialized view public.m depends on it",
         ),
         (
             "create function public.f(e public.events) returns bigint language sql as 'select e.id'",
             "public.f(public.events) depends on it",
+        ),
+        (
+            "create domain public.d as int check (value > 0); create view public.v as select id from public.events where id <> all ('{1}'::public.d[]::bigint[])",
+            "while view public.v depends on it",
         ),
         (
             "create view public.v as select g from public.events x (a, b, c, d, e, f, g)",

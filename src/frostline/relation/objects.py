@@ -29,9 +29,8 @@ def ensure_generator(connection: Connection) -> bool:
     templates = {
         f"{noun}.{name}": text for noun in ("objects", "writes") for name, text in sqlfiles.load(_PACKAGE, noun).items()
     }
-    return generator.ensure(
-        connection, [function for noun in ("generator", "follow", "aside") for function in _functions(noun)], templates
-    )
+    functions = [function for noun in ("generator", "follow", "readers", "aside") for function in _functions(noun)]
+    return generator.ensure(connection, functions, templates)
 
 
 def _functions(noun: str) -> list[LiteralString]:
