@@ -88,3 +88,30 @@ def stand_aside(connection: Connection, table_id: int, statement: str) -> None:
 def follow_heap(connection: Connection, table_id: int) -> None:
     """Inside a transaction that has altered the heap: what stands aside is made anew, with all that can be followed."""
     connection.execute(_statement("follow_heap"), {"table_id": table_id})
+
+
+def record_constraints(connection: Connection, table_id: int | None = None) -> None:
+    """Write down which constraints the heap has now, of one managed table or of all: docs/design/constraints.md."""
+    connection.execute(_statement("record_constraints"), {"table_id": table_id})
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A CHECK of a heap, or a column that is NOT NULL."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"constraint {self.name}" if self.kind == "check" else f"NOT NULL of {self.name}"
+
+
+def unseen_constraints(connection: Connection, table_id: int) -> list[Constraint]:
+    """What the heap holds, and rows in the lake were not looked at for. Takes no lock."""
+    return fetch(connection, Constraint, _statement("unseen_constraints"), {"table_id": table_id})
+
+
+def look_at_cold_rows(connection: Connection, table_id: int, constraint: Constraint) -> None:
+    """Ask the lake whether its rows hold a constraint, and write that down; psycopg's error if some do not."""
+    values = {"table_id": table_id, "kind": constraint.kind, "name": constraint.name}
+    connection.execute(_statement("look_at_cold_rows"), values)

@@ -135,12 +135,17 @@ def set_(
 @click.argument("name", type=TABLE, metavar="[SCHEMA.]TABLE")
 @click.pass_obj
 def sync(invocation: Invocation, name: Name) -> None:
-    """Give the relation the columns that were added to its heap. The worker does it by itself."""
-    from frostline.relation import following  # noqa: PLC0415
+    """Give the relation the columns that were added to its heap, which the worker does by itself.
+
+    Then look for rows in the lake that break constraints which were added to it.
+    """
+    from frostline.relation import constraints, following  # noqa: PLC0415
 
     with invocation.catalog() as connection:
         added = following.follow(connection, tables.with_lake(connection, name))
-    invocation.output.record({"table": str(name), "added": list(added), "changed": bool(added)})
+        held = constraints.look(connection, tables.with_lake(connection, name))
+    changed = bool(added or held)
+    invocation.output.record({"table": str(name), "added": list(added), "held": list(held), "changed": changed})
 
 
 @table.command()

@@ -28,6 +28,8 @@ class Signs:
     """Whose old transactions keep archived partitions from being cleaned."""
     columns: str | None = None
     """How the heap's columns differ from those that the table was added with."""
+    constraints: str | None = None
+    """Which constraints of the heap rows in the lake were not looked at for."""
     row_security: str | None = None
     """On which heap row security is not what the relation applies, and how it differs."""
     lost: tuple[tuple[str, str], ...] = ()
@@ -83,4 +85,8 @@ def _waiting(state: TableState, signs: Signs) -> Iterator[Problem]:
             f"{state.over_grace} archived partitions cannot be cleaned while old transactions are open: "
             f"{', '.join(signs.blockers)}",
             "select * from pg_stat_activity order by xact_start",
+        )
+    if signs.constraints:
+        yield Problem(
+            f"rows in the lake were not looked at for {signs.constraints}", f"frostline table sync {state.name}"
         )

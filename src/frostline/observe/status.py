@@ -15,7 +15,7 @@ from frostline.model.work import Kind, TableState
 from frostline.observe import survey
 from frostline.observe.survey import Facts, Unreadable
 from frostline.partitions import premake
-from frostline.relation import columns, heap, rowsecurity
+from frostline.relation import columns, constraints, heap, rowsecurity
 
 
 @dataclass(frozen=True)
@@ -165,6 +165,7 @@ def _signs(connection: Connection, table: Table, state: TableState, seen: Facts,
         grid_problem=state.grid_problem,
         blockers=tuple(horizon.older_snapshots(connection, over[0].published_xid)) if over else (),
         columns=columns.difference(connection, table) if table.has_lake else None,
+        constraints=constraints.unseen(connection, table),
         row_security=f"on {table.heap} {strayed}" if strayed else None,
         lost=tuple((f"its {one}", f"frostline {one.remedy}") for one in lost.read(connection, table)),
     )

@@ -29,7 +29,7 @@ def ensure_generator(connection: Connection) -> bool:
     templates = {
         f"{noun}.{name}": text for noun in ("objects", "writes") for name, text in sqlfiles.load(_PACKAGE, noun).items()
     }
-    functions = [function for noun in ("generator", "follow", "readers", "aside") for function in _functions(noun)]
+    functions = [function for noun in ("generator", "follow", "readers", "aside", "constraints") for function in _functions(noun)]
     return generator.ensure(connection, functions, templates)
 
 

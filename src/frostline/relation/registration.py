@@ -8,7 +8,7 @@ import psycopg
 from psycopg import sql
 
 from frostline.catalog import facts as catalog_facts
-from frostline.catalog import leases, made, seams, tables
+from frostline.catalog import generator, leases, made, seams, tables
 from frostline.catalog.connect import Connection
 from frostline.catalog.made import Purpose
 from frostline.catalog.patience import set_lock_timeout
@@ -178,6 +178,7 @@ def _add(connection: Connection, request: Request) -> Added:
         done.append(statement.as_string(connection))
         connection.execute(statement)
     renewal.record(connection, table, granted)
+    generator.record_constraints(connection, table.id)
     if not any(partition.is_default for partition in heap.partitions):
         ours = request.name.default_partition(otherwise=heap.default_name_taken)
         made.record(connection, table, ours, Purpose.DEFAULT)

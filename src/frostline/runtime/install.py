@@ -10,7 +10,7 @@ from frostline.catalog import migrations
 from frostline.catalog.connect import Connection, connect
 from frostline.errors import UnavailableError, UsageError
 from frostline.lake import objectstore
-from frostline.relation import following, foreign_server, guard, holding, objects, renewal, rowsecurity
+from frostline.relation import constraints, following, foreign_server, guard, holding, objects, renewal, rowsecurity
 from frostline.runtime.postgres import new_password
 from frostline.settings import FILE_NAME, Settings, read_file, write_file
 
@@ -60,6 +60,7 @@ def _install_rest(connection: Connection, settings: Settings) -> dict[str, Any]:
     guarded = guard.ensure(connection)
     renewed = [*renewal.renew(connection), *rowsecurity.follow(connection), *following.follow_all(connection)]
     renewed += holding.follow(connection)
+    constraints.record_all(connection)
     return {"changed": changed or bool(renewed), "lake_server": changed, "partition_guard": guarded}
 
 

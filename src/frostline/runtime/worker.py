@@ -22,7 +22,7 @@ from frostline.observe import survey
 from frostline.pipeline import archive, clean, compact, expire, fold, premake, retain, sweep
 from frostline.pipeline import spark as pipeline_spark
 from frostline.pipeline.job import JobContext
-from frostline.relation import following, holding, rowsecurity
+from frostline.relation import constraints, following, holding, rowsecurity
 from frostline.settings import Settings
 
 _RECONNECT_S = (1, 2, 5, 10, 30, 60)
@@ -111,6 +111,7 @@ class Worker:
         rowsecurity.follow(self.context.connection)
         following.follow_all(self.context.connection)
         holding.follow(self.context.connection)
+        constraints.record_all(self.context.connection)
         states = survey.list_all(self.context.connection)
         self._tell(states)
         actions = decide(states, self.tries)

@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 from frostline.catalog import lost, migrations, pointers
 from frostline.errors import UnavailableError, UsageError
 from frostline.observe.doctor.patient import Patient, State, Unknowable, Verdict, fault, ok, statement, warning
-from frostline.relation import guard, rowsecurity
+from frostline.relation import constraints, guard, rowsecurity
 
 OLDEST_POSTGRES = 15
 OLD = "1 hour"
@@ -131,6 +131,17 @@ def row_security(patient: Patient) -> Verdict:
     for name, problem in strayed.items():
         return fault(_and_more(f"on {heaps.get(name, name)} {problem}", len(strayed)), patient.command("init"))
     return ok(f"of {managed} managed tables")
+
+
+def held_constraints(patient: Patient) -> Verdict:
+    """Whether rows in the lake were looked at for each constraint of their heap."""
+    connection = patient.postgres
+    for table in patient.tables:
+        unseen = constraints.unseen(connection, table)
+        if unseen:
+            detail = f"{table.name}: rows in the lake were not looked at for {unseen}"
+            return warning(detail, patient.command(f"table sync {table.name}"))
+    return ok("rows in the lake hold what their tables do")
 
 
 def foreign_commits(patient: Patient) -> Verdict:

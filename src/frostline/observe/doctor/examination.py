@@ -55,6 +55,7 @@ CHECKS = (
     Check("guards", database.guards),
     Check("table owners", database.owners),
     Check("row security", database.row_security),
+    Check("constraints", database.held_constraints),
     Check("foreign commits", database.foreign_commits),
     Check("postgres_fdw", lakeside.wrapper),
     Check("foreign server", lakeside.server),

@@ -469,7 +469,8 @@ $$;
 grant execute on function frostline_write.take_relation(oid) to public;
 
 -- name: order_function
--- A hint only: what the statement names is known from its text alone, as the caller would find it. Runs as the caller.
+-- A hint only: what the statement names is known from its text alone, as the caller would find it. Runs as the caller. Not for VALIDATE
+-- CONSTRAINT, which keeps no reader out, and changes nothing of the relation.
 create or replace function frostline_write.take_relations_first() returns event_trigger
 language plpgsql as $body$
 declare
@@ -479,8 +480,8 @@ begin
     for named in
         select m[1] from pg_catalog.regexp_matches(pg_catalog.concat_ws(E';\n', pg_catalog.current_query(),
                                                                         pg_catalog.current_setting('frostline.statement', true)),
-            '\malter\s+table\s+(?:if\s+exists\s+)?(?:only\s+)?((?:"(?:[^"]|"")+"|[a-z_][\w$]*)(?:\s*\.\s*(?:"(?:[^"]|"")+"|[a-z_][\w$]*))?)',
-            'gi') as m
+            '\malter\s+table\s+(?:if\s+exists\s+)?(?:only\s+)?((?:"(?:[^"]|"")+"|[a-z_][\w$]*)(?:\s*\.\s*(?:"(?:[^"]|"")+"|[a-z_][\w$]*))?)'
+            '(?![\w$"]|\s*\.|\s+validate\s+constraint\s+(?:"(?:[^"]|"")+"|[a-z_][\w$]*)\s*(?:;|$))', 'gi') as m
     loop
         perform frostline_write.take_relation(pg_catalog.to_regclass(named));
         heaps := heaps || pg_catalog.to_regclass(named)::oid::text;

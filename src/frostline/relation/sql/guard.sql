@@ -250,6 +250,14 @@ create event trigger frostline_relation on ddl_command_end when tag in ('ALTER T
 create event trigger frostline_follow on ddl_command_end when tag in ('ALTER TABLE', 'COMMENT')
     execute function frostline.follow_ddl()
 
+-- name: held_trigger
+-- After frostline_follow, so that the relation has a new column: they fire in the order of their names.
+create event trigger frostline_held on ddl_command_end when tag in ('ALTER TABLE', 'ALTER DOMAIN')
+    execute function frostline.follow_constraints()
+
+-- name: dropped_constraints_trigger
+create event trigger frostline_dropped_constraints on sql_drop execute function frostline.follow_dropped_constraints()
+
 -- name: order_trigger
 create event trigger frostline_order on ddl_command_start when tag in ('ALTER TABLE')
     execute function frostline_write.take_relations_first()

@@ -25,7 +25,7 @@ begin
                                       'replace_objects', 'needs_aside', 'says_cascade', 'says_only_casts', 'widens', 'changed_columns',
                                       'renumber_columns', 'refuse_changes', 'drop_readers', 'forget_columns', 'change_types',
                                       'put_aside_readers', 'bring_back_readers', 'make_relation'])
-            or p.pronamespace = 'frostline'::pg_catalog.regnamespace and p.proname ~ '^(relation|follow|widen|stand)_'
+            or p.pronamespace = 'frostline'::pg_catalog.regnamespace and p.proname ~ '^(relation|follow|widen|stand|cold)_'
     loop
         execute pg_catalog.format('revoke execute on function %s from public', ours);
     end loop;
@@ -63,3 +63,18 @@ select frostline.stand_aside(%(table_id)s, %(statement)s)
 -- name: follow_heap
 -- Unless an event trigger has done it. ACCESS EXCLUSIVE on the views, the overlay and the lake's tables.
 select frostline.follow_heap(a.table_id) from frostline.aside a where a.xid = pg_current_xact_id() and a.table_id = %(table_id)s
+
+-- name: record_constraints
+-- Row locks on what is known of them, where something has changed.
+select frostline.cold_record(t.table_id) from frostline.managed_table t
+ where t.mode = 'tiered' and frostline.heap_of(t.table_id) is not null and t.table_id = coalesce(%(table_id)s, t.table_id)
+
+-- name: unseen_constraints
+-- Takes no lock.
+select c.kind, c.name from frostline.cold_constraints(%(table_id)s) c
+ where c.is_valid and c.state is distinct from 'held' and exists (select from frostline.lake_file f where f.table_id = %(table_id)s)
+ order by c.kind, c.number
+
+-- name: look_at_cold_rows
+-- Asks the lake; locks nothing but the record.
+select frostline.cold_look(%(table_id)s, %(kind)s, %(name)s)

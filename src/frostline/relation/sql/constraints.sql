@@ -1,0 +1,301 @@
+-- Constraints of a heap, for the rows that only the lake has: docs/design/constraints.md. Called by the event trigger, and by
+-- `frostline table sync`. What a CHECK calls runs with our rights, so it must be trusted code: docs/design/deputies.md.
+
+-- name: cold_constraints
+-- What the heap holds or will hold, with what is known of the rows in the lake; null for what came since we looked. Reads system
+-- catalogs and our own tables, locks nothing. The key's columns have been NOT NULL from the beginning.
+create or replace function frostline.cold_constraints(managed integer)
+returns table (kind text, name text, heap oid, number oid, definition text, is_valid boolean, attnums smallint[], age integer, state text)
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select c.kind, c.name, h.heap, c.number, c.definition, c.is_valid, c.attnums, c.age,
+           (select k.state from frostline.cold_constraint k
+             where k.table_id = managed and k.kind = c.kind
+               and (k.heap = h.heap and k.number = c.number or k.name = c.name and k.definition = c.definition)
+             order by k.heap = h.heap and k.number = c.number desc limit 1)
+      from (select frostline.heap_of(managed) as heap) h
+     cross join lateral (
+        select 'check' as kind, o.conname::text as name, o.oid as number, pg_get_expr(o.conbin, o.conrelid) as definition,
+               o.convalidated as is_valid, coalesce(o.conkey, array[]::smallint[]) as attnums, age(o.xmin) as age
+          from pg_constraint o where o.conrelid = h.heap and o.contype = 'c'
+        union all
+        select 'not null', a.attname::text, a.attnum::integer::oid, '', not exists (
+                   select from pg_constraint o where o.conrelid = h.heap and o.contype = 'n' and o.conkey = array[a.attnum] and not o.convalidated),
+               array[a.attnum], least(age(a.xmin), (select age(o.xmin) from pg_constraint o
+                                                     where o.conrelid = h.heap and o.contype = 'n' and o.conkey = array[a.attnum]))
+          from pg_attribute a
+         where a.attrelid = h.heap and a.attnum > 0 and not a.attisdropped and a.attnotnull
+           and not exists (select from pg_index i where i.indrelid = h.heap and i.indisprimary and a.attnum = any (i.indkey))) c
+$$;
+
+-- name: cold_record
+-- Writes down what there is now, if it is not known already. Where the lake has no row, what the heap holds is held.
+create or replace function frostline.cold_record(managed integer) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    is_cold boolean := exists (select from frostline.lake_file f where f.table_id = managed);
+    listed jsonb := (select coalesce(jsonb_agg(jsonb_build_object('kind', c.kind, 'name', c.name, 'heap', c.heap, 'number', c.number, 'definition', c.definition,
+                         'state', case when not c.is_valid then 'not valid' when c.state = 'held' or not is_cold then 'held' else 'unseen' end)), '[]')
+                       from frostline.cold_constraints(managed) c);
+begin
+    delete from frostline.cold_constraint k
+     where k.table_id = managed and not listed @> jsonb_build_array(to_jsonb(k) - 'table_id');
+    insert into frostline.cold_constraint (table_id, kind, name, heap, number, definition, state)
+    select managed, c.kind, c.name, c.heap, c.number, c.definition, c.state
+      from jsonb_to_recordset(listed) as c (kind text, name text, heap oid, number oid, definition text, state text)
+    on conflict do nothing;
+end
+$$;
+
+-- name: cold_proof
+-- Whether rows of the lake hold it by what the catalog knows: a CHECK that says NOT NULL holds already, or no file has a column of it, and
+-- the value that such rows have instead passes.
+create or replace function frostline.cold_proof(managed integer, kind_of text, named text) returns boolean
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    wanted record;
+    passes boolean;
+begin
+    select c.*, case c.kind when 'check' then c.definition else format('(%I IS NOT NULL)', c.name) end as condition into wanted
+      from frostline.cold_constraints(managed) c where c.kind = kind_of and c.name = named;
+    if kind_of = 'not null' and exists (select from frostline.cold_constraints(managed) c
+                                         where c.kind = 'check' and c.state = 'held' and c.is_valid and c.definition = wanted.condition) then
+        return true;
+    end if;
+    if cardinality(wanted.attnums) = 0
+       or (select o.conbin::text like '%:varattno 0 %' from pg_constraint o where kind_of = 'check' and o.oid = wanted.number)
+       or exists (select from frostline.lake_file f
+                    join frostline.carried_columns(managed, wanted.heap) c on c.attnum = any (wanted.attnums)
+                   where f.table_id = managed and (f.fields is null or c.field_id = any (f.fields)))
+       or not wanted.attnums <@ array(select c.attnum from frostline.carried_columns(managed, wanted.heap) c) then
+        return false;
+    end if;
+    execute format('select (%s) is not false from (select %s) as %I', wanted.condition,
+                   (select string_agg(format('%L::%s as %s', m.missing, c.type, c.name), ', ' order by c.number)
+                      from frostline.relation_columns(managed) c join frostline.managed_column m on m.table_id = managed and m.name = c.column_name),
+                   (select h.relname from pg_class h where h.oid = wanted.heap)) into passes;
+    return passes;
+end
+$$;
+
+-- name: cold_question
+-- Asks whether a row that only the lake has breaks it. Without the relation's policies: nobody sees a row of the answer.
+create or replace function frostline.cold_question(managed integer, breaks text) returns text
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    parts jsonb := frostline.relation_parts(managed);
+begin
+    return format('select exists (select from (select %s from (%s) as u where u.frostline_tier = ''lake'') as %I where %s)',
+                  parts ->> 'columns', frostline.filled('objects.arms', parts),
+                  (select h.relname from pg_class h where h.oid = frostline.heap_of(managed)), breaks);
+end
+$$;
+
+-- name: cold_rows_break
+-- The answer of the lake. A transaction with one snapshot for all its statements is told (40001) if the seam has moved since.
+create or replace function frostline.cold_rows_break(managed integer, breaks text, constrained text) returns boolean
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    heap oid := frostline.heap_of(managed);
+    strange record;
+    is_broken boolean;
+    reason text;
+begin
+    select c.object, c.code into strange from frostline.untrusted_code(heap) c limit 1;
+    if found then
+        raise insufficient_privilege using
+            message = format('%s would run %s with the rights of Frostline on rows of %s in the lake', strange.object, strange.code, heap::regclass),
+            hint = format('the function must be stable or immutable, and belong to a superuser or to %s', current_user);
+    end if;
+    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+        begin
+            perform from frostline.seam as s where s.table_id = managed for share;
+            raise exception using errcode = 'FL000', message = 'the seam is current';
+        exception when sqlstate 'FL000' then
+            null;
+        end;
+    end if;
+    execute frostline.cold_question(managed, breaks) into is_broken;
+    return is_broken;
+exception when others then
+    if left(sqlstate, 2) not in ('08', 'HV') then
+        raise;
+    end if;
+    get stacked diagnostics reason = message_text;
+    raise exception using errcode = sqlstate,
+        message = format('cannot tell whether rows of %s in the lake hold %s: %s', heap::regclass, constrained, reason),
+        hint = 'Try again when the lake server is up; frostline doctor says what is wrong with it.';
+end
+$$;
+
+-- name: cold_look
+-- An error if a row of the lake breaks the constraint; else it is held from now on. Asks the lake.
+create or replace function frostline.cold_look(managed integer, kind_of text, named text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    looked record;
+    relation text := (select format('%I.%I', t.schema_name, coalesce(t.relation_name, t.table_name)) from frostline.managed_table t
+                       where t.table_id = managed);
+    breaks text;
+begin
+    select * into strict looked from frostline.cold_constraints(managed) c where c.kind = kind_of and c.name = named;
+    breaks := case kind_of when 'check' then format('not (%s)', looked.definition) else format('%I is null', named) end;
+    if frostline.cold_rows_break(managed, breaks, case kind_of when 'check' then format('constraint %I', named) else format('NOT NULL of %I', named) end) then
+        raise exception using
+            errcode = case kind_of when 'check' then 'check_violation' else 'not_null_violation' end,
+            message = case kind_of when 'check' then format('check constraint %I of relation %s is violated by some row in the lake', named, looked.heap::regclass)
+                                   else format('column %I of relation %s contains null values in the lake', named, looked.heap::regclass) end,
+            hint = format('They are cold rows: select * from %s where %s', relation, breaks),
+            schema = (select n.nspname from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = looked.heap),
+            table = (select c.relname from pg_class c where c.oid = looked.heap),
+            constraint = case kind_of when 'check' then named else '' end,
+            column = case kind_of when 'check' then '' else named end;
+    end if;
+    -- By its number: whoever dropped it meanwhile and made another one of the same name has not had that looked at.
+    insert into frostline.cold_constraint as k (table_id, kind, name, heap, number, definition, state)
+    select managed, c.kind, c.name, c.heap, c.number, c.definition, 'held' from frostline.cold_constraints(managed) c
+     where c.kind = kind_of and c.number = looked.number and c.is_valid
+    on conflict (table_id, kind, name) do update
+       set heap = excluded.heap, number = excluded.number, definition = excluded.definition, state = 'held';
+end
+$$;
+
+-- name: cold_judge
+-- What an ALTER TABLE of this transaction has brought: held by proof, asked of the lake if it was NOT VALID before, or else refused:
+-- ADD CONSTRAINT and SET NOT NULL keep every reader out, and would do so for as long as the lake takes.
+create or replace function frostline.cold_judge(managed integer) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    now_age integer := age(pg_current_xact_id()::xid);
+    fresh record;
+    held_by text;
+begin
+    if exists (select from frostline.lake_file f where f.table_id = managed) then
+        for fresh in
+            select c.* from frostline.cold_constraints(managed) c
+             where c.is_valid and c.age <= now_age and (c.state is null or c.state = 'not valid')
+             order by c.kind, c.number
+        loop
+            if frostline.cold_proof(managed, fresh.kind, fresh.name) then
+                insert into frostline.cold_constraint as k (table_id, kind, name, heap, number, definition, state)
+                values (managed, fresh.kind, fresh.name, fresh.heap, fresh.number, fresh.definition, 'held')
+                on conflict (table_id, kind, name) do update
+                   set heap = excluded.heap, number = excluded.number, definition = excluded.definition, state = 'held';
+            elsif fresh.state = 'not valid' then
+                perform frostline.cold_look(managed, fresh.kind, fresh.name);
+            else
+                held_by := case fresh.kind when 'check' then fresh.name else frostline.cut_name(fresh.name, '_not_null') end;
+                raise object_not_in_prerequisite_state using
+                    message = format('%s has rows in the lake, which %s does not look at', fresh.heap::regclass,
+                                     case fresh.kind when 'check' then format('ADD CONSTRAINT %I', fresh.name)
+                                                     else format('SET NOT NULL of column %I', fresh.name) end),
+                    detail = 'It keeps all readers of the table waiting, and would do so for as long as the lake takes.',
+                    hint = format('Add it NOT VALID, which holds for new rows at once: alter table %1$s add constraint %2$I %3$s not valid; '
+                                  'then, in another transaction: alter table %1$s validate constraint %2$I%4$s', fresh.heap::regclass, held_by,
+                                  case fresh.kind when 'check' then (select pg_get_constraintdef(o.oid) from pg_constraint o where o.oid = fresh.number)
+                                                  else format('check (%I is not null)', fresh.name) end,
+                                  case fresh.kind when 'check' then '' else format('; then SET NOT NULL once more; then alter table %s drop constraint %I',
+                                                                                   fresh.heap::regclass, held_by) end);
+            end if;
+        end loop;
+    end if;
+    perform frostline.cold_record(managed);
+end
+$$;
+
+-- name: cold_judge_domain
+-- Rows of the lake are read by the domain's input function, which knows of each constraint, valid or not: so all of them must hold it, those
+-- that a mark hides included. ALTER DOMAIN keeps writers out, and no readers.
+create or replace function frostline.cold_judge_domain(managed integer, altered oid) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    relation text := (select format('%I.%I', t.schema_name, t.table_name) from frostline.managed_table t where t.table_id = managed);
+    typed record;
+    reason text;
+begin
+    for typed in
+        select c.name from frostline.relation_columns(managed) c
+          join pg_attribute a on a.attrelid = frostline.heap_of(managed) and a.attnum = c.attnum
+         where exists (select from frostline.cold_types_in(a.atttypid) as y (oid) where y.oid = altered)
+         order by c.number
+    loop
+        begin
+            -- Never true; but each value has to be read for it, here and not by the lake server.
+            perform frostline.cold_rows_break(managed, format('%s::text is distinct from %1$s::text || ''''', typed.name),
+                                              format('domain %s', altered::regtype));
+        exception when check_violation or not_null_violation then
+            get stacked diagnostics reason = message_text;
+            raise exception using errcode = sqlstate,
+                message = format('column %s of %s has other values in the lake: %s', typed.name, frostline.heap_of(managed)::regclass, reason),
+                hint = format('They are cold rows. Change them first, then have them written: UPDATE, then frostline fold %s', relation);
+        end;
+    end loop;
+end
+$$;
+
+-- name: cold_types_in
+-- A type, and those that it consists of.
+create or replace function frostline.cold_types_in(whole oid) returns setof oid
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    with recursive inside as (
+        select whole as oid
+         union
+        select n.oid from inside i join pg_type t on t.oid = i.oid
+         cross join lateral (select t.typbasetype where t.typbasetype <> 0
+                              union all
+                             select t.typelem where t.typelem <> 0
+                              union all
+                             select r.rngsubtype from pg_range r where t.oid in (r.rngtypid, r.rngmultitypid)
+                              union all
+                             select a.atttypid from pg_attribute a where a.attrelid = t.typrelid and a.attnum > 0 and not a.attisdropped) n (oid))
+    select i.oid from inside i
+$$;
+
+-- name: constraint_function
+create or replace function frostline.follow_constraints() returns event_trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+declare
+    is_ours boolean := current_setting('frostline.guard', true) = 'off' and pg_has_role(session_user, current_user, 'member');
+    now_age integer := age(pg_current_xact_id()::xid);
+    altered record;
+begin
+    if frostline.is_following() then
+        return;
+    end if;
+    for altered in
+        select distinct t.table_id, null::oid as domain
+          from pg_event_trigger_ddl_commands() d
+          join frostline.managed_table t on d.objid = frostline.heap_of(t.table_id)
+         where d.classid = 'pg_class'::regclass and t.mode = 'tiered'
+        union all
+        select distinct t.table_id, y.oid
+          from pg_event_trigger_ddl_commands() d
+          join pg_type y on y.oid = coalesce((select o.contypid from pg_constraint o where d.classid = 'pg_constraint'::regclass and o.oid = d.objid), d.objid)
+          join frostline.managed_table t on t.mode = 'tiered'
+         where d.command_tag = 'ALTER DOMAIN' and exists (select from frostline.lake_file f where f.table_id = t.table_id)
+           and (exists (select from pg_constraint o where o.contypid = y.oid and age(o.xmin) <= now_age)
+                or y.typnotnull and age(y.xmin) <= now_age)
+    loop
+        if altered.domain is null and is_ours then
+            perform frostline.cold_record(altered.table_id);
+        elsif altered.domain is null then
+            perform frostline.cold_judge(altered.table_id);
+        else
+            perform frostline.cold_judge_domain(altered.table_id, altered.domain);
+        end if;
+    end loop;
+end
+$body$;
+revoke execute on function frostline.follow_constraints() from public
+
+-- name: dropped_function
+-- With what it calls, by CASCADE: the next one of its name is another. What ALTER TABLE drops, follow_constraints sees.
+create or replace function frostline.follow_dropped_constraints() returns event_trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+begin
+    delete from frostline.cold_constraint k
+     using pg_event_trigger_dropped_objects() d, frostline.managed_table t
+     where tg_tag <> 'ALTER TABLE' and d.object_type = 'table constraint' and k.table_id = t.table_id and k.kind = 'check'
+       and d.address_names = array[t.schema_name, t.heap_name, k.name];
+end
+$body$;
+revoke execute on function frostline.follow_dropped_constraints() from public
