@@ -28,7 +28,7 @@ class Pointer(NamedTuple):
     @classmethod
     def of(cls, table: Table) -> "Pointer":
         """Of the lake half of a managed table."""
-        return cls(table.name.schema, table.internal)
+        return cls(table.lake_name.schema, table.internal)
 
 
 @dataclass(frozen=True)

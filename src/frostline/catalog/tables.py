@@ -35,6 +35,8 @@ class _Row:
     held_from: int | None
     token: str
     foreign_keys: str
+    first_schema: str | None
+    first_name: str | None
     hot_period: str | None
     grace_period: str
     retention_period: str | None
@@ -161,6 +163,7 @@ def _bare(row: _Row) -> Table:
         relation_name=row.relation_name,
         token=row.token,
         foreign_keys=ForeignKeys(row.foreign_keys),
+        first_name=Name(row.first_schema, row.first_name) if row.first_schema and row.first_name else None,
     )
 
 

@@ -222,7 +222,7 @@ def _staged(table: tables.Table, current: Table, base: str | None) -> StagedComm
     lists = [snapshot.manifest_list] if snapshot else []
     written = [current.metadata_location, *lists, *(manifest.manifest_path for manifest in manifests)]
     return StagedCommit(
-        namespace=table.name.schema,
+        namespace=table.lake_name.schema,
         table_name=table.internal,
         previous_location=base,
         metadata_location=current.metadata_location,

@@ -77,8 +77,8 @@ def _in_a_bucket(warehouse: str, place: str) -> str:
 
 def table_location(warehouse: str, table: Table) -> str:
     """The folder of one managed table, which no other table has, not even one of the same name in another database."""
-    folder = f"{_part(table.name.table)}_{table.id}-{table.token}"
-    return "/".join((warehouse_location(warehouse), _part(table.name.schema), folder))
+    folder = f"{_part(table.lake_name.table)}_{table.id}-{table.token}"
+    return "/".join((warehouse_location(warehouse), _part(table.lake_name.schema), folder))
 
 
 def snapshot_root(warehouse: str, snapshot: str) -> str:

@@ -115,6 +115,8 @@ class Table:
     """Where the relation stands beside the table: what it is called. The table keeps its name then, and is the heap."""
     foreign_keys: ForeignKeys = ForeignKeys.IGNORE
     """What its foreign keys mean for rows in the lake."""
+    first_name: Name | None = None
+    """What it was called when it was added, if it was renamed since: see `lake_name`."""
 
     def as_remote(self) -> "Table":
         """The table as the lake server is asked for it: a renamed column has the name that it had first."""
@@ -160,7 +162,12 @@ class Table:
     @property
     def internal(self) -> str:
         """The name its objects have in Frostline's own schemas."""
-        return internal(self.name.table, self.id)
+        return internal(self.lake_name.table, self.id)
+
+    @property
+    def lake_name(self) -> Name:
+        """What its lake is called, in the Iceberg catalog and the warehouse: it stays when the table is renamed."""
+        return self.first_name or self.name
 
     def column(self, name: str) -> Column:
         """The column of that name; KeyError when there is none."""

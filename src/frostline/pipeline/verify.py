@@ -217,7 +217,7 @@ def _foreign(connection: Connection, table: Table) -> Iterator[Fault]:
     """The Iceberg catalog must point to the state that the seam has."""
     standing = pointers.standing(connection, table)
     if standing.is_foreign:
-        where = f"{table.name.schema}.{table.internal}"
+        where = f"{table.lake_name.schema}.{table.internal}"
         yield Fault(
             where, f"in the Iceberg catalog: {standing.described}; frostline repair {table.name} shows the difference"
         )

@@ -29,6 +29,8 @@ TRIGGERS = {
     "frostline_follow": _statement("changes_trigger"),
     "frostline_order": _statement("order_trigger"),
     "frostline_stand_aside": _statement("aside_trigger"),
+    "frostline_called": _statement("names_trigger"),
+    "frostline_types": _statement("types_trigger"),
     "frostline_held": _statement("held_trigger"),
     "frostline_dropped_constraints": _statement("dropped_constraints_trigger"),
 }

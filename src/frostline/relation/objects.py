@@ -29,7 +29,10 @@ def ensure_generator(connection: Connection) -> bool:
     templates = {
         f"{noun}.{name}": text for noun in ("objects", "writes") for name, text in sqlfiles.load(_PACKAGE, noun).items()
     }
-    functions = [function for noun in ("generator", "follow", "readers", "aside", "constraints") for function in _functions(noun)]
+    nouns = ("generator", "follow", "readers", "aside", "constraints", "renames")
+    functions: list[LiteralString] = []
+    for noun in nouns:
+        functions.extend(_functions(noun))
     return generator.ensure(connection, functions, templates)
 
 

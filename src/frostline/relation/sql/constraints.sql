@@ -250,6 +250,40 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select i.oid from inside i
 $$;
 
+-- name: type_function
+-- What the lake has of an enum or a composite type is its text, which the type has to understand still. Nothing in the system catalogs
+-- tells a renamed label from a new one, so the statement's text does.
+create or replace function frostline.follow_types() returns event_trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+declare
+    lost record;
+    told text[] := regexp_match(current_query(), '\m(rename\s+value|(?:add|drop)\s+attribute)\M', 'i');
+begin
+    if told is null or frostline.is_following() then
+        return;
+    end if;
+    select y.oid::regtype as type, y.typtype = 'e' as is_enum, t.schema_name, t.table_name, c.name,
+           format('%I.%I', t.schema_name, coalesce(t.relation_name, t.table_name)) as relation into lost
+      from pg_event_trigger_ddl_commands() d
+      join pg_type y on d.classid = 'pg_type'::regclass and y.oid = d.objid or d.classid = 'pg_class'::regclass and y.typrelid = d.objid
+     cross join frostline.managed_table t
+     cross join lateral frostline.relation_columns(t.table_id) c
+      join pg_attribute a on a.attrelid = frostline.heap_of(t.table_id) and a.attnum = c.attnum
+     where t.mode = 'tiered' and exists (select from frostline.lake_file f where f.table_id = t.table_id)
+       and (y.typtype = 'e') = (told[1] ~* 'value') and exists (select from frostline.cold_types_in(a.atttypid) as n (oid) where n.oid = y.oid)
+     limit 1;
+    if found then
+        raise object_not_in_prerequisite_state using
+            message = format('rows of %I.%I in the lake have values of type %s as they were written', lost.schema_name, lost.table_name, lost.type),
+            detail = format('Those in column %s could not be read any more.', lost.name),
+            hint = case when lost.is_enum then format('Add the new label instead, and change the rows: alter type %s add value ..., then update %s set ...',
+                                                      lost.type, lost.relation)
+                        else format('Add a column of another type to the table, and fill it: update %s set ...', lost.relation) end;
+    end if;
+end
+$body$;
+revoke execute on function frostline.follow_types() from public
+
 -- name: constraint_function
 create or replace function frostline.follow_constraints() returns event_trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$

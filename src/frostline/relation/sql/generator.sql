@@ -135,7 +135,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
             from unnest(array['update hot', 'update cold', 'delete hot', 'delete cold', 'insert']) as f)
       from frostline.managed_table t
      cross join lateral (
-        select coalesce(t.relation_name, t.table_name) as relation, frostline.cut_name(t.table_name, '_' || t.table_id) as internal,
+        select coalesce(t.relation_name, t.table_name) as relation, frostline.cut_name(coalesce(t.first_name, t.table_name), '_' || t.table_id) as internal,
                format('%I.%I', t.schema_name, coalesce(t.relation_name, t.table_name)) as shown) r
      cross join lateral (
         select jsonb_build_object('table_id', t.table_id, 'line_cast',

@@ -258,6 +258,14 @@ create event trigger frostline_held on ddl_command_end when tag in ('ALTER TABLE
 -- name: dropped_constraints_trigger
 create event trigger frostline_dropped_constraints on sql_drop execute function frostline.follow_dropped_constraints()
 
+-- name: names_trigger
+-- They fire in the order of their names, and this one is the first.
+create event trigger frostline_called on ddl_command_end when tag in ('ALTER TABLE', 'ALTER VIEW', 'ALTER SCHEMA')
+    execute function frostline.follow_names()
+
+-- name: types_trigger
+create event trigger frostline_types on ddl_command_end when tag in ('ALTER TYPE') execute function frostline.follow_types()
+
 -- name: order_trigger
 create event trigger frostline_order on ddl_command_start when tag in ('ALTER TABLE')
     execute function frostline_write.take_relations_first()

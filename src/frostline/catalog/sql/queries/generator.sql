@@ -25,7 +25,7 @@ begin
                                       'replace_objects', 'needs_aside', 'says_cascade', 'says_only_casts', 'widens', 'changed_columns',
                                       'renumber_columns', 'refuse_changes', 'drop_readers', 'forget_columns', 'change_types',
                                       'put_aside_readers', 'bring_back_readers', 'make_relation'])
-            or p.pronamespace = 'frostline'::pg_catalog.regnamespace and p.proname ~ '^(relation|follow|widen|stand|cold)_'
+            or p.pronamespace = 'frostline'::pg_catalog.regnamespace and p.proname ~ '^(relation|follow|widen|stand|cold|names)_'
     loop
         execute pg_catalog.format('revoke execute on function %s from public', ours);
     end loop;

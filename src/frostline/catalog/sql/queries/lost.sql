@@ -4,7 +4,7 @@ select t.schema_name, t.table_name, o.what, o.name
   from frostline.managed_table t
  cross join lateral (select '_' || t.table_id as text) suffix
  -- As the names were cut when they were made: see frostline.seam_relation.
- cross join lateral (select substr((repeat('_', length(suffix.text)) || t.table_name)::name::text, length(suffix.text) + 1)
+ cross join lateral (select substr((repeat('_', length(suffix.text)) || coalesce(t.first_name, t.table_name))::name::text, length(suffix.text) + 1)
                             || suffix.text as internal) own
  cross join lateral (select to_regclass(format('%%I.%%I', t.schema_name, t.heap_name))::oid as heap,
                             to_regclass(format('frostline_lake.%%I', own.internal))::oid as lake,

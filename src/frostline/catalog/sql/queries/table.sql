@@ -32,7 +32,7 @@ values (%(table_id)s, %(attnum)s, %(field_id)s, %(lake_type)s, %(as_text)s, %(pu
 -- name: find
 -- All, or the one of a number or of a name: its own, or its relation's. Locks nothing.
 select t.table_id, t.schema_name, t.table_name, t.relation_name, t.tier_key, t.tier_kind, t.lake_partition, t.mode, t.held_from, t.token,
-       t.foreign_keys,
+       t.foreign_keys, t.first_schema, t.first_name,
        coalesce(t.hot_interval::text, t.hot_span::text) as hot_period, t.grace_period::text,
        coalesce(t.retention_interval::text, t.retention_span::text) as retention_period,
        coalesce(t.every_interval::text, t.every_span::text) as partition_interval, t.premake, t.expire_by,
