@@ -18,6 +18,8 @@ pytestmark = pytest.mark.slow
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial" / "first-table.md"
 _BLOCK = re.compile(r"^```(bash|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\dT\S+ (debug|info) ")
+_WAITING, _WATCHING = "; do sleep 1; done", "; do kill -0 $! || exit 1; sleep 1; done"
+"""A reader whose `up` has failed sees it, and waits no longer."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,11 @@ class Shell:
         """What a reader sees, without the log, and the exit code of the last command."""
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.write(f'{commands}\necho "= $?"\n')
+        self._process.stdin.write(f'{commands.replace(_WAITING, _WATCHING)}\necho "= $?"\n')
         self._process.stdin.flush()
         lines: list[str] = []
         while not (end := re.fullmatch(r"= (\d+)\n", line := self._process.stdout.readline())):
-            assert line, f"bash ended in: {commands}"
+            assert line, f"bash ended in: {commands}\n{''.join(lines)}"
             lines.append(line)
         return "".join(line for line in lines if not _LOG_LINE.match(line)), int(end[1])
 
@@ -84,6 +86,12 @@ def pattern(shown: str) -> re.Pattern[str]:
 
 def without_trailing_spaces(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
+
+
+def test_one_that_cannot_start_is_not_waited_for(shell: Shell) -> None:
+    start = next(step for step in steps(TUTORIAL.read_text()) if _WAITING in step.commands)
+    with pytest.raises(AssertionError, match="bash ended in"):
+        shell.run(start.commands.replace("--home shop", "--home up.log"))  # which is a file
 
 
 @pytest.mark.spark
