@@ -129,8 +129,8 @@ def _limit_waiting(connection: Connection) -> None:
     renewal.let_guard_pass(connection)
 
 
-def _check(connection: Connection, request: Request) -> TierKind:
-    """Refuse with all reasons at once, before anything is locked."""
+def _check(connection: Connection, request: Request) -> tuple[HeapFacts, TierKind]:
+    """What the table is, or all reasons why it is refused at once. Locks nothing."""
     heap = catalog_facts.read(connection, request.name)
     reasons = form_refusals(connection, heap, request.relation_name)
     kind = heap.tier_kind
@@ -142,7 +142,7 @@ def _check(connection: Connection, request: Request) -> TierKind:
     refuse("manage", request.name, reasons)
     assert kind is not None
     policy.check(connection, kind, Mode.TIERED, request.policy)
-    return kind
+    return heap, kind
 
 
 def refuse(doing: str, name: Name, reasons: Sequence[Refusal]) -> None:
@@ -162,8 +162,7 @@ def form_refusals(connection: Connection, heap: HeapFacts, relation_name: str | 
 
 def _add(connection: Connection, request: Request) -> Added:
     # Read again under the lock: the table may have changed since the check.
-    kind = _check(connection, request)
-    heap = catalog_facts.read(connection, request.name)
+    heap, kind = _check(connection, request)
     foreign_server.require(connection)
     table = _table(connection, heap, request, kind)
     if request.origin is not None:
@@ -188,8 +187,8 @@ def _add(connection: Connection, request: Request) -> Added:
 def planned(connection: Connection, request: Request) -> Table:
     """The table that a request with an origin leads to; UsageError when it would be refused. Changes nothing."""
     assert request.origin is not None
-    kind = _check(connection, request)
-    return _table(connection, catalog_facts.read(connection, request.name), request, kind)
+    heap, kind = _check(connection, request)
+    return _table(connection, heap, request, kind)
 
 
 def _fresh(connection: Connection, heap: HeapFacts, request: Request, kind: TierKind) -> Origin:
