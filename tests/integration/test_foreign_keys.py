@@ -68,10 +68,17 @@ UPDATES = (
 
 
 @pytest.fixture(scope="module")
-def kept(shared_lake: Lake) -> Lake:
-    """A table of each kind beside its plain twin."""
-    for name, keyed in (ACTIONS | TYPES).items():
-        make(shared_lake, name, keyed)
+def made() -> set[str]:
+    """The kinds that there are tables of."""
+    return set()
+
+
+@pytest.fixture
+def kept(shared_lake: Lake, made: set[str], name: str) -> Lake:
+    """A table of the kind that a test names, beside its plain twin: a second of work for each kind that is needed."""
+    if name not in made:
+        make(shared_lake, name, (ACTIONS | TYPES)[name])
+        made.add(name)
     return shared_lake
 
 

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
-from tests.fixtures.cold_twins import both, compare
+from tests.fixtures.cold_twins import alter, both, compare, make_guarded
 from tests.fixtures.lake import Lake
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.twins import make_twins
@@ -14,24 +14,16 @@ from frostline.catalog import facts
 from frostline.catalog.connect import Connection
 from frostline.model.types import encoding
 from frostline.pipeline import verify
-from frostline.relation import columns, following, guard, renewal
+from frostline.relation import columns, following, renewal
 
 
 @pytest.fixture
 def cold(lake: Lake) -> Lake:
     """Rows of three months in the lake only, some of them changed since, and a plain table with the same rows."""
-    make_twins(lake)
-    assert guard.ensure(lake.catalog)
+    make_guarded(lake)
     with lake.connect() as connection:
         both(connection, "update public.{t} set status = 'changed' where id in (3, 30)")
     return lake
-
-
-def alter(lake: Lake, change: str) -> None:
-    """The same for the heap and for the plain table."""
-    with lake.connect() as connection:
-        run(connection, f"alter table public._events {change}")
-        run(connection, f"alter table public.plain {change}")
 
 
 def is_whole(lake: Lake) -> None:

@@ -2,7 +2,7 @@
 
 import psycopg
 import pytest
-from tests.fixtures.cold_twins import both, compare, make_archived
+from tests.fixtures.cold_twins import alter, both, compare, make_archived, make_guarded
 from tests.fixtures.lake import Lake
 from tests.fixtures.statements import rows, run
 from tests.fixtures.twins import make_twins
@@ -17,8 +17,7 @@ JANUARY = "('2024-01-01 00:00+00') to ('2024-02-01 00:00+00')"
 @pytest.fixture
 def cold(lake: Lake) -> Lake:
     """Rows of three months in the lake only, and a plain table with the same rows."""
-    make_twins(lake)
-    assert guard.ensure(lake.catalog)
+    make_guarded(lake)
     return lake
 
 
@@ -33,13 +32,6 @@ def small(lake: Lake, column: str) -> None:
     assert lake.archive("events")[0].error is None
     assert lake.clean().waiting == ()
     assert guard.ensure(lake.catalog)
-
-
-def alter(lake: Lake, change: str) -> None:
-    """The same for the heap and for the plain table."""
-    with lake.connect() as connection:
-        run(connection, f"alter table public._events {change}")
-        run(connection, f"alter table public.plain {change}")
 
 
 def test_a_column_that_was_left_to_the_sync_is_left_to_it_when_its_default_is_dropped(lake: Lake) -> None:
