@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 from pyiceberg.table import StaticTable
-from tests.fixtures.cold_twins import both, compare
+from tests.fixtures.cold_twins import both, change, compare, make_archived
 from tests.fixtures.lake import Lake
 from tests.fixtures.roles import role
 from tests.fixtures.statements import rows, run, value
@@ -323,6 +323,28 @@ def test_readers_of_a_view_wait_and_go_on(cold: Lake) -> None:
         reader.execute("commit")
         done.result()
         assert waiting.result().fetchone() == (60,)
+
+
+def test_in_the_grace_period_both_tiers_lose_it_and_nobody_asks_the_lake(lake: Lake) -> None:
+    """Rows are in the heap and in the lake; a column has a sequence, and after a restored dump other numbers."""
+    make_archived(lake)
+    assert guard.ensure(lake.catalog)
+    change(lake)
+    alter(lake, "drop column data")
+    run(lake.catalog, "update frostline.managed_column set attnum = attnum + 10")
+    with lake.connect() as connection, connection.transaction():
+        run(connection, "alter server frostline_lake options (set port '1')")
+        for table in ("_events", "plain"):
+            run(
+                connection,
+                f"alter table public.{table} alter column id drop identity, alter column amount type numeric(14, 2)",
+            )
+        run(connection, f"alter server frostline_lake options (set port '{lake.server.port}')")
+    is_whole(lake)
+    run(lake.catalog, "update frostline.managed_column set attnum = attnum + 10")
+    alter(lake, "drop column status")
+    lake.undo()
+    is_whole(lake)
 
 
 def test_without_event_triggers_a_command_does_it(quiet: Lake) -> None:

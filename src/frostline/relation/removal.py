@@ -89,7 +89,7 @@ def _statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
             yield database_object.drop
     yield from given
     yield from _drop_our_default(connection, table, heap_facts.oid)
-    yield from _drop_unused_domains(connection, table)
+    yield from _drop_unused_domains(connection)
     yield from _revoke(connection, table)
 
 
@@ -109,9 +109,8 @@ def _drop_our_default(connection: Connection, table: Table, oid: int) -> Iterato
         yield sql.SQL("drop table {}").format(names.identifier(default))
 
 
-def _drop_unused_domains(connection: Connection, table: Table) -> Iterator[sql.Composed]:
-    wanted = {domain_name(column) for column in table.columns if needs_domain(column)}
-    for (domain,) in facts.rows(connection, "unused_domains", domains=sorted(wanted)):
+def _drop_unused_domains(connection: Connection) -> Iterator[sql.Composed]:
+    for (domain,) in facts.rows(connection, "unused_domains"):
         yield template("drop_domain").format(domain=sql.Identifier(domain))
 
 

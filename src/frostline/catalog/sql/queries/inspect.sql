@@ -211,9 +211,9 @@ select exists (select from pg_type t join pg_namespace n on n.oid = t.typnamespa
                 where n.nspname = 'frostline_lake' and t.typname = %(domain)s and t.typtype = 'd')
 
 -- name: unused_domains
--- Of the lake's types, those that no column has any more. Tables of one type share it.
+-- Of the lake's types, those that no column has any more: its table was removed, or it was dropped. Tables of one type share it.
 select t.typname::text from pg_type t
- where t.typnamespace = 'frostline_lake'::regnamespace and t.typtype = 'd' and t.typname = any (%(domains)s::text[])
+ where t.typnamespace = 'frostline_lake'::regnamespace and t.typtype = 'd' and left(t.typname, 5) = 'lake '
    and not exists (select from pg_depend d where d.refclassid = 'pg_type'::regclass and d.refobjid = t.oid and d.deptype = 'n')
  order by 1
 
