@@ -184,6 +184,39 @@ def test_a_table_whose_lake_is_kept_is_given_back_as_it_was(world: World, relati
     assert tables.list_all(world.lake.catalog) == []
 
 
+CHANGED = """
+alter table public.{heap} add column note text default 'none', add column parent int;
+alter table public.{heap} add constraint to_parent foreign key (parent) references public.customers on delete set null;
+alter table public.{heap} rename column tenant to client;
+alter table public.{heap} rename constraint plausible to likely;
+alter table public.{heap} add constraint short check (length(note) < 90), alter column doc set default 'null';
+alter table public.{heap} alter column number drop default;
+create index by_note on public.{heap} (note);
+comment on column public.{heap}.note is 'of the clerk';
+comment on table public.{heap} is 'what was ordered, and when';
+alter policy own on public.{heap} using (client = current_user);
+grant select, update (note) on public.orders to frostline_writer;
+revoke delete on public.orders from public;
+create view public.notes as select id, note from public.orders"""
+
+
+def test_a_table_that_was_altered_meanwhile_is_given_back_as_a_plain_one_would_be(world: World) -> None:
+    add(world, None)
+    with world.lake.connect() as app:
+        run(app, CHANGED.format(heap="_orders"))
+    removal.remove(world.lake.catalog, ORDERS)
+    managed = world.dump()
+    with world.lake.connect() as app:
+        run(app, "drop view public.notes; " + OUTSIDE)
+        run(app, "drop table public.orders, public.customers; drop type public.state; drop domain public.amount")
+        run(app, "drop sequence public.numbers; drop function public.watch")
+        run(app, EVERYTHING.format(reader="frostline_reader", writer="frostline_writer"))
+        run(app, CHANGED.format(heap="orders"))
+        plain = world.dump()
+        run(app, "drop view public.notes")
+    same(plain, managed)
+
+
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "operate.md"
 
 

@@ -17,7 +17,7 @@ from frostline.catalog.connect import Connection
 from frostline.errors import UsageError
 from frostline.failpoints import Failpoint
 from frostline.model.names import Name
-from frostline.model.policy import ExpireBy, Mode, Policy
+from frostline.model.policy import ExpireBy, ForeignKeys, Mode, Policy
 from frostline.model.tables import Table
 from frostline.partitions import dropping, partition_mode
 from frostline.pipeline import premake as job
@@ -134,6 +134,9 @@ def test_a_lake_partition_is_refused(catalog: Connection) -> None:
     numbers(catalog, default=False)
     with pytest.raises(UsageError, match="in partition mode it has no lake"):
         partition_mode.add(catalog, Request(EVENTS, Policy(), "truncate[100]"))
+    with pytest.raises(UsageError, match="in partition mode it has no lake") as refused:
+        partition_mode.add(catalog, Request(EVENTS, Policy(), foreign_keys=ForeignKeys.HOLD))
+    assert refused.value.hint == "leave --foreign-keys out"
 
 
 def test_sub_partitions_foreign_partitions_and_open_ends_are_no_hindrance(

@@ -138,7 +138,10 @@ def test_defaults_owners_and_comments_follow(cold: Lake) -> None:
         run(connection, "set role keeper")
         assert value(connection, "select count(*) from public.events where id = 3") == 1
     is_whole(cold)
-    run(cold.catalog, "alter table public._events owner to postgres; drop owned by keeper; drop role keeper")
+    run(cold.catalog, "alter table public._events owner to postgres")
+    inner = f"frostline_relation.events_{cold.table().id}"
+    assert value(cold.catalog, f"select has_table_privilege('keeper', '{inner}', 'select, update')") is False
+    run(cold.catalog, "drop owned by keeper; drop role keeper")
 
 
 @pytest.mark.parametrize("name", ["public._events", 'PUBLIC . "_events"', "if exists only _events"])

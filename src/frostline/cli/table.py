@@ -57,7 +57,7 @@ def add(
     from frostline.relation import registration  # noqa: PLC0415
 
     relation = None if relation == name.table else relation
-    mode_of_keys = ForeignKeys(foreign_keys or ForeignKeys.HOLD)
+    mode_of_keys = ForeignKeys(foreign_keys) if foreign_keys else None
     request = registration.Request(
         name, Policy(**policy.given(said)), lake_partition, relation, foreign_keys=mode_of_keys
     )

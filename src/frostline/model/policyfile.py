@@ -6,15 +6,19 @@ from typing import Any, cast
 
 from frostline.model.heap_grid import spelled
 from frostline.model.names import Name
-from frostline.model.policy import ExpireBy, Mode, Policy
+from frostline.model.policy import ExpireBy, ForeignKeys, Mode, Policy
 from frostline.model.tables import Table
 
 VERSION = 1
 _NAMES = {field.name: field.name for field in fields(Policy)} | {"partition_interval": "every"}
 """What the document calls each policy."""
-_KEYS = ("mode", "lake_partition", "relation", *_NAMES.values())
+_KEYS = ("mode", "lake_partition", "relation", "foreign_keys", *_NAMES.values())
 _NUMBERS = ("premake", "fold_rows", "target_file_size")
-_CHOICES: Mapping[str, type[Mode] | type[ExpireBy]] = {"mode": Mode, "expire_by": ExpireBy}
+_CHOICES: Mapping[str, type[Mode] | type[ExpireBy] | type[ForeignKeys]] = {
+    "mode": Mode,
+    "expire_by": ExpireBy,
+    "foreign_keys": ForeignKeys,
+}
 _OPTIONAL = ("hot_period", "retention_period", "every")
 
 
@@ -32,6 +36,7 @@ class Entry:
     policy: Policy
     relation_name: str | None = None
     """Of a relation beside its table."""
+    foreign_keys: ForeignKeys | None = None
 
 
 def document(tables: Sequence[Table]) -> dict[str, Any]:
@@ -46,6 +51,7 @@ def _described(table: Table) -> dict[str, Any]:
         "mode": table.mode.value,
         **({} if table.lake_partition is None else {"lake_partition": table.lake_partition}),
         **({} if table.relation_name is None else {"relation": table.relation_name}),
+        **({"foreign_keys": table.foreign_keys.value} if table.has_lake else {}),
         **{key: value for key, value in policy.items() if value is not None},
     }
 
@@ -81,6 +87,7 @@ def _entry(name: Name, given: object) -> Entry:
         _check(key, value)
     mode, lake_partition = Mode(values.pop("mode", Mode.TIERED)), values.pop("lake_partition", None)
     relation_name = values.pop("relation", None)
+    foreign_keys = ForeignKeys(values.pop("foreign_keys")) if "foreign_keys" in values else None
     if "expire_by" in values:
         values["expire_by"] = ExpireBy(values["expire_by"])
     for key in _OPTIONAL:
@@ -89,7 +96,7 @@ def _entry(name: Name, given: object) -> Entry:
     if values.get("every") is not None:
         values["every"] = spelled(values["every"])
     policy = {name: values[key] for name, key in _NAMES.items() if key in values}
-    return Entry(name, mode, lake_partition, Policy(**policy), relation_name)
+    return Entry(name, mode, lake_partition, Policy(**policy), relation_name, foreign_keys)
 
 
 def _check(key: str, value: object) -> None:

@@ -39,6 +39,8 @@ def _check(connection: Connection, facts: HeapFacts, request: Request) -> TierKi
         reasons.append(rules.Refusal("in partition mode it has no lake", "leave --lake-partition out"))
     if request.relation_name is not None:
         reasons.append(rules.Refusal("in partition mode it has no relation", "leave --relation out"))
+    if request.foreign_keys is not None:
+        reasons.append(rules.Refusal("in partition mode it has no lake", "leave --foreign-keys out"))
     refuse("manage", request.name, reasons)
     kind = facts.tier_kind
     assert kind is not None

@@ -51,7 +51,9 @@ def _applied(connection: Connection, entries: Sequence[Entry]) -> Iterator[Impor
 
 def _bring(connection: Connection, entry: Entry, present: Table | None) -> str:
     if present is None:
-        request = registration.Request(entry.name, entry.policy, entry.lake_partition, entry.relation_name)
+        request = registration.Request(
+            entry.name, entry.policy, entry.lake_partition, entry.relation_name, foreign_keys=entry.foreign_keys
+        )
         (registration if entry.mode.has_lake else partition_mode).add(connection, request)
         return "added"
     if present.mode is not entry.mode:
@@ -60,6 +62,9 @@ def _bring(connection: Connection, entry: Entry, present: Table | None) -> str:
     if entry.relation_name not in (None, present.relation_name):
         hint = f"frostline table set {entry.name} --relation {quoted(entry.relation_name or '')}"
         raise UsageError(f"its relation is {present.relation}, not {entry.relation_name}", hint=hint)
+    if entry.foreign_keys not in (None, present.foreign_keys):
+        hint = f"frostline table set {entry.name} --foreign-keys {entry.foreign_keys}, then import again"
+        raise UsageError(f"its foreign_keys is {present.foreign_keys}, not {entry.foreign_keys}", hint=hint)
     if entry.lake_partition is not None and not present.has_lake:
         raise UsageError("in partition mode it has no lake", hint="take lake_partition out")
     if entry.lake_partition not in (None, present.lake_partition):

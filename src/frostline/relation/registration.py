@@ -70,7 +70,7 @@ class Request:
     """The table keeps its name, and the relation gets this one, in the same schema."""
     origin: Origin | None = None
     """Of a table whose lake is there already: docs/design/guards.md."""
-    foreign_keys: ForeignKeys = ForeignKeys.HOLD
+    foreign_keys: ForeignKeys | None = None
 
 
 def add(connection: Connection, request: Request, *, dry_run: bool = False) -> Added:
@@ -137,7 +137,7 @@ def _check(connection: Connection, request: Request) -> tuple[HeapFacts, TierKin
     if kind is not None and request.lake_partition is not None:
         problem = rules.check_lake_partition(request.lake_partition, kind)
         reasons += [problem] if problem else []
-    if request.foreign_keys is ForeignKeys.HOLD:
+    if request.foreign_keys is not ForeignKeys.IGNORE:
         reasons += foreign_keys.refusals(connection, request.name)
     refuse("manage", request.name, reasons)
     assert kind is not None
@@ -217,7 +217,7 @@ def _table(connection: Connection, heap: HeapFacts, request: Request, kind: Tier
         lake_partition=origin.lake_partition,
         policy=request.policy,
         relation_name=request.relation_name,
-        foreign_keys=request.foreign_keys,
+        foreign_keys=request.foreign_keys or ForeignKeys.HOLD,
     )
 
 
@@ -278,14 +278,26 @@ def grants(connection: Connection, oid: int, target: sql.Identifier) -> Iterator
     """What was granted on one relation, to be granted on another of the same columns."""
     for grant in catalog_facts.grants(connection, oid):
         if grant.privilege in _VIEW_PRIVILEGES:
-            column = grant.column
-            yield template("grant").format(
-                privilege=names.trusted(grant.privilege),
-                columns=sql.SQL("") if column is None else sql.SQL(" ({})").format(sql.Identifier(column)),
-                relation=target,
-                grantee=grantee(grant.grantee),
-                option=sql.SQL(" with grant option" if grant.is_grantable else ""),
-            )
+            option = sql.SQL(" with grant option" if grant.is_grantable else "")
+            yield template("grant").format(**_parts(grant, target), option=option)
+
+
+def revocations(connection: Connection, oid: int, wanted: int, target: sql.Identifier) -> Iterator[sql.Composed]:
+    """What is granted on one relation, called `target`, and not on the wanted one, to be revoked."""
+    kept = {(grant.grantee, grant.privilege, grant.column) for grant in catalog_facts.grants(connection, wanted)}
+    for grant in catalog_facts.grants(connection, oid):
+        if grant.privilege in _VIEW_PRIVILEGES and (grant.grantee, grant.privilege, grant.column) not in kept:
+            yield template("revoke").format(**_parts(grant, target))
+
+
+def _parts(grant: catalog_facts.Grant, target: sql.Identifier) -> dict[str, sql.Composable]:
+    column = grant.column
+    return {
+        "privilege": names.trusted(grant.privilege),
+        "columns": sql.SQL("") if column is None else sql.SQL(" ({})").format(sql.Identifier(column)),
+        "relation": target,
+        "grantee": grantee(grant.grantee),
+    }
 
 
 def _inserters(connection: Connection, oid: int) -> list[str | None]:

@@ -14,7 +14,7 @@ from frostline.model.tables import Table
 from frostline.partitions import partition_mode, premake
 from frostline.relation import dependents, foreign_keys, heap, names, objects, refill
 from frostline.relation.objects import template
-from frostline.relation.registration import changing, grantee, grants
+from frostline.relation.registration import changing, grantee, grants, revocations
 from frostline.relation.views import domain_name, needs_domain
 
 
@@ -75,7 +75,12 @@ def _statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
         _refuse_materialized_views(connection, table, view.oid)
         before = dependents.read(connection, view.oid)
         if table.relation_name is None:
-            given = list(grants(connection, view.oid, names.identifier(table.name)))
+            name = names.identifier(table.name)
+            # The rights on the name are those of the relation: what was revoked there does not come back.
+            given = [
+                *revocations(connection, heap_facts.oid, view.oid, name),
+                *grants(connection, view.oid, name),
+            ]
         else:
             _refuse_dependents(table, before)
         yield objects.rename_view(table.relation, names.aside(table))

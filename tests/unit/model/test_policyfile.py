@@ -6,7 +6,7 @@ import pytest
 from tests.fixtures.lake_tables import events as events_table
 
 from frostline.model.names import Name
-from frostline.model.policy import ExpireBy, Mode, Policy
+from frostline.model.policy import ExpireBy, ForeignKeys, Mode, Policy
 from frostline.model.policyfile import BadDocument, Entry, document, entries
 
 
@@ -17,7 +17,7 @@ def test_what_was_written_is_read_back() -> None:
         events_table(name=Name("My Schema", "b"), mode=Mode.PARTITION, policy=Policy()),
     )
     assert entries(document([first, other])) == [
-        Entry(first.name, Mode.TIERED, "month", policy),
+        Entry(first.name, Mode.TIERED, "month", policy, foreign_keys=ForeignKeys.IGNORE),
         Entry(other.name, Mode.PARTITION, "month", Policy()),
     ]
 
@@ -45,6 +45,7 @@ def test_what_is_left_out_has_its_default_and_a_bare_number_is_a_period() -> Non
         ({"version": 1, "tables": {"a": {"grace_period": 5}}}, "a: grace_period 5 is not a text"),
         ({"version": 1, "tables": {"a": {"mode": "frozen"}}}, "a: mode 'frozen' is not one of tiered, partition"),
         ({"version": 1, "tables": {"a": {"expire_by": "fire"}}}, "a: expire_by 'fire' is not one of drop, detach"),
+        ({"version": 1, "tables": {"a": {"foreign_keys": "yes"}}}, "a: foreign_keys 'yes' is not one of hold, ignore"),
     ],
 )
 def test_a_wrong_document_is_refused_and_says_where(wrong: Any, complaint: str) -> None:

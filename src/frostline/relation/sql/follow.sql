@@ -282,12 +282,16 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     p jsonb := frostline.relation_names(managed);
     owner oid := (select c.relowner from pg_class c where c.oid = frostline.heap_of(managed));
+    before oid := (select c.relowner from pg_class c where c.oid = to_regclass(p ->> 'relation'));
 begin
-    if owner = (select c.relowner from pg_class c where c.oid = to_regclass(p ->> 'relation')) then
+    if owner = before then
         return false;
     end if;
     execute format('grant select, insert, update, delete on %s to %I', p ->> 'inner', pg_get_userbyid(owner));
     execute format('alter view %s owner to %I', p ->> 'relation', pg_get_userbyid(owner));
+    if before <> (select c.relowner from pg_class c where c.oid = to_regclass(p ->> 'inner')) then
+        execute format('revoke select, insert, update, delete on %s from %I', p ->> 'inner', pg_get_userbyid(before));
+    end if;
     return true;
 end
 $$;

@@ -316,6 +316,9 @@ grant select, insert, update, delete on {inner} to {owner};
 -- name: grant
 grant {privilege}{columns} on {relation} to {grantee}{option};
 
+-- name: revoke
+revoke {privilege}{columns} on {relation} from {grantee} cascade;
+
 -- name: grant_sequence
 grant usage on sequence {sequence} to {grantee};
 
