@@ -326,6 +326,9 @@ revoke execute on function frostline.follow_constraints() from public
 create or replace function frostline.follow_dropped_constraints() returns event_trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
 begin
+    if to_regclass('frostline.managed_table') is null or to_regclass('frostline.cold_constraint') is null then
+        return;  -- the catalog itself is dropped, which is for the guards to say
+    end if;
     delete from frostline.cold_constraint k
      using pg_event_trigger_dropped_objects() d, frostline.managed_table t
      where tg_tag <> 'ALTER TABLE' and d.object_type = 'table constraint' and k.table_id = t.table_id and k.kind = 'check'
