@@ -44,11 +44,13 @@ VERSION = "frostline.snapshot-version"
 DATABASE = "frostline.database"
 """The lineage of the database that it is a copy of: others may use the same name in the same catalog."""
 WAREHOUSE_IDENTITY = "frostline.warehouse-identity"
-"""A table property, as the next two: which database's lake it is, as the marker in the warehouse has it."""
+"""A table property, as the next three: which database's lake it is, as the marker in the warehouse has it."""
 COLUMNS = "frostline.columns"
 """The Postgres types of the columns, by field id, in JSON: a lake that is adopted without a catalog needs them."""
 KEY = "frostline.primary-key"
 """The field ids of the primary key, in JSON."""
+MISSING = "frostline.missing-values"
+"""What files that lack a field have in it, by field id, in JSON."""
 _VERSION = re.compile(r".*/(\d+)-[0-9a-f-]{36}\.metadata\.json")
 
 _PROPERTIES = {
@@ -204,6 +206,9 @@ def _own_properties(table: tables.Table) -> dict[str, str]:
         "frostline.table-id": str(table.id),
         COLUMNS: json.dumps({str(column.field_id): column.pg_type.formatted for column in table.columns}),
         KEY: json.dumps([table.column(name).field_id for name in table.key]),
+        MISSING: json.dumps(
+            {str(column.field_id): column.missing for column in table.columns if column.missing is not None}
+        ),
         **({WAREHOUSE_IDENTITY: marker.identity} if marker else {}),
     }
 

@@ -197,7 +197,9 @@ class Adoption:
         if tier is None or tier.name != tier_key:
             hint = f"create it with: partition by range ({quoted(tier_key or '')})"
             raise UsageError(f"the lake is partitioned by {tier_key}, and {self.name} is not", hint=hint)
-        return Origin(int(folder[1]), folder[2], str(cast(object, spec[0].transform)), fields)
+        known: dict[str, str] = json.loads(self.metadata.properties.get(commit.MISSING, "{}"))
+        missing = {name: known[str(field_id)] for name, field_id in fields.items() if str(field_id) in known}
+        return Origin(int(folder[1]), folder[2], str(cast(object, spec[0].transform)), fields, missing)
 
     def _refuse_other_folder(self, table: Table) -> None:
         meant = paths.table_location(self.settings.warehouse, table)

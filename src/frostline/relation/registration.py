@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import psycopg
 from psycopg import sql
@@ -50,13 +50,16 @@ class Origin:
     lake_partition: str
     field_ids: Mapping[str, int]
     """By the names of the columns."""
+    missing: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Their missing values, of those that have one."""
 
     @staticmethod
     def of(table: Table) -> "Origin":
         """Of a table as it is to be again."""
         assert table.lake_partition is not None
         fields = {column.name: column.field_id for column in table.columns}
-        return Origin(table.id, table.token, table.lake_partition, fields)
+        missing = {column.name: column.missing for column in table.columns if column.missing is not None}
+        return Origin(table.id, table.token, table.lake_partition, fields, missing)
 
 
 @dataclass(frozen=True)
@@ -208,7 +211,10 @@ def _table(connection: Connection, heap: HeapFacts, request: Request, kind: Tier
         token=origin.token,
         name=request.name,
         columns=tuple(
-            tables.column(column, origin.field_ids[column.name], encoding(column.pg_type, column.collation))
+            replace(
+                tables.column(column, origin.field_ids[column.name], encoding(column.pg_type, column.collation)),
+                missing=origin.missing.get(column.name),
+            )
             for column in heap.columns
         ),
         key=heap.primary_key,
