@@ -33,6 +33,7 @@ PAGE = (Path(__file__).parents[2] / "docs/guides/schema-changes.md").read_text(e
 BLOCKS = re.findall(r"```(?:sql|python) ([\w-]+)(?: \"(.*?)\")?\n(.*?)```", PAGE, re.DOTALL)
 REFUSED = [(text, message) for kind, message, text in BLOCKS if kind == "refused"]
 WORKS = [text for kind, _, text in BLOCKS if kind == "works"]
+STEPS = [text.split(";\n") for kind, _, text in BLOCKS if kind == "steps"]
 ENV = """
 from alembic import context
 from sqlalchemy import create_engine, pool
@@ -226,6 +227,32 @@ def test_it_is_refused(page: Lake, statement: str, message: str) -> None:
     with page.connect() as connection, pytest.raises(psycopg.Error, match=re.escape(message)):
         run(connection, "set search_path = public; " + statement)
     assert trace(page) == before
+
+
+def test_old_rows_get_values_of_their_own_in_steps(cold: Lake) -> None:
+    """As the page does it; each statement is a transaction."""
+    tokens, cents = STEPS
+    with cold.connect() as connection:
+        run(connection, "set search_path = public; set timezone = 'UTC'")
+        for statement in tokens:
+            run(connection, statement)
+        assert rows(connection, "select count(*), count(distinct token) from events") == [(80, 80)]
+        given = rows(connection, "select id, token from events order by id")
+        for statement in cents:
+            run(connection, statement)
+        run(connection, "update events set amount = amount + 1 where id in (5, 65)")
+        run(
+            connection, "insert into events (id, ts, amount) values (9001, '2024-02-02+00', 2), (9002, '2090-02-02', 3)"
+        )
+        assert value(connection, "select count(*) from events where cents is distinct from amount * 100") == 0
+        (folded,) = cold.fold("events")
+        assert folded.error is None
+        assert value(connection, "select count(*) from _events") == 21, "what was filled is in the lake"
+        assert value(connection, "select count(*) from events where cents is distinct from amount * 100") == 0
+        assert rows(connection, "select id, token from events where id < 9000 order by id") == given
+        assert value(connection, "select count(distinct token) from events") == 82
+    assert columns.difference(cold.catalog, cold.table()) is None
+    assert verify.run(cold.catalog, cold.table()).faults == ()
 
 
 def test_the_page_has_examples() -> None:

@@ -149,16 +149,37 @@ def test_what_cannot_be_followed_is_refused_and_changes_nothing(pair: Lake, chan
     assert value(pair.catalog, "select count(*) from frostline.managed_column") == 4
 
 
-def test_a_table_with_row_security_says_what_to_do_first(pair: Lake) -> None:
+def test_a_table_with_row_security_is_followed_too(pair: Lake) -> None:
     from frostline.relation import rowsecurity
 
+    run(pair.catalog, "create role clerk; grant select, update on public.t to clerk")
     rowsecurity.switch(pair.catalog, pair.table("t"), on=True)
-    with pytest.raises(UsageError, match="row security") as refused:
-        altered(pair, "add column x int")
-    assert "frostline table row-security public.t off" in (refused.value.hint or "")
-    rowsecurity.switch(pair.catalog, pair.table("t"), on=False)
-    following.follow(pair.catalog, pair.table("t"))
-    rowsecurity.switch(pair.catalog, pair.table("t"), on=True)
+    run(pair.catalog, "create policy few on public._t using (id % 2 = 0)")
+    rowsecurity.follow(pair.catalog)
+    altered(pair, "rename column a to b")
+    altered(pair, "add column x int default 5")
+    same(pair)
+    with psycopg.connect(pair.dsn, autocommit=True) as clerk:
+        run(clerk, "set role clerk")
+        assert value(clerk, "select count(*) from public.t where x = 5") == 15
+        assert run(clerk, "update public.t set x = 6 where id in (2, 3)").rowcount == 1
+    run(pair.catalog, "update public.p set x = 6 where id = 2")
+    same(pair)
+    for _ in jobs(pair):
+        same(pair)
+    run(pair.catalog, "drop owned by clerk; drop role clerk")
+
+
+def test_the_sync_follows_a_default_that_was_set_later(pair: Lake) -> None:
+    """There are no event triggers here."""
+    altered(pair, "add column x int default 5")
+    both(pair, "insert into public.{} (id, ts) values (100, '2024-01-05+00')")
+    altered(pair, "alter column x set default 6; alter table {0} alter column a set default 'none'", sync=False)
+    assert following.follow_all(pair.catalog) == [Name.parse("t")]
+    assert following.follow_all(pair.catalog) == []
+    both(pair, "insert into public.{} (id, ts) values (101, '2024-01-05+00'), (102, '2030-01-01+00')")
+    altered(pair, "alter column x drop default")
+    both(pair, "insert into public.{} (id, ts) values (103, '2024-01-05+00')")
     same(pair)
 
 

@@ -190,12 +190,47 @@ def test_a_default_is_followed_at_once_where_its_text_has_one_form(cold: Lake) -
     goes_on(cold)
 
 
-def test_a_default_is_not_asked_of_the_lake_before_its_transaction_ends(cold: Lake) -> None:
+DEFAULTS = {
+    "integer": "7",
+    "text": "'it''s: {€} %'",
+    "numeric": "1.50",
+    "real": "0.1",
+    "double precision": "'-0'",
+    "date": "'0044-03-15 BC'",
+    "timestamptz": "now()",
+    "timestamp": "'-infinity'",
+    "interval": "'-1 year 2 days -03:04:05'",
+    "bytea": "'\\x00ff5c27'",
+    "char(5)": "'ab'",
+    "inet": "'10.0.0.1'",
+    "jsonb": "'[1, null]'",
+    "timestamptz[]": "array[timestamptz '2024-01-01 00:00+02']",
+}
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata"])
+def test_a_default_of_any_type_is_there_at_once_also_for_its_own_transaction(cold: Lake, zone: str) -> None:
+    """What older rows have is canonical text, whatever the settings of the session are."""
+    columns_of = ", ".join(f"add column c{n} {kind} default {v}" for n, (kind, v) in enumerate(DEFAULTS.items()))
+    odd = {"timezone": zone, "datestyle": "SQL, DMY", "intervalstyle": "sql_standard", "bytea_output": "escape"}
+    with cold.connect() as connection, connection.transaction():
+        for name, setting in (odd | {"extra_float_digits": "-3"}).items() if zone != "UTC" else ():
+            run(connection, f"set local {name} = '{setting}'")
+        for table, name in (("_events", "events"), ("plain", "plain")):
+            run(connection, f"alter table public.{table} {columns_of}")
+            run(connection, f"update public.{name} set c0 = c0 + 1, c1 = c1 || '!' where c0 = 7 and id % 5 = 0")
+            run(connection, f"alter table public.{table} alter column c6 drop default")
+        shown = "select t::text from public.{} t where c6 = now() order by id"
+        assert rows(connection, shown.format("events")) == rows(connection, shown.format("plain"))
+    goes_on(cold)
+
+
+def test_a_long_default_is_not_asked_of_the_lake_before_its_transaction_ends(cold: Lake) -> None:
     """The server cannot know the value yet: an error, and not NULL."""
     with cold.connect() as connection, connection.transaction(force_rollback=True):
-        run(connection, "alter table public._events add column level integer default 7")
+        run(connection, "alter table public._events add column level text default repeat('x', 201)")
         with pytest.raises(psycopg.Error, match="does not exist"):
-            run(connection, "select sum(level) from public.events")
+            run(connection, "select max(level) from public.events")
 
 
 @pytest.fixture

@@ -115,3 +115,8 @@ def look_at_cold_rows(connection: Connection, table_id: int, constraint: Constra
     """Ask the lake whether its rows hold a constraint, and write that down; psycopg's error if some do not."""
     values = {"table_id": table_id, "kind": constraint.kind, "name": constraint.name}
     connection.execute(_statement("look_at_cold_rows"), values)
+
+
+def stale_defaults(connection: Connection, table_id: int) -> list[str]:
+    """The columns that have another default in the relation than in the heap. Takes no lock."""
+    return [name for (name,) in connection.execute(_statement("stale_defaults"), {"table_id": table_id})]

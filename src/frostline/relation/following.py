@@ -1,4 +1,4 @@
-"""Lets a relation follow columns that were added to its heap: the views, the overlay and the lake's tables get them.
+"""Lets a relation follow its heap: new columns, names and defaults, in all that lists the table's columns.
 
 No file of the lake is written or read. Where a file lacks the column, its missing value is read: what Postgres shows in
 old rows, NULL for a column without a default. docs/design/added-columns.md says why it is right.
@@ -35,7 +35,9 @@ def tried(connection: Connection, name: Name) -> bool:
     """Follow the table's columns if they can be followed, and say whether there were any. Else it goes into the log."""
     try:
         table = tables.get(connection, name)
-        if not table.has_lake or columns.difference(connection, table) is None:
+        if not table.has_lake:
+            return False
+        if columns.difference(connection, table) is None and not generator.stale_defaults(connection, table.id):
             return False
         return bool(follow(connection, table))
     except (FrostlineError, psycopg.Error) as error:
@@ -44,7 +46,7 @@ def tried(connection: Connection, name: Name) -> bool:
 
 
 def follow(connection: Connection, table: Table) -> tuple[str, ...]:
-    """Give the relation the columns that the heap has more; returns their names. UsageError for any other change.
+    """Give the relation the heap's new columns, names and defaults; says which. UsageError for any other change.
 
     One transaction, under the table's lease: no job runs. ACCESS EXCLUSIVE on the relation, the overlay and the lake's
     tables, and SHARE ROW EXCLUSIVE on the heap, tried for a moment at a time.
@@ -59,8 +61,10 @@ def follow(connection: Connection, table: Table) -> tuple[str, ...]:
 def _followed(connection: Connection, table: Table) -> tuple[str, ...]:
     renewal.let_guard_pass(connection)
     leases.require(connection, table)
-    if columns.difference(connection, table) is None:
-        return ()  # nobody is kept waiting for nothing
+    stale = [f"{name} has another default" for name in generator.stale_defaults(connection, table.id)]
+    if columns.difference(connection, table) is None:  # nobody is kept waiting for nothing
+        generator.follow_descriptions(connection, table.id)
+        return tuple(stale)
     if columns.has_lost(connection, table):
         columns.require(connection, table)
     _keep_statements_out(connection, table)
@@ -106,10 +110,6 @@ def _added(connection: Connection, table: Table) -> list[HeapColumn]:
 
 def _refusals(connection: Connection, table: Table, heap: HeapFacts, added: Sequence[HeapColumn]) -> Iterator[Refusal]:
     yield from rules.column_refusals(heap)
-    again = f"frostline table sync {table.name}"
-    if heap.row_security:
-        off, on = (f"frostline table row-security {table.name} {state}" for state in ("off", "on"))
-        yield Refusal("it has row security", f"{off}, then {again}, then {on}")
     if not lake_files.totals(connection, table)[1]:
         return
     for column in added:

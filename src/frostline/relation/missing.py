@@ -66,11 +66,14 @@ def refusals(connection: Connection, table: Table, heap: HeapFacts, column: Heap
     domain = _domain(connection, heap, column)
     fresh = f"alter table {heap.name} drop column {name}; alter table {heap.name} add column {name} {domain.inside}"
     to_null = f"to have NULL in them: {fresh}; {again}"
-    then = f"{to_null}; then set the default of {heap.name} and of {table.relation}, and update rows that want a value"
+    then = f"{to_null}; then set the default, and give old rows values: {_update(table, column)}"
+    computed = (
+        f"{to_null}; then let a trigger of {heap.name} compute it, and give old rows values: {_update(table, column)}"
+    )
     values = _remembered(connection, table, column)
     has_default = column.default is not None or domain.has_default
     if column.generated:
-        yield Refusal(f"column {name} is computed, and rows in the lake have no value for it", to_null)
+        yield Refusal(f"column {name} is computed, and rows in the lake have no value for it", computed)
     elif any(value.is_unholdable or value.has_odd_bits for value in values):
         yield Refusal(f"the lake cannot hold what rows have in column {name}, {values[0].text}", to_null)
     elif values and (len({value.text for value in values}) > 1 or not any(value.is_default for value in values)):
@@ -84,6 +87,12 @@ def refusals(connection: Connection, table: Table, heap: HeapFacts, column: Heap
         yield Refusal(f"column {name} is NOT NULL, and rows in the lake have no value for it", hint)
     elif _has_other_values(connection, table, column, values[0].text if values else None):
         yield Refusal(f"rows that are in the lake, too, got other values in column {name}", then)
+
+
+def _update(table: Table, column: HeapColumn) -> str:
+    """What gives rows that have none a value, range by range if there are many."""
+    name = quoted(column.name)
+    return f"update {table.relation} set {name} = {column.default or '...'} where {name} is null"  # noqa: S608  (for people)
 
 
 def _remembered(connection: Connection, table: Table, column: HeapColumn) -> list[_Remembered]:

@@ -1,8 +1,8 @@
 """Columns that a transaction which is still open has added or changed: only the query of that transaction tells.
 
 Its foreign table asks for `#7:text`: field 7, of type text. Either no file has the field yet, so every row has NULL in
-it, or the field is known, and had a narrower type.
-A column whose older rows have a value is not announced, so such a query fails until the transaction has ended.
+it, or for `#7=5:integer` the missing value 5; or the field is known, and had a narrower type. A missing value that does
+not fit into a name is not announced (`#7!:text`), so such a query fails until the transaction has ended.
 """
 
 import re
@@ -13,7 +13,7 @@ from frostline.model.tables import Column, LakeFile, Table
 from frostline.model.types import Collation, PgType, encoding
 from frostline.server.lake_tables import LakeTables
 
-_ANNOUNCED = re.compile(r'"#(\d+):([^"]+)"')
+_ANNOUNCED = re.compile(r'"(#(\d+)(?:=((?:[^"]|"")*))?:([^":]+))"')
 _SHORT = {
     "boolean": "bool",
     "smallint": "int2",
@@ -31,10 +31,11 @@ _MODIFIED = re.compile(r"([a-z ]+)\((\d+)(?:,(-?\d+))?\)")
 
 def announced_columns(sql: str) -> list[Column]:
     """The columns that the query announces."""
-    return [_column(int(field_id), formatted) for field_id, formatted in sorted(set(_ANNOUNCED.findall(sql)))]
+    announced = sorted({match.group(1, 2, 3, 4) for match in _ANNOUNCED.finditer(sql)}, key=repr)
+    return [_column(name.replace('""', '"'), int(number), missing, kind) for name, number, missing, kind in announced]
 
 
-def _column(field_id: int, formatted: str) -> Column:
+def _column(name: str, field_id: int, missing: str | None, formatted: str) -> Column:
     modified = _MODIFIED.fullmatch(formatted)
     plain = modified[1] if modified else formatted
     precision, scale = (int(modified[2]), int(modified[3] or 0)) if modified and plain == "numeric" else (None, None)
@@ -43,13 +44,14 @@ def _column(field_id: int, formatted: str) -> Column:
         pg_type = PgType(formatted, _SHORT.get(plain, plain), builtin=True, precision=precision, scale=scale)
     collation = Collation.LINGUISTIC if pg_type.name in {"text", "varchar", "bpchar", "name"} else Collation.NONE
     return Column(
-        name=f"#{field_id}:{formatted}",
+        name=name,
         attnum=-field_id,
         field_id=field_id,
         pg_type=pg_type,
         encoding=encoding(pg_type, collation),
         collation=collation,
         not_null=False,
+        missing=missing and missing.replace('""', '"'),
     )
 
 

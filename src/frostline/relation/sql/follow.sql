@@ -160,27 +160,42 @@ end
 $$;
 
 -- name: missing_value
--- What Postgres shows in rows that are older than the column, as canonical text; null for types whose text has several forms, and
--- where the DEFAULT partition, which is as old as the table's management, does not remember it or others differ.
+-- What Postgres shows in rows that are older than the column, as canonical text, under the settings in which every value has one; null
+-- for types that are not ours to cast to or have values that the lake cannot hold, and where the DEFAULT partition, which is as old as
+-- the table's management, does not remember it or others differ.
 create or replace function frostline.missing_value(heap oid, number smallint) returns text
-language sql stable set search_path = pg_catalog, pg_temp as $$
-    select case t.typname when 'bool' then v.text::boolean::text else v.text end
+language plpgsql stable set search_path = pg_catalog, pg_temp
+set timezone = 'UTC' set datestyle = 'ISO' set intervalstyle = 'postgres' set extra_float_digits = 1 set bytea_output = 'hex' as $$
+declare
+    remembered record;
+    canonical text;
+begin
+    select (a.attmissingval::text::text[])[1] as text, format_type(h.atttypid, h.atttypmod) as type, t.typname into remembered
       from pg_attribute h
       join pg_type t on t.oid = h.atttypid and t.oid < 16384
+      left join pg_type e on e.oid = t.typelem and t.typcategory = 'A'
       join pg_partitioned_table p on p.partrelid = h.attrelid
       join pg_attribute a on a.attrelid = p.partdefid and a.attname = h.attname and a.atthasmissing
-     cross join lateral (select (a.attmissingval::text::text[])[1] as text) v
-     where h.attrelid = heap and h.attnum = number and v.text <> 'NaN'
-       and t.typname in ('bool', 'int2', 'int4', 'int8', 'text', 'varchar', 'numeric', 'uuid')
+     where h.attrelid = heap and h.attnum = number
+       and coalesce(e.typname, t.typname) in ('bool', 'int2', 'int4', 'int8', 'float4', 'float8', 'numeric', 'text', 'varchar', 'bpchar', 'bytea',
+                                              'uuid', 'date', 'time', 'timetz', 'timestamp', 'timestamptz', 'interval', 'inet', 'cidr', 'json', 'jsonb')
        and not exists (select from pg_partition_tree(heap) l join pg_attribute o on o.attrelid = l.relid and o.attname = h.attname
-                        where o.atthasmissing and o.attmissingval::text <> a.attmissingval::text)
+                        where o.atthasmissing and o.attmissingval::text <> a.attmissingval::text);
+    if remembered.text is null then
+        return null;
+    end if;
+    execute format('select %L::%s::text', remembered.text, remembered.type) into canonical;
+    -- A NaN may have bits that no text tells, or be too much for a decimal; a year of six digits may be too much for a timestamp.
+    return case when canonical <> 'NaN' and not (remembered.typname like 'timestamp%' and canonical ~ '^\d\d\d\d\d\d') then canonical end;
+end
 $$;
 
 -- name: add_columns
 -- Overlay, lake tables and catalog get what the heap has more. `older` says by name what older rows have in them, if that was looked for.
 -- No row is written, and no file is asked for.
 create or replace function frostline.add_columns(managed integer, older jsonb default null) returns text[]
-language plpgsql set search_path = pg_catalog, pg_temp as $$
+language plpgsql set search_path = pg_catalog, pg_temp
+set timezone = 'UTC' set datestyle = 'ISO' set intervalstyle = 'postgres' as $$
 declare
     heap oid := frostline.heap_of(managed);
     p jsonb := frostline.relation_names(managed);
@@ -190,10 +205,10 @@ declare
 begin
     perform frostline.renumber_columns(managed);
     insert into frostline.managed_column (table_id, attnum, field_id, lake_type, as_text, pushable, is_later, name, missing, remote_name)
-    -- The lake server knows the column by this name when nobody else can see it yet; but not what older rows have in it.
+    -- The lake server knows the column by this name when nobody else can see it yet. What older rows have is in it if it fits into a name.
     select managed, n.attnum, n.field_id, e.lake_type, e.as_text, e.pushable, true, n.name, n.missing,
-           format('#%s%s:%s', n.field_id, case when n.missing is not null then '!' end,
-                  case when n.atttypid < 16384 then format_type(n.atttypid, n.atttypmod) else '?' end)
+           case when octet_length(convert_to(r.announced, 'UTF8')) < 63 then r.announced
+                else format('#%s%s:%s', n.field_id, case when n.missing is not null then '!' end, r.type) end
            || case when exists (select from frostline.managed_column o where o.table_id = managed and o.remote_name like '#' || n.field_id || '%')
                    then '#' else '' end
       from (select a.attnum, a.attname::text as name, a.atttypid, a.atttypmod, a.attcollation,
@@ -203,7 +218,9 @@ begin
               from pg_attribute a
              where a.attrelid = heap and a.attnum > 0 and not a.attisdropped
                and not exists (select from frostline.managed_column m where m.table_id = managed and m.attnum = a.attnum)) n
-     cross join lateral frostline.lake_encoding(n.atttypid, n.atttypmod, n.attcollation) e;
+     cross join lateral frostline.lake_encoding(n.atttypid, n.atttypmod, n.attcollation) e
+     cross join lateral (select t.type, format('#%s%s:%s', n.field_id, '=' || n.missing, t.type) as announced
+                           from (select case when n.atttypid < 16384 then format_type(n.atttypid, n.atttypmod) else '?' end) as t (type)) r;
     for added in
         select c.name, c.column_name, c.type, c.typed, c.lake_typed, c.needs_domain, m.missing
           from frostline.relation_columns(managed) c join frostline.managed_column m on m.table_id = managed and m.attnum = c.attnum
@@ -250,26 +267,30 @@ begin
 end
 $$;
 
+-- name: relation_stale_defaults
+-- The columns whose default in the relation is not the heap's, and what that is.
+create or replace function frostline.relation_stale_defaults(managed integer) returns table (name text, column_name text, default_value text)
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select c.name, c.column_name, c.default_value
+      from frostline.relation_columns(managed) c
+      join pg_attribute a on a.attrelid = to_regclass(frostline.relation_names(managed) ->> 'relation') and a.attname = c.column_name
+      left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+     where c.default_value is distinct from
+           case when c.identity <> '' then regexp_replace(pg_get_expr(d.adbin, d.adrelid), '^nextval\((.*)::regclass\)$', 'nextval(\1)')
+                else pg_get_expr(d.adbin, d.adrelid) end
+$$;
+
 -- name: follow_defaults
 -- The heap's are the relation's, so that an INSERT through it has the same. ACCESS EXCLUSIVE on the relation if one differs.
 create or replace function frostline.follow_defaults(managed integer) returns boolean
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-    relation text := frostline.relation_names(managed) ->> 'relation';
-    differing record;
+    stale record;
     has_changed boolean := false;
 begin
-    for differing in
-        select c.name, c.default_value
-          from frostline.relation_columns(managed) c
-          join pg_attribute a on a.attrelid = to_regclass(relation) and a.attname = c.column_name
-          left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
-         where c.default_value is distinct from
-               case when c.identity <> '' then regexp_replace(pg_get_expr(d.adbin, d.adrelid), '^nextval\((.*)::regclass\)$', 'nextval(\1)')
-                    else pg_get_expr(d.adbin, d.adrelid) end
-    loop
-        execute format('alter view %s alter column %s %s', relation, differing.name,
-                       coalesce('set default ' || differing.default_value, 'drop default'));
+    for stale in select d.name, d.default_value from frostline.relation_stale_defaults(managed) d loop
+        execute format('alter view %s alter column %s %s', frostline.relation_names(managed) ->> 'relation', stale.name,
+                       coalesce('set default ' || stale.default_value, 'drop default'));
         has_changed := true;
     end loop;
     return has_changed;

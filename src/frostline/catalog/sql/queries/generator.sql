@@ -78,3 +78,7 @@ select c.kind, c.name from frostline.cold_constraints(%(table_id)s) c
 -- name: look_at_cold_rows
 -- Asks the lake; locks nothing but the record.
 select frostline.cold_look(%(table_id)s, %(kind)s, %(name)s)
+
+-- name: stale_defaults
+-- Reads catalogs only.
+select d.column_name from frostline.relation_stale_defaults(%(table_id)s) as d
