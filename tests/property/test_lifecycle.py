@@ -288,8 +288,9 @@ class Life(RuleBasedStateMachine):
     def undo(self) -> None:
         _unless_refused(self.lake.undo)
 
+    # A transaction that has read DEFAULT keeps new partitions out: the thaw gives up, and names it.
     @rule(back=months_back)
-    @precondition(lambda self: not self.writer)
+    @precondition(lambda self: not self.writer and self.seen is None)
     def thaw(self, back: int) -> None:
         _unless_refused(lambda: self.lake.thaw(first=beginning(max(1, self.world.month - back))))
 
