@@ -13,17 +13,17 @@ from typing import LiteralString, cast
 from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
-from frostline.catalog import lake_files, migrations, tables
+from frostline.catalog import lake_files, tables
 from frostline.catalog.connect import Connection, connect
-from frostline.lake import claim
 from frostline.model.names import Name
 from frostline.model.policy import Policy
 from frostline.model.tables import Table
 from frostline.pipeline import archive, fold
 from frostline.pipeline import spark as pipeline_spark
 from frostline.pipeline.job import JobContext
-from frostline.relation import foreign_server, registration
+from frostline.relation import registration
 from frostline.relation.registration import Request
+from frostline.runtime.install import install
 from frostline.runtime.postgres import LAPTOP, Postgres, free_port, new_password
 from frostline.settings import Settings
 
@@ -135,15 +135,10 @@ class Lab:
     @contextmanager
     def _opened(self, database: str) -> Generator[World]:
         dsn, warehouse = self.postgres.dsn(database), str(self.folder / "warehouse")
+        settings = Settings(dsn=dsn, warehouse=warehouse, lake_port=free_port(), lake_password=SecretStr(_PASSWORD))
+        install(settings)
         with connect(dsn, purpose="benchmark") as connection:
             connection.execute("set timezone = 'UTC'")
-            migrations.apply(connection)
-            claim.claim(connection, warehouse)
-            port = free_port()
-            settings = Settings(dsn=dsn, warehouse=warehouse, lake_port=port, lake_password=SecretStr(_PASSWORD))
-            foreign_server.ensure(
-                connection, host=settings.lake_host, port=port, user=settings.lake_user, password=_PASSWORD
-            )
             with ExitStack() as lake:
                 lake.enter_context(_serving(settings))
                 yield World(connection, settings, self.spark, self.folder, self.postgres, database, lake)
