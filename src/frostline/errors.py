@@ -3,6 +3,8 @@
 FrostlineError
 +-- UsageError               fix the request
 |   +-- FailedTransaction
+|   +-- LakeTableExists
+|   +-- NoSuchLakeTable
 |   +-- NoSuchSavepoint
 |   +-- NoSuchThing
 |   +-- NotServed
@@ -15,6 +17,7 @@ FrostlineError
 |   |   +-- UnknownColumn
 |   +-- WrongPassword
 +-- ConflictError            somebody else changed it: reload, retry
+|   +-- CommitLost
 |   +-- UpsertRace
 +-- UnavailableError         something is down: retry later
 |   +-- DiskFull

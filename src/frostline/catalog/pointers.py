@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection, first_value
+from frostline.catalog.connect import Connection, fetch, first_value
 from frostline.errors import ConflictError
 from frostline.model.names import Name
 from frostline.model.tables import Standing, Table
@@ -38,6 +38,37 @@ class Move:
     pointer: Pointer
     previous: str | None
     """None: it must not be there."""
+    location: str
+
+
+@dataclass(frozen=True)
+class LakePointer:
+    """A table that lives in the lake alone, and where it is (`catalog/lake_tables.py`)."""
+
+    id: int
+    """`lake_table_id`: stays when the table is renamed."""
+    namespace: str
+    table: str
+    uuid: str
+    owner: str
+    location: str
+    """Its folder in the warehouse."""
+    metadata_location: str
+    previous_location: str | None
+
+    @property
+    def pointer(self) -> Pointer:
+        """What the Iceberg catalog calls it."""
+        return Pointer(self.namespace, self.table)
+
+
+@dataclass(frozen=True)
+class LakeMove:
+    """A commit to a lake table: where its pointer must be, and where it is to go."""
+
+    id: int
+    """`lake_table_id`."""
+    previous: str
     location: str
 
 
@@ -79,6 +110,37 @@ def swap_copies(connection: Connection, snapshot: str, moves: Sequence[Move]) ->
         )
 
 
+def lake_tables(connection: Connection) -> list[LakePointer]:
+    """All live lake tables, as of one moment."""
+    return fetch(connection, LakePointer, _statement("lake_tables"))
+
+
+def add_lake(connection: Connection, pointer: Pointer, location: str) -> bool:
+    """The first pointer of a lake table; False when the catalog has one of that name."""
+    return _swapped(connection, [Move(pointer, None, location)]) is None
+
+
+def swap_lake(connection: Connection, moves: Sequence[LakeMove]) -> int | None:
+    """Move all of them, in this order. Gives the first that is elsewhere: then nothing may be committed."""
+    for move in moves:
+        values = {"id": move.id, "previous_location": move.previous, "metadata_location": move.location}
+        if connection.execute(_statement("swap_lake"), values).rowcount != 1:
+            return move.id
+    return None
+
+
+def rename_lake(connection: Connection, old: Pointer, new: Pointer) -> None:
+    """In the transaction that renames the lake table."""
+    _add_namespaces(connection, [new.namespace])
+    values = {**_named(old), "new_namespace": new.namespace, "new_table": new.table}
+    connection.execute(_statement("rename_lake"), values)
+
+
+def locked(connection: Connection, pointer: Pointer) -> str | None:
+    """Where it points to; nobody else moves it before the transaction ends. Waits for whoever moves it just now."""
+    return first_value(connection.execute(_statement("lock"), _named(pointer)))
+
+
 def _swapped(connection: Connection, moves: Sequence[Move]) -> Pointer | None:
     """Move all pointers. Gives one that somebody else has moved: then the transaction must not be committed."""
     _add_namespaces(connection, (move.pointer.namespace for move in moves))
@@ -112,7 +174,7 @@ def put(
     ConflictError when it does not point any more to where it was found.
     """
     pointer = Pointer.of(table)
-    if first_value(connection.execute(_statement("lock"), _named(pointer))) != previous:
+    if locked(connection, pointer) != previous:
         raise ConflictError(
             f"the lake of {table.name} was committed to by somebody else just now",
             hint=f"frostline repair {table.name}",

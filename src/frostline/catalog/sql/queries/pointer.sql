@@ -71,3 +71,28 @@ delete from frostline.iceberg_namespace_properties p
    and not exists (select from frostline.iceberg_tables t
                     where t.catalog_name = 'frostline'
                       and (t.table_namespace = p.namespace or starts_with(t.table_namespace, p.namespace || '.')))
+
+-- name: lake_tables
+-- All live lake tables and where they are, as of one moment: the cut that a transaction reads. Locks nothing.
+select t.lake_table_id as id, t.namespace, t.table_name as table, t.table_uuid::text as uuid, t.owner, t.location,
+       p.metadata_location, p.previous_metadata_location as previous_location
+  from frostline.lake_table t
+  join frostline.iceberg_tables p
+    on p.catalog_name = 'frostline' and p.table_namespace = t.namespace and p.table_name = t.table_name
+ where t.state = 'live'
+ order by t.namespace, t.table_name
+
+-- name: swap_lake
+-- The commit of one lake table, whatever it is called by now. Row lock; who lost the race changes nothing.
+update frostline.iceberg_tables p
+   set metadata_location = %(metadata_location)s, previous_metadata_location = %(previous_location)s
+  from frostline.lake_table t
+ where t.lake_table_id = %(id)s and t.state = 'live' and p.catalog_name = 'frostline'
+   and p.table_namespace = t.namespace and p.table_name = t.table_name
+   and p.metadata_location = %(previous_location)s
+
+-- name: rename_lake
+-- Row lock: waits for a commit, and a commit that waits for it is refused and tried again.
+update frostline.iceberg_tables
+   set table_namespace = %(new_namespace)s, table_name = %(new_table)s
+ where catalog_name = 'frostline' and table_namespace = %(namespace)s and table_name = %(table)s
