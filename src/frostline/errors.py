@@ -2,6 +2,7 @@
 
 FrostlineError
 +-- UsageError               fix the request
+|   +-- ChangeRefused
 |   +-- FailedTransaction
 |   +-- LakeTableExists
 |   +-- NoSuchLakeTable
@@ -9,12 +10,15 @@ FrostlineError
 |   +-- NoSuchThing
 |   +-- NotServed
 |   +-- NotText
+|   +-- NullRefused
 |   +-- PostgresRefused
 |   +-- SyntaxRefused
 |   +-- TooComplex
 |   +-- UnboundParameter
 |   +-- UnknownName
 |   |   +-- UnknownColumn
+|   +-- ValueRefused
+|   +-- WrongParameters
 |   +-- WrongPassword
 +-- ConflictError            somebody else changed it: reload, retry
 |   +-- CommitLost

@@ -41,6 +41,7 @@ COMMANDS = {
     "sweep": "frostline.cli.upkeep:sweep",
     "repair": "frostline.cli.checks:repair",
     "pin": "frostline.cli.upkeep:pin",
+    "lake": "frostline.cli.lake:lake",
     "snapshot": "frostline.cli.snapshot:snapshot",
     "status": "frostline.cli.status:status",
     "jobs": "frostline.cli.status:jobs",

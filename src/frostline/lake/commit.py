@@ -265,12 +265,17 @@ class Staging(NoopCatalog):
 
     def write(self, table: Table, metadata: TableMetadata) -> None:
         """Write a new metadata file, whose number follows the one of the table's last."""
-        numbered = _VERSION.fullmatch(table.metadata_location)
-        provider = load_location_provider(metadata.location, metadata.properties)
-        version = int(numbered[1]) + 1 if numbered else 0
-        location = provider.new_metadata_location(f"{version:05}-{self.commit}.metadata.json")
+        location = self.next_location(metadata, self.commit, table.metadata_location)
         ToOutputFile.table_metadata(metadata, table.io.new_output(location))
         table.metadata_location = location
+
+    @staticmethod
+    def next_location(metadata: TableMetadata, commit: uuid.UUID, previous: str) -> str:
+        """Where the metadata file of this commit goes: its number follows the previous one's."""
+        numbered = _VERSION.fullmatch(previous)
+        provider = load_location_provider(metadata.location, metadata.properties)
+        version = int(numbered[1]) + 1 if numbered else 0
+        return provider.new_metadata_location(f"{version:05}-{commit}.metadata.json")
 
 
 def _identifier(table: tables.Table) -> tuple[str, str]:

@@ -151,13 +151,14 @@ def _split_offsets(chunks: Sequence[Chunk]) -> tuple[int, ...]:
     return tuple(sorted(chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks))
 
 
-def to_data_file(written: WrittenFile, table: LakeTable) -> DataFile:
-    """The manifest entry's content for a written file."""
+def to_data_file(written: WrittenFile, table: LakeTable, partition: Record | None = None) -> DataFile:
+    """The manifest entry's content for a written file; `partition` where the table is cut by other columns too."""
+    own = Record() if written.partition is None else Record(written.partition)
     return DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=written.path,
         file_format=FileFormat.PARQUET,
-        partition=Record() if written.partition is None else Record(written.partition),
+        partition=own if partition is None else partition,
         record_count=written.rows,
         file_size_in_bytes=written.size_bytes,
         column_sizes=dict(written.column_sizes),

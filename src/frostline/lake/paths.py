@@ -81,6 +81,11 @@ def table_location(warehouse: str, table: Table) -> str:
     return "/".join((warehouse_location(warehouse), _part(table.lake_name.schema), folder))
 
 
+def lake_location(warehouse: str, name: Name, token: str) -> str:
+    """The folder of a table that lives in the lake alone. No schema's folder is called so: `_part` writes no ~."""
+    return f"{warehouse_location(warehouse)}/~lake/{_part(name.schema)}/{_part(name.table)}-{token}"
+
+
 def snapshot_root(warehouse: str, snapshot: str) -> str:
     """The folder of all copies of a named snapshot. No schema's folder is called so: `_part` writes no ~."""
     return f"{warehouse_location(warehouse)}/~snapshots/{snapshot}"

@@ -6,6 +6,7 @@ from importlib import metadata
 
 import pyarrow as pa
 
+from frostline.model import lake_tables
 from frostline.model.names import BadName, Name, RemoteName
 from frostline.model.range import overlapping
 from frostline.server.lake_tables import LakeTables
@@ -138,7 +139,8 @@ def _unquoted(literal: str) -> str:
 def _totals(regclass: str, tables: LakeTables) -> tuple[int, int]:
     """Rows and bytes of the files that the foreign table reads now."""
     try:
-        remote = RemoteName.parse(Name.parse(_unquoted(regclass)).table)
+        asked = Name.parse(_unquoted(regclass)).table
+        remote = lake_tables.remote(asked) or RemoteName.parse(asked)
     except BadName:
         raise UnknownName(f"not a lake table: {regclass!r}") from None
     table = tables.resolve(remote.table_id)

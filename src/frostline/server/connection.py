@@ -116,7 +116,7 @@ class Connection:
             _log.exception("session failed session=%d", self.process_id)
             self._last_words("XX000", "the lake server failed; its log says why")
         finally:
-            self.session.close()
+            self.session.end()
             self._end_encryption()
             shut(self._client)
             self._server.forget(self.process_id)

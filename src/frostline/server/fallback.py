@@ -16,6 +16,7 @@ from psycopg import sql
 
 from frostline.catalog.connect import first_line
 from frostline.errors import UnavailableError
+from frostline.model.lake_tables import ROW_COLUMN
 from frostline.server.engine import Rows
 from frostline.server.own_session import OwnSessionFailed, explained
 from frostline.server.protocol.backend import ResultColumn
@@ -27,6 +28,8 @@ from frostline.server.translate.statements import NotServed
 
 _CURSOR = sql.Identifier("frostline_answer")
 _FETCH_ROWS = 2_000
+ROW = "frostline_row"
+"""The column of a temporary table that knows a lake table's rows."""
 _CONNECT_TIMEOUT_S = 5
 # The query was parsed and checked here; Postgres must take it for the same, whatever its own settings say.
 _SETTINGS = (
@@ -71,6 +74,24 @@ class PostgresAnswer:
             raise
 
     def _open(self, plan: PostgresPlan) -> tuple[ResultColumn, ...]:
+        cursor = self._loaded(plan)
+        query = sql.SQL("declare {} no scroll cursor for ").format(_CURSOR).as_string(self._connection)
+        cursor.execute((query + with_temporary_tables(plan)).encode(), plan.params)
+        self._cursor = cursor
+        self._fetch(0)
+        return self._described()
+
+    def change(self, plan: PostgresPlan, returning: str) -> pa.RecordBatch:
+        """Run an UPDATE or DELETE on the temporary tables, and give what it returns, which this is added to."""
+        try:
+            with self._explained():
+                cursor = self._loaded(plan)
+                cursor.execute((with_temporary_tables(plan) + returning).encode(), plan.params)
+                return _batch(cursor)
+        finally:
+            self.close()
+
+    def _loaded(self, plan: PostgresPlan) -> psycopg.RawCursor:
         cursor = psycopg.RawCursor(self._connection)
         if self._connection.info.server_version >= _HAS_TRANSACTION_TIMEOUT:
             cursor.execute("set local transaction_timeout = 0")
@@ -78,11 +99,7 @@ class PostgresAnswer:
         for position, scan in enumerate(plan.scans):
             self._load(cursor, sql.Identifier("pg_temp", f"frostline_{position}"), scan)
         cursor.execute("set transaction read only")
-        query = sql.SQL("declare {} no scroll cursor for ").format(_CURSOR).as_string(self._connection)
-        cursor.execute((query + with_temporary_tables(plan)).encode(), plan.params)
-        self._cursor = cursor
-        self._fetch(0)
-        return self._described()
+        return cursor
 
     def _refuse_volatile(self, cursor: psycopg.RawCursor, plan: PostgresPlan) -> None:
         volatile = cursor.execute(_VOLATILE, [sorted(plan.functions)]).fetchall()
@@ -167,7 +184,10 @@ def _connect(dsn: str | None) -> psycopg.Connection:
 
 
 def _create(name: sql.Identifier, scan: Scan) -> sql.Composed:
-    columns = [_column(column.name, column.pg_type.formatted, column.collation_name) for column in scan.columns]
+    columns = [
+        _column(ROW if column is ROW_COLUMN else column.name, column.pg_type.formatted, column.collation_name)
+        for column in scan.columns
+    ]
     columns.append(_column(SNAPSHOT_COLUMN, "bigint", None))
     return sql.SQL("create temporary table {} ({}) on commit drop").format(name, sql.SQL(", ").join(columns))
 
@@ -184,15 +204,24 @@ def _trusted(text: str) -> sql.SQL:
 
 
 def with_temporary_tables(plan: PostgresPlan) -> str:
-    """The query with the names of its lake tables replaced, every other character kept."""
+    """The query with the names of its lake tables replaced, every other character kept.
+
+    A row of a lake table is known by a column of the temporary table, which has a `ctid` of its own.
+    """
     tokens = [token for token in parsing.scan(plan.sql) if token.token not in _COMMENTS]
     text = plan.sql.encode()
-    for position, scan in sorted(enumerate(plan.scans), key=lambda item: -item[1].source.location):
+    others = dict[tuple[int, int], str]()
+    for position, scan in enumerate(plan.scans):
         first = next(index for index, token in enumerate(tokens) if token.start == scan.source.location)
         name = f"pg_temp.frostline_{position}"
         if not scan.source.aliased:
             name += f' as "{scan.source.alias.replace(chr(34), chr(34) * 2)}"'
-        text = text[: scan.source.location] + name.encode() + text[tokens[first + 2].end :]
+        others[scan.source.location, tokens[first + 2].end] = name
+    if any(ROW_COLUMN in scan.columns for scan in plan.scans):
+        rows = [token for token in tokens if text[token.start : token.end] == ROW_COLUMN.name.encode()]
+        others |= {(token.start, token.end): ROW for token in rows}
+    for (start, end), name in sorted(others.items(), reverse=True):
+        text = text[:start] + name.encode() + text[end:]
     return text.decode()
 
 

@@ -27,6 +27,7 @@ from frostline.server.lake_tables import LakeTables
 from frostline.server.protocol.frontend import CancelRequest
 from frostline.server.queries import Backend
 from frostline.server.translate.complexity import deep_stack
+from frostline.server.writes.transaction import Lake
 
 _log = logging.getLogger(__name__)
 
@@ -131,7 +132,9 @@ class LakeServer:
             warehouse=warehouse,
             trusting=checks is not Checks.OFF,
         )
-        self.backend = Backend(tables, self._engine, postgres_dsn, FileCheck(checks, threads, self._engine.forget))
+        check = FileCheck(checks, threads, self._engine.forget)
+        lake = None if postgres_dsn is None else Lake(postgres_dsn, warehouse)
+        self.backend = Backend(tables, self._engine, postgres_dsn, check, lake=lake)
         self.credentials = Credentials(user, password)
         self.startup_timeout_s, self.send_timeout_s, self.tls = startup_timeout_s, send_timeout_s, tls
         self._address, self._max_sessions = (host, port), max_sessions
@@ -203,6 +206,8 @@ class LakeServer:
             connection.thread.join(timeout=5)
         for sock in (self._ringer, self._bell):
             sock.close()
+        if self.backend.lake is not None:
+            self.backend.lake.close()
         self._engine.close()
         self._temporary.cleanup()
 

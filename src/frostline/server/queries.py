@@ -21,6 +21,7 @@ from frostline.server.shapes import Shape, Shapes
 from frostline.server.translate.plan import DuckPlan, PostgresPlan, Scan, plan
 from frostline.server.translate.scope import UnknownColumn
 from frostline.server.translate.statements import Select
+from frostline.server.writes.transaction import Lake
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +40,8 @@ class Backend:
     files: FileCheck = field(default_factory=lambda: FileCheck(Checks.FIRST_READ))
     meter: Meter = field(default_factory=Meter)
     shapes: Shapes = field(default_factory=Shapes)
+    lake: Lake | None = None
+    """What sessions share of lake tables; None where there are none."""
 
     def open(self, select: Select, params: Params, running: Running) -> Portal:
         """The result of the query, not yet computed where DuckDB computes it. Tells `running` what it waits for."""
@@ -126,11 +129,12 @@ class Backend:
         opened = self._answer(decided, running)
         return Portal(opened.columns, lambda: self._answer(decided, running), opened)
 
-    def _load(self, scan: Scan) -> Rows:
+    def load(self, scan: Scan) -> Rows:
+        """The candidate rows of a scan, as lines of COPY."""
         return self.run(copy_lines(scan, self.tables, self.meter))
 
     def _answer(self, decided: PostgresPlan, running: Running) -> PostgresAnswer:
-        answered = PostgresAnswer(self._load, self.postgres_dsn)
+        answered = PostgresAnswer(self.load, self.postgres_dsn)
         running(answered)
         try:
             answered.open(decided)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from frostline.lake import damage, ducksql, ducktext
+from frostline.lake import damage, ducksql, ducktext, lake_rows
+from frostline.model.lake_tables import ROW_COLUMN, LakeOnly, tid_sql
 from frostline.model.range import overlapping
 from frostline.model.tables import Column, LakeFile, Table
 from frostline.model.tiers import BY_TYPNAME
@@ -139,6 +140,8 @@ def _question(
     scan: Scan, files: tuple[LakeFile, ...], further: Iterable[str], query: Callable[[str], str], new_files: int
 ) -> Question:
     """The query, of the rows of these files for which the scan's conditions, and further ones, hold."""
+    if isinstance(scan.source.table, LakeOnly):
+        return _lake_question(scan, scan.source.table, files, further, query)
     asked = (condition for condition in scan.conditions if not _is_certain(condition, scan, files))
     bounds = tuple(_range(scan, files))
     where = " where " + duck.all_of((*bounds, *asked, *further))
@@ -155,6 +158,23 @@ def _question(
         rows, file_bytes = sum(file.rows for file in files), sum(file.size_bytes for file in files)
         lookup = Lookup(relation, rows, file_bytes, tuple(needed), by, on)
     return Question(on(relation), files, new_files, lookup)
+
+
+def _lake_question(
+    scan: Scan, table: LakeOnly, files: tuple[LakeFile, ...], further: Iterable[str], query: Callable[[str], str]
+) -> Question:
+    """The same of a lake table, whose rows may be gone by a file that says so."""
+    columns = {duck.name(column): column for column in scan.columns if column is not ROW_COLUMN}
+    # DuckDB wants at least one column, and any will do.
+    columns = columns or {duck.name(table.columns[0]): table.columns[0]}
+    relation = lake_rows.relation(columns, [file.path for file in files], table.deletes)
+    where = " where " + duck.all_of((*scan.conditions, *further))
+    if ROW_COLUMN not in scan.columns:
+        return Question(query(f"({duck.select('*', relation, where)})"), files, len(files))
+    numbers = ", ".join(f"({_literal(file)}, {table.numbers[file.path]})" for file in files)
+    numbered = f"{relation} as r join (values {numbers}) as n(numbered_path, number) on n.numbered_path = r.filename"
+    row_id = f"{tid_sql('number', 'file_row_number')} as {duck.column(ROW_COLUMN)}"
+    return Question(query(f"({duck.select(f'r.*, {row_id}', numbered, where)})"), files, len(files))
 
 
 def _literal(file: LakeFile) -> str:

@@ -2,11 +2,11 @@
 
 import logging
 import threading
-import time
 from collections.abc import Iterator
 
 from frostline.errors import FrostlineError, UsageError
 from frostline.server import answers
+from frostline.server.bound import Bound, Bytes
 from frostline.server.portals import Interruptible, Portal
 from frostline.server.protocol import backend, rows
 from frostline.server.protocol.frontend import (
@@ -23,12 +23,11 @@ from frostline.server.protocol.frontend import (
 )
 from frostline.server.queries import Backend, Params
 from frostline.server.session_state import MAX_NAMED, NoSuchThing, Prepared, Savepoints, decoded, with_types
-from frostline.server.translate import statements
+from frostline.server.translate import changes, statements
 from frostline.server.translate.statements import NotServed, Statement
+from frostline.server.writes.writer import Done, Writer, names_lake_tables
 
 _log = logging.getLogger(__name__)
-
-Bytes = bytes | memoryview
 
 
 class FailedTransaction(UsageError):
@@ -46,10 +45,11 @@ class Session:
         self._cursors: dict[str, Portal] = {}
         self._savepoints = Savepoints()
         self._prepared = Prepared()
-        self._bound: dict[str, _Bound] = {}
+        self._bound: dict[str, Bound] = {}
         self._skipping = False
         self._lock = threading.Lock()
         self._running: Interruptible | None = None
+        self._writer = None if shared.lake is None else Writer(shared, shared.lake)
 
     def receive(self, message: Later) -> Iterator[Bytes]:
         """Answer one message. Errors become answers; only a broken protocol raises."""
@@ -97,7 +97,7 @@ class Session:
         if not parsed:
             yield backend.EMPTY_QUERY
         for statement in parsed:
-            bound = _Bound(self, statement, ())
+            bound = Bound(self, statement, ())
             try:
                 yield from bound.run(None, describe=True)
             finally:
@@ -125,7 +125,7 @@ class Session:
         if len(self._bound) >= MAX_NAMED:
             raise NotServed(f"more than {MAX_NAMED} portals in one session")
         if parsed:
-            self._bound[message.portal] = _Bound(self, parsed[0], params)
+            self._bound[message.portal] = Bound(self, parsed[0], params)
         return backend.BIND_COMPLETE
 
     def _forget(self, portal: str) -> None:
@@ -153,7 +153,7 @@ class Session:
     def _described(self, parsed: list[Statement], count: int) -> bytes:
         if not parsed:
             return backend.NO_DATA
-        unbound = _Bound(self, parsed[0], (None,) * count)
+        unbound = Bound(self, parsed[0], (None,) * count)
         try:
             return unbound.description()
         finally:
@@ -175,7 +175,19 @@ class Session:
 
     def select(self, statement: statements.Select, params: Params) -> Portal:
         """Open a query."""
-        return self._shared.open(statement, params, self._run)
+        if self._writer is None or not names_lake_tables(statement.sql):
+            return self._shared.open(statement, params, self._run)
+        if self._status == "I":
+            self._writer.transaction.rollback()  # each query by itself reads what is there by then
+        return self._writer.backend().open(statement, params, self._run)
+
+    def write(self, statement: statements.Write, params: Params) -> Done:
+        """Change rows of a lake table."""
+        if self._writer is None:
+            raise NotServed("this lake server has no lake tables")
+        if self._status == "I":
+            raise NotServed("lake tables are changed in transactions only", hint="START TRANSACTION")
+        return self._writer.perform(statement.change, params, self._run)
 
     def _run(self, running: Interruptible | None) -> None:
         with self._lock:
@@ -206,6 +218,8 @@ class Session:
             case statements.Savepoint():
                 self._savepoint(statement)
                 return statement.tag
+            case statements.Write():
+                return changes.tag(statement.change, self.write(statement, params).count)
             case statements.SetVariable():
                 answers.check_setting(statement.name, statement.value)
                 return "SET" if statement.value is not None else "RESET"
@@ -235,10 +249,13 @@ class Session:
     def _savepoint(self, statement: statements.Savepoint) -> None:
         """Going back to one closes the cursors that were opened since, which postgres_fdw relies on."""
         if statement.tag == "SAVEPOINT":
-            self._savepoints.set(statement.name, self._cursors)
+            self._savepoints.set(statement.name, self._cursors, self._writer.transaction.mark() if self._writer else {})
         elif statement.heals:
-            for cursor in self._cursors.keys() - self._savepoints.back(statement.name):
+            kept, mark = self._savepoints.back(statement.name)
+            for cursor in self._cursors.keys() - kept:
                 self._close_cursor(cursor)
+            if self._writer is not None:
+                self._writer.transaction.back_to(mark)
             self._status = "T"
         else:
             self._savepoints.release(statement.name)
@@ -248,6 +265,8 @@ class Session:
         self._status = "I"
         self._savepoints.clear()
         self._close_cursors(None)
+        if self._writer is not None:
+            (self._writer.transaction.commit if tag == "COMMIT" else self._writer.transaction.rollback)()
         return tag
 
     def _close_cursors(self, name: str | None) -> str:
@@ -289,84 +308,11 @@ class Session:
             self._forget(portal)
         self._close_cursors(None)
         self._prepared.deallocate(None)
+        if self._writer is not None and self._status == "I":
+            self._writer.transaction.rollback()
 
-
-class _Bound:
-    """A statement with its parameters, ready to run, possibly in several goes."""
-
-    def __init__(self, session: Session, statement: Statement, params: Params) -> None:
-        self._session, self._statement, self._params = session, statement, params
-        self._portal: Portal | None = None
-        self._sent_rows = 0
-
-    def _result(self) -> Portal | None:
-        """The portal that this statement reads from, opened when first asked for."""
-        match self._statement:
-            case statements.Select():
-                self._portal = self._portal or self._session.select(self._statement, self._params)
-                return self._portal
-            case statements.Show():
-                self._portal = self._portal or answers.show(self._statement.name)
-                return self._portal
-            case statements.Fetch():
-                return self._session.cursor(self._statement.cursor)
-            case _:
-                return None
-
-    def _returns_rows(self) -> bool:
-        return not (isinstance(self._statement, statements.Fetch) and self._statement.move)
-
-    def description(self) -> bytes:
-        """RowDescription, or NoData for what returns no rows."""
-        self._session.refuse_in_failed(self._statement)
-        portal = self._result()
-        return (
-            backend.NO_DATA if portal is None or not self._returns_rows() else backend.row_description(portal.columns)
-        )
-
-    def run(self, max_rows: int | None, *, describe: bool) -> Iterator[Bytes]:
-        """Run it; `describe` puts the columns in front, as the simple protocol wants them."""
-        self._session.refuse_in_failed(self._statement)
-        started = time.monotonic()
-        portal = self._result()
-        if portal is None:
-            yield backend.command_complete(self._session.command(self._statement, self._params))
-            return
-        if describe and self._returns_rows():
-            yield backend.row_description(portal.columns)
-        yield from self._rows(portal, max_rows)
-        _log.debug("answered rows=%d elapsed_ms=%.1f", self._sent_rows, (time.monotonic() - started) * 1000)
-
-    def _rows(self, portal: Portal, max_rows: int | None) -> Iterator[Bytes]:
-        fetch = self._statement if isinstance(self._statement, statements.Fetch) else None
-        wanted = fetch.count if fetch else max_rows
-        count = size_bytes = 0
-        try:
-            for number, chunk in self._session.sent(portal, wanted):
-                count += number
-                if self._returns_rows():
-                    yield chunk
-                    size_bytes += len(chunk)
-        finally:
-            self._session.count_sent(count if self._returns_rows() else 0, size_bytes)
-        self._sent_rows += count
-        if fetch is None and max_rows is not None and count == max_rows:
-            yield backend.PORTAL_SUSPENDED
-            return
-        if fetch is None:
-            portal.close()
-        yield backend.command_complete(self._tag(count))
-
-    def _tag(self, count: int) -> str:
-        match self._statement:
-            case statements.Fetch():
-                return f"{'MOVE' if self._statement.move else 'FETCH'} {count}"
-            case statements.Show():
-                return "SHOW"
-            case _:
-                return f"SELECT {self._sent_rows}"
-
-    def close(self) -> None:
-        """Give the result back, unless it is a cursor's."""
-        if self._portal is not None:
-            self._portal.close()
+    def end(self) -> None:
+        """The client is gone, and with it what it has not committed."""
+        self.close()
+        if self._writer is not None:
+            self._writer.transaction.rollback()

@@ -1,6 +1,6 @@
 """What a session keeps from one message to the next: prepared statements, their parameters, and savepoints."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import psycopg
 from postgast import pg_query_pb2 as pb
@@ -111,21 +111,21 @@ class Savepoints:
     """Names may repeat; the latest counts, as in Postgres."""
 
     def __init__(self) -> None:
-        self._set: list[tuple[str, frozenset[str]]] = []
+        self._set: list[tuple[str, frozenset[str], Mapping[int, int]]] = []
 
-    def set(self, name: str, cursors: Iterable[str]) -> None:
-        """SAVEPOINT, while these cursors are open."""
-        self._set.append((name, frozenset(cursors)))
+    def set(self, name: str, cursors: Iterable[str], mark: Mapping[int, int]) -> None:
+        """SAVEPOINT, while these cursors are open; `mark` is where the changes of lake tables are."""
+        self._set.append((name, frozenset(cursors), mark))
 
     def release(self, name: str) -> None:
         """RELEASE: the savepoint and those after it are gone."""
         del self._set[self._position(name) :]
 
-    def back(self, name: str) -> frozenset[str]:
-        """ROLLBACK TO: those after it are gone. Answers with the cursors that stay open."""
+    def back(self, name: str) -> tuple[frozenset[str], Mapping[int, int]]:
+        """ROLLBACK TO: those after it are gone. Answers with the cursors that stay open, and the mark."""
         position = self._position(name)
         del self._set[position + 1 :]
-        return self._set[position][1]
+        return self._set[position][1:]
 
     def clear(self) -> None:
         """The transaction is over."""

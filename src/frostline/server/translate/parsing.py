@@ -18,9 +18,12 @@ from google.protobuf.internal import api_implementation
 from google.protobuf.message import DecodeError, Message
 from postgast import pg_query_pb2 as pb
 
+from frostline.server.translate import changetree, tree
 from frostline.server.translate.complexity import deep_stack
-from frostline.server.translate.tree import KINDS, Node, Other, String, names
+from frostline.server.translate.tree import Node, Other, String, names
 
+KINDS = {**tree.KINDS, **changetree.KINDS}
+"""All kinds of nodes that the rules know."""
 SHORT_BYTES = 16_384
 """Texts up to this size take a few milliseconds, whatever they are."""
 

@@ -6,12 +6,12 @@ from itertools import islice
 
 from postgast import pg_query_pb2 as pb
 
-from frostline.model import laketypes
+from frostline.model import lake_tables, laketypes
 from frostline.model.range import Range
 from frostline.model.tables import Column
 from frostline.server.lake_tables import LakeTables
 from frostline.server.protocol.backend import ResultColumn
-from frostline.server.translate import duck, sampling, tree
+from frostline.server.translate import changetree, duck, sampling, tree
 from frostline.server.translate.conditions import condition
 from frostline.server.translate.grouping import grouped, is_grouped
 from frostline.server.translate.operands import INTEGERS, Const, Untranslatable, builtin_name, constant, whole_number
@@ -180,7 +180,8 @@ def _duck_plan(select: Select, sources: tuple[Source, ...], params: tuple[str | 
         shown, tail = projection(node.target_list or (), scope), order_clause(node, scope) + limit_clause(node, scope)
     bounds = tier_range(wanted, scope), tuple(known), certain, sample, key_wants(wanted, scope)
     scan = Scan(sources[0], _needed(select.nodes, scope, shown), *bounds, looked_up(wanted, scope))
-    in_order = ordered(node, scope) if sample is None else None
+    by_files = sample is None and not isinstance(scope.source.table, lake_tables.LakeOnly)
+    in_order = ordered(node, scope) if by_files else None  # of a lake table, any column may be NULL
     return DuckPlan(scan, shown.result, shown.outputs, tail, in_order)
 
 
@@ -214,6 +215,28 @@ def _postgres_plan(
     alone = len(sources) == 1 and isinstance((select.node.from_clause or (None,))[0], tree.RangeVar)
     scans = tuple(_candidates(select.node, Scope(source, params), names, alone=alone) for source in sources)
     return PostgresPlan(select.sql, params, scans, _functions_named(select.nodes), reason)
+
+
+def candidates(
+    sql: str,
+    node: changetree.UpdateStmt | changetree.DeleteStmt,
+    params: tuple[str | None, ...],
+    tables: LakeTables,
+) -> PostgresPlan:
+    """An UPDATE or DELETE as a query with all columns of its tables: what Postgres has to have to run it."""
+    others = node.from_clause if isinstance(node, changetree.UpdateStmt) else node.using_clause
+    first = (node.relation,) if node.relation is not None else ()
+    everything = tree.ResTarget(val=tree.ColumnRef(fields=(tree.A_Star(),)))
+    query = tree.SelectStmt(
+        target_list=(everything,), from_clause=(*first, *(others or ())), where_clause=node.where_clause
+    )
+    nodes = (*tree.walk(query), *tree.walk(node))
+    _refuse_unserved(nodes)
+    select = Select(sql, query)
+    sources = tuple(_sources(select.nodes, params, tables))
+    _refuse_unknown(nodes, sources)
+    plan = _postgres_plan(select, sources, params, "a change")
+    return replace(plan, functions=_functions_named(nodes))
 
 
 def _candidates(node: tree.SelectStmt, scope: Scope, names: frozenset[str], *, alone: bool) -> Scan:
@@ -253,8 +276,10 @@ def _refuse_unserved(nodes: Iterable[tree.Node]) -> None:  # noqa: C901  (a list
     """Raise NotServed for what reads or changes anything but lake tables."""
     for part in nodes:
         match part:
-            case tree.SelectStmt() if part.locking_clause or part.into_clause or part.with_clause:
-                raise NotServed("locking, INTO and WITH are not served by the lake server")
+            case tree.SelectStmt() if part.into_clause or part.with_clause:
+                raise NotServed("INTO and WITH are not served by the lake server")
+            case tree.SelectStmt() if part.locking_clause and not _of_lake_tables(part):
+                raise NotServed("locking is not served by the lake server")
             case tree.Other() if part.kind in _IN_FROM:
                 raise NotServed("functions in FROM are not served by the lake server")
             case tree.RangeVar() if part.catalogname or not part.schemaname:
@@ -272,6 +297,12 @@ def _refuse_unserved(nodes: Iterable[tree.Node]) -> None:  # noqa: C901  (a list
                 raise NotServed("only operators of pg_catalog are served")
             case _:
                 pass
+
+
+def _of_lake_tables(select: tree.SelectStmt) -> bool:
+    """Whether all its tables are lake tables: who changes their rows asks for a lock, and learns at its commit."""
+    tables = [part for part in tree.walk(select) if isinstance(part, tree.RangeVar)]
+    return bool(tables) and all(lake_tables.remote(str(table.relname)) for table in tables if table.schemaname)
 
 
 def _strange_operator(part: tree.A_Expr | tree.SubLink | tree.SortBy) -> bool:

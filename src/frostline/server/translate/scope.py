@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from postgast import pg_query_pb2 as pb
 
 from frostline.errors import UsageError
+from frostline.model import lake_tables
 from frostline.model.names import BadName, RemoteName
 from frostline.model.tables import Column, Table
 from frostline.server.lake_tables import LakeTables
@@ -57,7 +58,7 @@ class Source:
 def remote_table(node: tree.RangeVar, tables: LakeTables) -> tuple[Table, RemoteName]:
     """What a name in FROM stands for."""
     try:
-        remote = RemoteName.parse(str(node.relname))
+        remote = lake_tables.remote(str(node.relname)) or RemoteName.parse(str(node.relname))
     except BadName:
         raise UnknownName(f"not a lake table: {node.relname!r}", hint="query the relation in Postgres") from None
     return tables.resolve(remote.table_id), remote

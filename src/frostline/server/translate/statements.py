@@ -7,7 +7,8 @@ from functools import cached_property, lru_cache
 from postgast import pg_query_pb2 as pb
 
 from frostline.errors import UsageError
-from frostline.server.translate import parsing, tree
+from frostline.server.translate import changes, parsing, tree
+from frostline.server.translate.changes import Change
 from frostline.server.translate.complexity import MAX_DEPTH, TooComplex, check_text, check_tokens, depth
 
 _ALL = 2**63 - 1
@@ -88,6 +89,14 @@ class Select:
 
 
 @dataclass(frozen=True)
+class Write:
+    """INSERT, UPDATE or DELETE on a lake table."""
+
+    sql: str
+    change: Change
+
+
+@dataclass(frozen=True)
 class Declare:
     """DECLARE name CURSOR FOR query."""
 
@@ -137,6 +146,7 @@ Statement = (
     | SetVariable
     | Show
     | Select
+    | Write
     | Declare
     | Fetch
     | Rewind
@@ -148,6 +158,8 @@ Statement = (
 
 def parameter_count(statement: Statement) -> int:
     """The highest parameter number that the statement mentions."""
+    if isinstance(statement, Write) and isinstance(statement.change, changes.InsertBatch):
+        return changes.parameters(statement.change)
     sql = statement.query.sql if isinstance(statement, Declare) else getattr(statement, "sql", "")
     text = sql.encode()
     tokens = [token for token in parsing.scan(sql) if token.token == pb.PARAM]
@@ -170,6 +182,9 @@ def _remembered(sql: str) -> tuple[Statement, ...]:
 
 def _parsed(sql: str) -> list[Statement]:
     """One of several is parsed again by itself, so that the locations in its tree are locations in its text."""
+    batch = changes.batch(sql)
+    if batch is not None:
+        return [Write(sql, batch)]
     try:
         _check_size(sql)
         raw = parsing.parse_sql(sql)
@@ -204,7 +219,8 @@ def _statement(node: tree.Node | None, sql: str) -> Statement:
         case tree.TransactionStmt():
             return _transaction(node)
         case _:
-            return _session_statement(node)
+            change = changes.change(node, sql)
+            return _session_statement(node) if change is None else Write(sql, change)
 
 
 def _session_statement(node: tree.Node | None) -> Statement:
