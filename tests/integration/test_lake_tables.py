@@ -1,5 +1,7 @@
 """Tables that live in the lake alone, as psql sees them: reads, writes, transactions, conflicts."""
 
+import json
+import threading
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from pyiceberg.table import StaticTable
+from tests.fixtures.command import Command
 from tests.fixtures.lake import Lake
 
 from frostline.catalog import lake_tables as catalog
@@ -15,6 +18,7 @@ from frostline.catalog.pointers import Pointer
 from frostline.lake.lake_table import Layout
 from frostline.model.names import Name
 from frostline.pipeline import lake_tables
+from frostline.server.writes import transaction
 
 READINGS = ("id bigint not null", "ts timestamptz", "device text", "value double precision", "data jsonb")
 
@@ -168,3 +172,139 @@ def test_null_is_refused_where_there_may_be_none_and_returning_tells_what_was_wr
     ]
     assert all_of(psql, "delete from readings where random() < 2 returning id, word") == [(7, "0")]
     assert all_of(psql, "select * from readings") == []
+
+
+def test_statements_over_several_lake_and_postgres_tables_mean_what_they_mean_in_postgres(
+    lake: Lake, sessions: Callable[[], psycopg.Connection]
+) -> None:
+    made(lake)
+    made(lake, "devices", "device text", "factor int")
+    psql = sessions()
+    psql.execute("create table local (device text, extra int)")
+    psql.execute("insert into local values ('a', 100)")
+    psql.execute("insert into devices values ('a', 2), ('b', 3)")
+    psql.execute(
+        "insert into readings (id, device, value) select n, chr(96 + n % 3 + 1), n from generate_series(1, 6) n"
+    )
+    psql.execute("update readings r set value = value * factor from devices d where d.device = r.device and r.id < 4")
+    expected = [(1, "b", 3.0), (2, "c", 2.0), (3, "a", 6.0), (4, "b", 4.0), (5, "c", 5.0), (6, "a", 6.0)]
+    assert all_of(psql, "select id, device, value from readings order by id") == expected
+    psql.execute("update readings r set value = value + extra from local l where l.device = r.device")
+    assert all_of(psql, "select id, value from readings where device = 'a' order by id") == [(3, 106.0), (6, 106.0)]
+    psql.execute("delete from readings r using devices d where d.device = r.device and d.factor = 3")
+    assert all_of(psql, "select id from readings order by id") == [(2,), (3,), (5,), (6,)]
+    psql.execute("delete from readings where device like 'c%' and data is null")
+    assert all_of(psql, "select r.id, d.factor from readings r join devices d using (device) order by 1") == [
+        (3, 2),
+        (6, 2),
+    ]
+    psql.execute("with gone as (delete from readings returning *) insert into devices select device, id from gone")
+    assert all_of(psql, "select count(*), sum(factor) from devices") == [(4, 14)]
+    psql.execute("""
+        do $$ declare n int; begin
+            for n in 1..3 loop
+                begin
+                    insert into readings (id) values (n);
+                    if n = 2 then raise exception 'no'; end if;
+                exception when others then null;
+                end;
+            end loop;
+        end $$""")
+    assert all_of(psql, "select id from readings order by id") == [(1,), (3,)]
+    psql.execute("prepare put(bigint) as insert into readings (id) values ($1)")
+    for number in range(10, 18):
+        psql.execute(f"execute put({number})".encode())
+    assert all_of(psql, "select count(*) from readings where id >= 10") == [(8,)]
+    psql.execute("analyze readings")
+
+
+def test_who_has_no_rights_on_the_foreign_table_has_no_way_in(
+    lake: Lake, sessions: Callable[[], psycopg.Connection]
+) -> None:
+    made(lake)
+    owner, other = sessions(), sessions()
+    owner.execute("insert into readings (id) values (1)")
+    owner.execute("create role lake_guest")
+    try:
+        other.execute("set role lake_guest")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            other.execute("select * from readings")
+        owner.execute("grant select on readings to lake_guest")
+        assert all_of(other, "select id from readings") == [(1,)]
+        for statement in ("insert into readings (id) values (2)", "delete from readings", "update readings set id = 3"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                other.execute(statement.encode())
+        owner.execute("grant create on schema public to lake_guest")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            other.execute("create foreign table mine (id bigint) server frostline_lake options (table_name 'lake_1')")
+        assert all_of(other, "select umoptions from pg_user_mappings") == [(None,), (None,)]
+    finally:
+        other.close()
+        owner.execute("drop owned by lake_guest; drop role lake_guest")
+
+
+def test_many_writers_lose_no_update_and_share_snapshots(
+    lake: Lake, sessions: Callable[[], psycopg.Connection]
+) -> None:
+    """Some of them at another lake server, which knows nothing of the first one."""
+    made(lake, "counters", "id bigint", "n bigint")
+    made(lake, "log", "id bigint", "who bigint")
+    first = sessions()
+    first.execute("insert into counters select id, 0 from generate_series(1, 3) id")
+    done = list[int]()
+
+    def count(who: int, session: psycopg.Connection) -> None:
+        for turn in range(6):
+            try:
+                with session.transaction():
+                    session.execute("insert into log values (%s, %s)", [turn, who])
+                    session.execute("update counters set n = n + 1 where id = %s", [turn % 3 + 1])
+                done.append(who)
+            except psycopg.errors.SerializationFailure:
+                continue
+
+    def append(node: transaction.Lake, who: int) -> None:
+        log = catalog.load(lake.catalog, Pointer("public", "log")).id
+        for turn in range(6):
+            elsewhere = transaction.LakeTransaction(node, lambda _table, _wanted: {})
+            elsewhere.to_write(log).insert([[str(turn), str(who)]])
+            elsewhere.commit()
+            done.append(who)
+
+    node = transaction.Lake(lake.dsn, str(lake.warehouse))
+    try:
+        jobs = [threading.Thread(target=count, args=[who, sessions()]) for who in range(4)]
+        jobs += [threading.Thread(target=append, args=[node, who]) for who in (10, 11)]
+        for job in jobs:
+            job.start()
+        for job in jobs:
+            job.join()
+    finally:
+        node.close()
+    assert done.count(10) == done.count(11) == 6, "rows that are only added never conflict"
+    counted = [who for who in done if who < 10]
+    assert all_of(first, "select sum(n), count(*) from counters") == [(len(counted), 3)]
+    assert all_of(first, "select count(*) from log") == [(len(done),)]
+    commits, snapshots = len(done), state(lake, "log").snapshots
+    assert snapshots <= commits
+
+
+def test_the_command_line_makes_shows_and_drops_them(
+    lake: Lake, command: Command, sessions: Callable[[], psycopg.Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FROSTLINE_DSN", lake.dsn)
+    monkeypatch.setenv("FROSTLINE_WAREHOUSE", str(lake.warehouse))
+    made_it = command("lake", "create", "readings", "--column", "id bigint", "--column", '"The Time" timestamptz',
+                      "--partition", "day(The Time)", "--sort", "id desc")  # fmt: skip
+    assert made_it.exit_code == 0, made_it.stderr
+    again = command("lake", "create", "readings", "--column", "id bigint")
+    assert (again.exit_code, "already exists" in again.stderr) == (2, True)
+    for wrong in (["id nonsense"], ["id"], ["id bigint); drop table x; --"], ["id bigint", "--partition", "day(id)"]):
+        assert command("lake", "create", "others", "--column", *wrong).exit_code == 2, wrong
+    sessions().execute("insert into readings select n, now() from generate_series(1, 5) n")
+    shown = json.loads(command("lake", "show", "readings", "--output", "json").stdout)
+    assert (shown["rows"], shown["partition"], shown["sort"]) == (5, "day(The Time)", "id DESC")
+    assert "public.readings" in command("lake", "list").stdout
+    assert command("lake", "drop", "readings", "--purge").exit_code == 0
+    assert (files(lake), command("lake", "show", "readings").exit_code) == (set(), 2)
+    assert [table.table for table in catalog.dropped(lake.catalog)] == []

@@ -254,7 +254,7 @@ class State:
         return self.metadata.current_snapshot_id
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def state(location: str) -> State:
     """What a table consists of; UnavailableError for one with files that we cannot read as they are meant."""
     metadata = snapshots.read_metadata(location)

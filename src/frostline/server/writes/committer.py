@@ -6,6 +6,7 @@ so again upon what they left. When the connection breaks in the commit, the very
 the same place to the same place, so it happens once, and a pointer that has moved elsewhere tells which way it went.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -25,9 +26,11 @@ from frostline.lake.lake_commit import Added, Staged
 from frostline.lake.lake_table import State
 from frostline.model.lake_tables import Rows, is_conflict
 
+_log = logging.getLogger(__name__)
 _PATIENCE_S = 30.0
 """How long Postgres may be away in the middle of a commit before its outcome is given up on."""
 _PAUSE_S = 0.2
+_LOOK = "look whether the rows are there before you write them again"
 _ATTEMPTS = 100
 """So many times somebody else may be faster."""
 
@@ -83,7 +86,7 @@ class Catalog:
             try:
                 with self.connection() as connection:
                     return {table.id: table for table in lake_tables.listed(connection)}
-            except psycopg.OperationalError as error:  # it may have been lost while nobody used it
+            except psycopg.Error as error:  # it may have been lost while nobody used it
                 if not again:
                     raise UnavailableError(
                         f"the lake server cannot reach its catalog: {first_line(error)}", hint="frostline status"
@@ -130,11 +133,9 @@ class Committer:
             self._fail(left, ConflictError("others commit all the time", hint="run the transaction again"))
         except FrostlineError as error:
             self._fail(left, error)
-        except psycopg.Error as error:
-            self._fail(left, UnavailableError(f"the catalog: {first_line(error)}", hint="frostline status"))
-        except BaseException:
-            self._fail(left, OutcomeUnknown("the lake server failed in a commit; its log says why"))
-            raise
+        except Exception:  # noqa: BLE001  (whoever waits has to be told, and may not take it for a failure)
+            _log.exception("commit failed transactions=%d", len(left))
+            self._fail(left, OutcomeUnknown("the lake server failed in a commit; its log says why", hint=_LOOK))
 
     @staticmethod
     def _fail(left: Sequence[_Ticket], error: FrostlineError) -> None:
@@ -170,26 +171,36 @@ class Committer:
                     return True
             except CommitLost:
                 return is_again and self._has_happened(staged)
-            except (psycopg.OperationalError, UnavailableError) as error:
+            except (psycopg.Error, UnavailableError) as error:
+                if not is_again and _is_refusal(error):
+                    raise UnavailableError(f"the catalog refused a commit: {first_line(error)}") from error
                 if time.monotonic() > gives_up:
-                    hint = "look whether the rows are there before you write them again"
-                    raise OutcomeUnknown(f"lost Postgres in a commit: {first_line(error)}", hint=hint) from error
+                    raise OutcomeUnknown(f"lost Postgres in a commit: {first_line(error)}", hint=_LOOK) from error
                 is_again = True
                 time.sleep(_PAUSE_S)
 
     def _has_happened(self, staged: Sequence[Staged]) -> bool:
         """Whether a commit whose answer was lost has moved the pointers: then they lead to its snapshots."""
-        cut = self._catalog.cut()
-        known = [
-            lake_table.state(cut[move.move.id].metadata_location).metadata.snapshot_by_id(move.snapshot_id)
-            for move in staged
-            if move.move.id in cut
-        ]
+        try:
+            cut = self._catalog.cut()
+            known = [
+                lake_table.state(cut[move.move.id].metadata_location).metadata.snapshot_by_id(move.snapshot_id)
+                for move in staged
+                if move.move.id in cut
+            ]
+        except FrostlineError as error:
+            raise OutcomeUnknown(f"cannot see what became of a commit: {error.message}", hint=_LOOK) from error
         return any(known)
 
     def close(self) -> None:
         """Give the connection back."""
         self._catalog.close()
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether Postgres has said that it has rolled the commit back, and goes on running."""
+    state = error.sqlstate if isinstance(error, psycopg.Error) else None
+    return state is not None and not state.startswith(("08", "57"))
 
 
 def _settle_conflicts(left: list[_Ticket], states: Mapping[int, State]) -> None:

@@ -1,0 +1,1 @@
+"""Models of protocols, and what walks through all of their states."""
