@@ -18,6 +18,7 @@ from frostline.catalog.pointers import Pointer
 from frostline.lake.lake_table import Layout
 from frostline.model.names import Name
 from frostline.pipeline import lake_tables
+from frostline.relation import foreign_server
 from frostline.server.writes import transaction
 
 READINGS = ("id bigint not null", "ts timestamptz", "device text", "value double precision", "data jsonb")
@@ -287,6 +288,40 @@ def test_many_writers_lose_no_update_and_share_snapshots(
     assert all_of(first, "select count(*) from log") == [(len(done),)]
     commits, snapshots = len(done), state(lake, "log").snapshots
     assert snapshots <= commits
+
+
+def test_a_commit_whose_connection_is_lost_happens_once(lake: Lake, sessions: Callable[[], psycopg.Connection]) -> None:
+    """The lake server's own session is ended again and again while others commit: no client learns of it."""
+    made(lake, "log", "who bigint", "turn bigint")
+    made(lake, "counters", "who bigint", "n bigint")
+    first = sessions()
+    first.execute("insert into counters select who, 0 from generate_series(0, 3) who")
+
+    def write(who: int, session: psycopg.Connection, disturber: psycopg.Connection) -> None:
+        for turn in range(6):
+            with session.transaction():
+                session.execute("insert into log values (%s, %s)", [who, turn])
+                session.execute("update counters set n = n + 1 where who = %s", [who])
+                if turn % 2 == who % 2:
+                    disturber.execute("""select pg_terminate_backend(pid) from pg_stat_activity
+                                          where datname = current_database()
+                                            and application_name = 'frostline lake commits'""")
+
+    writers = [threading.Thread(target=write, args=[who, sessions(), sessions()]) for who in range(4)]
+    for thread in writers:
+        thread.start()
+    for thread in writers:
+        thread.join()
+    assert all_of(first, "select who, turn from log order by 1, 2") == [(who, n) for who in range(4) for n in range(6)]
+    assert all_of(first, "select who, n from counters order by 1") == [(who, 6) for who in range(4)]
+
+
+def test_a_new_password_reaches_the_way_of_all_roles(lake: Lake) -> None:
+    made(lake)
+    port = lake.server.port
+    assert foreign_server.ensure(lake.catalog, host="127.0.0.1", port=port, user="frostline", password="another")
+    options = "select umoptions::text from pg_user_mappings order by umuser"
+    assert all("another" in str(row[0]) for row in lake.catalog.execute(options).fetchall())
 
 
 def test_the_command_line_makes_shows_and_drops_them(

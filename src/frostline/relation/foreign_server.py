@@ -44,7 +44,8 @@ def ensure(
         with connection.transaction():
             connection.execute(_statement("extension"))
             changed = _ensure_server(connection, {"host": host, "port": str(port), "passfile": passfile})
-            return _ensure_mapping(connection, user, None if passfile else password) or changed
+            changed = _ensure_mapping(connection, user, None if passfile else password) or changed
+            return _follow_in_public_mapping(connection, user, password) or changed
     except (psycopg.errors.InsufficientPrivilege, psycopg.errors.FeatureNotSupported) as error:
         role = sql.Identifier(connection.info.user).as_string(connection)
         raise UsageError(
@@ -86,6 +87,14 @@ def _ensure_mapping(connection: Connection, user: str, password: str | None) -> 
         connection.execute(_statement("create_mapping").format(changes=sql.SQL(", ").join(given)))
         return True
     return _alter(connection, "alter_mapping", present, wanted)
+
+
+def _follow_in_public_mapping(connection: Connection, user: str, password: str) -> bool:
+    """Let every other role's way to lake tables have the same password, where there is one."""
+    present = first_value(connection.execute(_statement("public_mapping_options").format()))
+    if present is None:
+        return False
+    return _alter(connection, "alter_public_mapping", present, {"user": user, "password": password})
 
 
 def _alter(connection: Connection, statement: str, present: dict[str, str], wanted: _Options) -> bool:

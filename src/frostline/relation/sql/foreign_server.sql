@@ -22,5 +22,13 @@ create user mapping for current_user server frostline_lake options ({changes})
 -- name: alter_mapping
 alter user mapping for current_user server frostline_lake options ({changes})
 
+-- name: public_mapping_options
+-- The way that all other roles have to lake tables: docs/design/lake-tables.md. Its options are hidden from them.
+select coalesce((select jsonb_object_agg(option_name, option_value) from pg_options_to_table(umoptions)), '{{}}')
+  from pg_user_mappings where srvname = 'frostline_lake' and umuser = 0
+
+-- name: alter_public_mapping
+alter user mapping for public server frostline_lake options ({changes})
+
 -- name: is_superuser
 select rolsuper from pg_roles where rolname = current_user

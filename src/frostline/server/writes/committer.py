@@ -31,6 +31,8 @@ _PATIENCE_S = 30.0
 """How long Postgres may be away in the middle of a commit before its outcome is given up on."""
 _PAUSE_S = 0.2
 _LOOK = "look whether the rows are there before you write them again"
+_TRIES = 5
+"""Connections to the catalog that may be lost one after the other, where nothing was changed yet."""
 _ATTEMPTS = 100
 """So many times somebody else may be faster."""
 
@@ -82,15 +84,16 @@ class Catalog:
 
     def cut(self) -> dict[int, LakePointer]:
         """Where all lake tables are, as of one moment, by their ids."""
-        for again in (True, False):
+        for left in reversed(range(_TRIES)):
             try:
                 with self.connection() as connection:
                     return {table.id: table for table in lake_tables.listed(connection)}
             except psycopg.Error as error:  # it may have been lost while nobody used it
-                if not again:
+                if not left:
                     raise UnavailableError(
                         f"the lake server cannot reach its catalog: {first_line(error)}", hint="frostline status"
                     ) from error
+                time.sleep(_PAUSE_S / _TRIES)
         raise AssertionError
 
     def close(self) -> None:
