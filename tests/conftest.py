@@ -29,6 +29,7 @@ hypothesis.settings.register_profile("quick", deadline=None, max_examples=30)
 
 pytest_plugins = [
     "tests.fixtures.lakeserver",
+    "tests.fixtures.catalogserver",
     "tests.fixtures.cluster",
     "tests.fixtures.command",
     "tests.fixtures.conversion",

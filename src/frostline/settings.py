@@ -32,6 +32,10 @@ _SECRET = (
     "catalog_uri",
     "catalog_token",
     "catalog_credential",
+    "rest_read_access_key",
+    "rest_read_secret_key",
+    "rest_write_access_key",
+    "rest_write_secret_key",
 )
 _SPARK_MASTER = re.compile(r"local(\[(\*|[1-9]\d*)(, *(\*|[1-9]\d*))?\])?|local-cluster\[.+\]|(spark|k8s)://\S+|yarn")
 _HTTP = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
@@ -138,6 +142,17 @@ class Settings(BaseSettings):
     """The address that ports for metrics bind. Whoever reaches it reads them: they ask for no password."""
     metrics_hosts: HostNames | None = None
     """Names, with commas between, that clients may call the host of the metrics, besides the address itself."""
+
+    rest_port: Port | None = None
+    """Where `frostline serve` and `frostline up` serve the Iceberg REST catalog; nowhere when unset."""
+    rest_listen: Text = "127.0.0.1"
+    """The address that it binds. Another one than loopback needs TLS: lake_tls_certificate and lake_tls_key."""
+    rest_read_access_key: Secret | None = None
+    """A key of the object store that clients of that catalog are given for reading; they get none when it is unset."""
+    rest_read_secret_key: Secret | None = None
+    rest_write_access_key: Secret | None = None
+    """The same for tokens that may write, for lake tables."""
+    rest_write_secret_key: Secret | None = None
 
     catalog_uri: CatalogUri | None = None
     """An Iceberg REST catalog, for snapshots; without it they go to the catalog in Postgres."""

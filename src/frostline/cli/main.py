@@ -26,6 +26,7 @@ COMMANDS = {
     "table": "frostline.cli.table:table",
     "run": "frostline.cli.runtime:run",
     "grant": "frostline.cli.table:grant",
+    "token": "frostline.cli.token:token",
     "premake": "frostline.cli.upkeep:premake",
     "plan": "frostline.cli.tiering:plan",
     "archive": "frostline.cli.tiering:archive",

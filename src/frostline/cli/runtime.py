@@ -24,6 +24,9 @@ _PORT = click.IntRange(1, 65535)
 @click.command()
 @click.option("--pg-port", type=_PORT, help="Port of the embedded Postgres.  [default: the last one, else a free one]")
 @click.option("--lake-port", type=_PORT, help="Port of the lake server.  [default: the last one, else a free one]")
+@click.option(
+    "--rest-port", type=_PORT, help="Port of the Iceberg REST catalog.  [default: the last one, else it is off]"
+)
 @click.option("--warehouse", help="Where the lake's files go: a directory or a URI.  [default: in the home directory]")
 @click.option("--no-worker", is_flag=True, help="Leave all jobs to commands: archive, fold, ...")
 @click.pass_obj
@@ -31,6 +34,7 @@ def up(
     invocation: Invocation,
     pg_port: int | None,
     lake_port: int | None,
+    rest_port: int | None,
     warehouse: str | None,
     no_worker: bool,  # noqa: FBT001
 ) -> None:
@@ -42,7 +46,8 @@ def up(
     from frostline.runtime import up as servers  # noqa: PLC0415
     from frostline.runtime.home import prepare  # noqa: PLC0415
 
-    with prepare(invocation.needed_home(), pg_port=pg_port, lake_port=lake_port, warehouse=warehouse) as home:
+    ports = {"pg_port": pg_port, "lake_port": lake_port, "rest_port": rest_port}
+    with prepare(invocation.needed_home(), **ports, warehouse=warehouse) as home:
         settings = invocation.settings(home.given)
         stop = stop_requested()
         announce = invocation.output.line
@@ -68,12 +73,17 @@ def init(invocation: Invocation, dsn: str | None, warehouse: str | None, new_war
 
 
 @click.command()
+@click.option("--rest-port", type=_PORT, help="Port of the Iceberg REST catalog.  [default: rest_port of the settings]")
 @click.pass_obj
-def serve(invocation: Invocation) -> None:
-    """Run the lake server for a database that `frostline init` prepared, until SIGTERM."""
+def serve(invocation: Invocation, rest_port: int | None) -> None:
+    """Run the lake server for a database that `frostline init` prepared, until SIGTERM.
+
+    With a port for it, also the Iceberg REST catalog, for engines that have a token: frostline token create.
+    """
     from frostline.runtime.lake_server import serve_until  # noqa: PLC0415
 
-    serve_until(invocation.settings(), announce=invocation.output.line, stop=stop_requested())
+    settings = invocation.settings({"rest_port": rest_port} if rest_port else {})
+    serve_until(settings, announce=invocation.output.line, stop=stop_requested())
 
 
 @click.command()

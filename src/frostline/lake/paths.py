@@ -96,6 +96,16 @@ def copy_location(warehouse: str, snapshot: str, name: Name, token: str) -> str:
     return f"{snapshot_root(warehouse, snapshot)}/{_part(name.schema)}/{_part(name.table)}-{token}"
 
 
+def lake_tables_root(warehouse: str) -> str:
+    """The folder of all tables that other engines have made through the catalog server."""
+    return f"{warehouse_location(warehouse)}/~tables"
+
+
+def new_lake_table(warehouse: str, namespace: str, table: str) -> str:
+    """A folder for such a table, which no other one has: a table of the same name may have been dropped before."""
+    return f"{lake_tables_root(warehouse)}/{_part(namespace)}/{_part(table)}-{uuid.uuid4().hex[:12]}"
+
+
 def _part(text: str) -> str:
     """One part of a path: everything but letters, digits, _ . - is percent-encoded, and so is a leading dot."""
     encoded = quote(text, safe="").replace("~", "%7E")

@@ -36,7 +36,8 @@ class Home:
     def given(self) -> dict[str, Any]:
         """What the environment must not override: this home's own Postgres, and what was asked for."""
         asked_for = ("warehouse",) if self.warehouse_was_named else ()
-        return {key: self.values[key] for key in ("dsn", "lake_port", "lake_passfile", *asked_for)}
+        written = ("rest_port",) if "rest_port" in self.values else ()
+        return {key: self.values[key] for key in ("dsn", "lake_port", "lake_passfile", *written, *asked_for)}
 
     @property
     def client_passfile(self) -> Path:
@@ -56,7 +57,12 @@ class Home:
 
 @contextmanager
 def prepare(
-    directory: Path, *, pg_port: int | None, lake_port: int | None, warehouse: str | None = None
+    directory: Path,
+    *,
+    pg_port: int | None,
+    lake_port: int | None,
+    rest_port: int | None = None,
+    warehouse: str | None = None,
 ) -> Generator[Home]:
     """Make the home at the first time, lock it for the block, and write its settings when they change.
 
@@ -66,12 +72,12 @@ def prepare(
     file = directory / FILE_NAME
     if not file.exists():
         _placed(directory, {}, warehouse)
-        _values(directory, {}, pg_port, lake_port)  # what is wrong with them is said before the directory is made
+        _values(directory, {}, pg_port, lake_port, rest_port)  # what is wrong is said before the directory is made
     with _locked(directory):
         old = read_file(file) if file.exists() else {}
         if old:
             _postgres(directory, old).stop()  # left over from a `frostline up` that was killed
-        new = _values(directory, old, pg_port, lake_port) | _placed(directory, old, warehouse)
+        new = _values(directory, old, pg_port, lake_port, rest_port) | _placed(directory, old, warehouse)
         if new != old:
             write_file(file, new)
         yield Home(directory, new, warehouse is not None)
@@ -115,7 +121,9 @@ def _locked(directory: Path) -> Generator[None]:
         yield
 
 
-def _values(directory: Path, old: dict[str, Any], pg_port: int | None, lake_port: int | None) -> dict[str, Any]:
+def _values(
+    directory: Path, old: dict[str, Any], pg_port: int | None, lake_port: int | None, rest_port: int | None
+) -> dict[str, Any]:
     new = old or {
         "embedded": True,
         "dsn": _dsn(directory, port_from(_PG_PORT) if pg_port is None else pg_port, new_password()),
@@ -130,6 +138,11 @@ def _values(directory: Path, old: dict[str, Any], pg_port: int | None, lake_port
         raise UsageError(f"port {taken} is wanted by both servers", hint="choose another: --lake-port N")
     check_port(taken, option="--pg-port")
     check_port(chosen, option="--lake-port")
+    if rest_port in (taken, chosen):
+        raise UsageError(f"port {rest_port} is wanted by two servers", hint="choose another: --rest-port N")
+    if rest_port is not None:
+        check_port(rest_port, option="--rest-port")
+        new = {**new, "rest_port": rest_port}
     return {**new, "lake_port": chosen, "lake_passfile": str(directory / _PASSFILE)}
 
 

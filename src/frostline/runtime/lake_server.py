@@ -63,7 +63,7 @@ def start(settings: Settings, *, without_lake: bool = False) -> "LakeServer":
     return server
 
 
-def tls_context(certificate: str | None, key: str | None) -> ssl.SSLContext | None:
+def tls_context(certificate: str | None, key: str | None, protocol: str = "postgresql") -> ssl.SSLContext | None:
     """TLS with these PEM files, None when neither is given; raises UsageError for anything else."""
     if certificate is None and key is None:
         return None
@@ -71,7 +71,7 @@ def tls_context(certificate: str | None, key: str | None) -> ssl.SSLContext | No
         missing, given = ("lake_tls_certificate", "lake_tls_key") if key else ("lake_tls_key", "lake_tls_certificate")
         raise UsageError(f"{given} is set but {missing} is not", hint="set both, or neither")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.set_alpn_protocols(["postgresql"])
+    tls.set_alpn_protocols([protocol])
     try:
         # Without a password at hand OpenSSL would ask for one at the terminal.
         tls.load_cert_chain(certificate, key, password=lambda: b"")
@@ -94,22 +94,42 @@ def _allow_files() -> None:
 def serve_until(settings: Settings, *, announce: Callable[[str], None], stop: Event) -> None:
     """Run the lake server until `stop` is set."""
     with running(settings) as server, watchdog.guarded(server.answers, settings.lake_watchdog_s):
-        announce(f"ready lake={settings.lake_listen}:{settings.lake_port}")
+        catalog = f" catalog={settings.rest_listen}:{settings.rest_port}" if settings.rest_port else ""
+        announce(f"ready lake={settings.lake_listen}:{settings.lake_port}{catalog}")
         stop.wait()
 
 
 @contextmanager
+def _catalog(settings: Settings) -> Generator[None]:
+    """The catalog server for the block, if a port is set for it."""
+    if settings.rest_port is None:
+        yield
+        return
+    from frostline.server.rest.listen import CatalogServer  # noqa: PLC0415  (a web framework that few need)
+
+    tls = tls_context(settings.lake_tls_certificate, settings.lake_tls_key, "http/1.1")
+    server = CatalogServer(settings, tls)
+    try:
+        yield
+    finally:
+        server.stop()
+
+
+@contextmanager
 def running(settings: Settings, *, without_lake: bool = False) -> Generator["LakeServer"]:
-    """The lake server for the block, and its metrics if a port is set for them."""
+    """The lake server for the block, and its metrics and the catalog server if ports are set for them."""
     from frostline.observe.metrics import lake_server  # noqa: PLC0415  (as in `start`)
 
     server = start(settings, without_lake=without_lake)
     try:
-        with http.served(
-            settings.metrics_listen,
-            settings.lake_metrics_port,
-            lambda: lake_server.families(server),
-            names=http.host_names(settings.metrics_hosts),
+        with (
+            http.served(
+                settings.metrics_listen,
+                settings.lake_metrics_port,
+                lambda: lake_server.families(server),
+                names=http.host_names(settings.metrics_hosts),
+            ),
+            _catalog(settings),
         ):
             yield server
     finally:

@@ -15,6 +15,7 @@ PLACES = {
     "pipeline/expire.py": "inside `job.on_table`; `commit.stage_expiry` and `publish.transaction` look again",
     "pipeline/sweep.py": "inside `job.on_table`; a dry run calls `require`",
     "pipeline/snapshot_drop.py": "inside `guarded`",
+    "server/rest/staging.py": "inside `guarded`; `write` looks again, and `discard` deletes what it has just written",
     "observe/doctor/store.py": "after `require`",
 }
 """Module and why it is right. DuckDB's COPY needs a folder first, which `warehouse.prepare` makes."""
