@@ -3,17 +3,21 @@
 import json
 import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 from tests.fixtures.catalogserver import NUMBERS, Served, numbers, serving
+from tests.fixtures.command import Command
 from tests.fixtures.statements import run, value
+from tests.fixtures.waiting import until_true
 
 from frostline.catalog.connect import Connection
 from frostline.errors import UsageError
-from frostline.server.rest import app
+from frostline.server.rest import app, listen
 from frostline.server.rest.listen import CatalogServer
 from frostline.settings import Settings
 
@@ -339,6 +343,72 @@ def test_postgres_may_go_away_and_come_back(rest: Served, catalog: Connection) -
     others = "select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name = 'frostline catalog server'"
     assert value(catalog, others) >= 1
     assert rest.ask("GET", "namespaces", token).status_code == 200
+
+
+def test_a_commit_in_which_postgres_is_lost_may_have_happened(rest: Served, catalog: Connection) -> None:
+    client, token = rest.client(write=True), rest.token(write=True)
+    client.create_namespace("app")
+    table = client.create_table("app.numbers", NUMBERS)
+    body = {"updates": [{"action": "set-properties", "updates": {"colour": "red"}}]}
+    server = "from pg_stat_activity where application_name = 'frostline catalog server' and wait_event_type = 'Lock'"
+    with ThreadPoolExecutor(1) as other:
+        with catalog.transaction():
+            run(catalog, "select from frostline.iceberg_tables for update")
+            asked = other.submit(rest.ask, "POST", "namespaces/app/tables/numbers", token, json=body)
+            until_true(catalog, f"select count(*) {server}")
+            assert value(catalog, f"select count(pg_terminate_backend(pid)) {server}") == 1
+        assert error(asked.result()) == (500, "CommitStateUnknownException")
+    assert len(_metadata_files(table.location())) == 2, "what may have been committed is not deleted"
+    assert "colour" not in client.load_table("app.numbers").properties
+    assert rest.ask("POST", "namespaces/app/tables/numbers", token, json=body).status_code == 200
+
+
+def test_of_two_that_create_a_table_one_does(rest: Served) -> None:
+    token = rest.token(write=True)
+    rest.client(write=True).create_namespace("app")
+    with ThreadPoolExecutor(6) as clients:
+        asked = [
+            clients.submit(rest.ask, "POST", "namespaces/app/tables", token, json=_new_table("numbers"))
+            for _ in range(6)
+        ]
+        codes = sorted(each.result().status_code for each in asked)
+    assert codes == [200, 409, 409, 409, 409, 409]
+
+
+def test_without_its_warehouse_nothing_is_committed(rest: Served) -> None:
+    client, token = rest.client(write=True), rest.token(write=True)
+    client.create_namespace("app")
+    client.create_table("app.numbers", NUMBERS)
+    lake = Path(rest.settings.warehouse)
+    lake.rename(lake.with_name("away"))
+    lake.mkdir()
+    said = rest.ask("POST", "namespaces/app/tables", token, json=_new_table("other"))
+    assert error(said) == (503, "ServiceUnavailableException")
+    assert list(lake.iterdir()) == []
+
+
+def test_who_asks_for_nothing_is_hung_up_on(rest: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listen, "REQUEST_S", 0.1)
+    for words in (b"", b"GET /v1/con"):
+        with socket.create_connection(("127.0.0.1", rest.server.port), timeout=60) as client:
+            client.sendall(words)
+            assert client.recv(100) == b""
+
+
+def test_the_command_line_makes_lists_and_drops_tokens(
+    rest: Served, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FROSTLINE_DSN", rest.settings.dsn)
+    monkeypatch.setenv("FROSTLINE_WAREHOUSE", rest.settings.warehouse)
+    made = json.loads(command("token", "create", "postgres", "--write", "--days", "2", "--output", "json").stdout)
+    assert (made["role"], made["write"]) == ("postgres", True)
+    assert rest.ask("GET", "config", made["token"]).status_code == 200
+    listed = command("token", "list", "--output", "json").stdout
+    assert made["token"] not in listed
+    assert (json.loads(listed)[0]["id"], json.loads(listed)[0]["valid"]) == (made["id"], True)
+    assert command("token", "drop", made["id"]).exit_code == 0
+    assert command("token", "drop", made["id"]).exit_code == 2
+    assert rest.ask("GET", "config", made["token"]).status_code == 401
 
 
 def test_a_metadata_file_that_is_gone_is_named(rest: Served) -> None:

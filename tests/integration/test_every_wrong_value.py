@@ -34,7 +34,9 @@ WRONG: dict[tuple[str, str], list[str]] = {
     ("", "output"): ["status --output xml", "--output xml status"],
     ("up", "pg_port"): ["up --home new --pg-port 0", "up --home new --pg-port 65536", "up --home new --pg-port x"],
     ("up", "lake_port"): ["up --home new --lake-port -1", "up --home new --lake-port 1.5"],
+    ("up", "rest_port"): ["up --home new --rest-port 0", "up --home new --pg-port 7001 --rest-port 7001"],
     ("up", "warehouse"): ["up --home new --warehouse s3://", "up --home new --warehouse what*"],
+    ("serve", "rest_port"): ["serve --rest-port 0", "serve --rest-port x"],
     ("init", "dsn"): ["init --dsn nonsense --warehouse new", "init --dsn color=red --warehouse new"],
     ("init", "warehouse"): ["init --warehouse what*", "init --warehouse s3:///prefix", "init --warehouse s3://b/../c"],
     ("table add", "name"): [f"table add {name} --hot '1 month'" for name in NAMES],
@@ -103,6 +105,9 @@ WRONG: dict[tuple[str, str], list[str]] = {
     ("table remove", "name"): [f"table remove {name}" for name in NAMES],
     ("grant", "role"): ["grant nobody", 'grant "a.b', "grant public", "grant a.b"],
     ("grant", "names"): [f"grant postgres events {name}" for name in NAMES],
+    ("token create", "role"): ["token create nobody", "token create public", "token create a.b"],
+    ("token create", "days"): ["token create postgres --days 0", "token create postgres --days x"],
+    ("token drop", "token_id"): ["token drop 7", "token drop x"],
     ("plan", "names"): [f"plan {name}" for name in NAMES],
     ("archive", "names"): [f"archive {name}" for name in NAMES],
     ("archive", "master"): ["archive --master nonsense"],
@@ -189,6 +194,7 @@ WRONG_SETTINGS: dict[str, tuple[str, str | int]] = {
     "worker_interval_s": ("0", "often"),
     "spark_idle_s": ("-1", "never"),
     "metrics_port": ("0", "http"),
+    "rest_port": ("0", "http"),
     "metrics_hosts": ("a b", 5),
     "lake_metrics_port": ("65536", -1),
     "log_level": ("loud", "INFO"),
@@ -196,7 +202,8 @@ WRONG_SETTINGS: dict[str, tuple[str, str | int]] = {
     **dict.fromkeys(
         ("dsn", "warehouse", "metrics_listen", "lake_host", "lake_listen", "lake_user", "lake_password", "lake_passfile",
          "lake_tls_certificate", "lake_tls_key", "catalog_warehouse", "catalog_token", "catalog_credential",
-         "s3_access_key", "s3_secret_key", "s3_session_token"),
+         "s3_access_key", "s3_secret_key", "s3_session_token", "rest_listen", "rest_read_access_key",
+         "rest_read_secret_key", "rest_write_access_key", "rest_write_secret_key"),
         ("", 5),
     ),
 }  # fmt: skip
@@ -232,6 +239,8 @@ WRONG_CALLS = {
     "frostline.forget_policies(integer)": ("select frostline.forget_policies('x')", "22P02"),
     "frostline.untrusted_code(oid)": ("select frostline.untrusted_code('x')", "22P02"),
     "frostline.code_of_others(oid)": ("select frostline.code_of_others('x')", "22P02"),
+    "frostline.may_read_all(name,text,oid,oid)": ("select frostline.may_read_all('x', 'tiered', 'x', 1)", "22P02"),
+    "frostline.may_change_all(name,oid)": ("select frostline.may_change_all('postgres', 'x')", "22P02"),
     "frostline.is_trusted(oid)": ("select frostline.is_trusted('x')", "22P02"),
 }
 """Functions that can be called at all."""

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import requests
 from psycopg import conninfo
 from tests.fixtures import lakeserver
 from tests.fixtures.lakeserver import StoredTables, column
 
+from frostline.catalog import tokens
 from frostline.catalog.connect import connect as open_connection
 from frostline.errors import UsageError
 from frostline.lake import claim
@@ -93,6 +95,27 @@ def test_without_a_certificate_a_client_that_insists_is_refused(lake_server: Lak
     dsn = conninfo.make_conninfo(lakeserver.lake_dsn(lake_server), sslmode="require")
     with pytest.raises(psycopg.OperationalError, match="does not support SSL"):
         psycopg.connect(dsn)
+
+
+def test_the_catalog_server_uses_the_same_certificate(database: str, pair: tuple[str, str], tmp_path: Path) -> None:
+    settings = Settings(
+        dsn=database,
+        warehouse=str(tmp_path),
+        lake_port=free_port(),
+        lake_password="sesame",  # pyright: ignore[reportArgumentType]
+        lake_tls_certificate=pair[0],
+        lake_tls_key=pair[1],
+        rest_listen="0.0.0.0",
+        rest_port=free_port(),
+    )
+    with open_connection(database, purpose="tests") as connection:
+        claim.claim(connection, str(tmp_path))
+        token = tokens.create(connection, "postgres", may_write=False, days=None)[1]
+    with lake.running(settings):
+        address, headers = f"127.0.0.1:{settings.rest_port}/v1/config", {"Authorization": f"Bearer {token}"}
+        assert requests.get(f"https://{address}", headers=headers, verify=pair[0], timeout=60).status_code == 200
+        with pytest.raises(requests.ConnectionError):
+            requests.get(f"http://{address}", timeout=60)
 
 
 def test_the_settings_reach_the_server(database: str, pair: tuple[str, str], tmp_path: Path, connect: Connect) -> None:

@@ -56,7 +56,7 @@ TOUCHING = (
 """Commands that write to the warehouse, delete from it, or delete rows for what it has."""
 ELSEWHERE = {"up", "init", "serve", "run", "undo", "demo"}
 """They look for the marker in ways of their own, which other tests are about."""
-NEVER = {"psql", "grant", "premake", "plan", "pin", "status", "jobs"}
+NEVER = {"psql", "grant", "token", "premake", "plan", "pin", "status", "jobs"}
 """They only know Postgres. A new command has to be in one of the three."""
 OTHERS = "select (select count(*) from frostline.snapshot where state = 'published'), (select count(*) from frostline.own_history)"
 
