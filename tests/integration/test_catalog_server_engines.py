@@ -34,7 +34,7 @@ def test_pyiceberg_creates_appends_overwrites_evolves_and_drops(rest: Served) ->
     assert catalog.list_namespaces() == [("app",)]
     assert catalog.load_namespace_properties("app") == {"owner": "me"}
     table = catalog.create_table("app.numbers", NUMBERS)
-    assert table.location().startswith(f"file://{rest.settings.warehouse}/~tables/app/numbers-")
+    assert table.location().startswith(f"file://{rest.settings.warehouse}/~lake/app/numbers-")
     with pytest.raises(TableAlreadyExistsError):
         catalog.create_table("app.numbers", NUMBERS)
     table.append(numbers(1, 2, 3))

@@ -98,7 +98,7 @@ def copy_location(warehouse: str, snapshot: str, name: Name, token: str) -> str:
 
 def lake_tables_root(warehouse: str) -> str:
     """The folder of all tables that other engines have made through the catalog server."""
-    return f"{warehouse_location(warehouse)}/~tables"
+    return f"{warehouse_location(warehouse)}/~lake"
 
 
 def new_lake_table(warehouse: str, namespace: str, table: str) -> str:
