@@ -103,6 +103,8 @@ def _texts(row: tuple[Any, ...]) -> tuple[str, ...]:
 
 def test_wider_types_are_followed_and_every_reader_and_job_goes_on(cold: Lake) -> None:
     assert guard.ensure(cold.catalog)
+    with cold.connect() as connection:
+        alter(connection, "add column tenth text, add column eleventh integer")  # their fields' numbers begin with a 1
     with cold.connect() as connection, connection.transaction(force_rollback=True):
         for change in WIDER:
             alter(connection, change)

@@ -15,7 +15,6 @@ from frostline.partitions import partition_mode, premake
 from frostline.relation import dependents, foreign_keys, heap, names, objects, refill
 from frostline.relation.objects import template
 from frostline.relation.registration import changing, grantee, grants, revocations
-from frostline.relation.views import domain_name, needs_domain
 
 
 def remove(connection: Connection, name: Name, *, keep_lake: bool = False, dry_run: bool = False) -> tuple[str, ...]:

@@ -169,7 +169,7 @@ begin
                missing = case when changed.lake_type = 'double' then m.missing::float4::float8::text else m.missing end,
                remote_name = format('#%s%s:%s', m.field_id, case when m.missing is not null then '!' end, changed.type)
                    || case when exists (select from frostline.managed_column o where o.table_id = managed and o.field_id <> m.field_id
-                                           and o.remote_name like '#' || m.field_id || '%') then '#' else '' end
+                                           and o.remote_name ~ format('^#%s[:=!]', m.field_id)) then '#' else '' end
          where m.table_id = managed and m.field_id = changed.field_id;
     end loop;
     perform frostline.name_remote_columns(managed);

@@ -209,7 +209,7 @@ begin
     select managed, n.attnum, n.field_id, e.lake_type, e.as_text, e.pushable, true, n.name, n.missing,
            case when octet_length(convert_to(r.announced, 'UTF8')) < 63 then r.announced
                 else format('#%s%s:%s', n.field_id, case when n.missing is not null then '!' end, r.type) end
-           || case when exists (select from frostline.managed_column o where o.table_id = managed and o.remote_name like '#' || n.field_id || '%')
+           || case when exists (select from frostline.managed_column o where o.table_id = managed and o.remote_name ~ format('^#%s[:=!]', n.field_id))
                    then '#' else '' end
       from (select a.attnum, a.attname::text as name, a.atttypid, a.atttypmod, a.attcollation,
                    case when older is null then frostline.missing_value(heap, a.attnum) else older ->> a.attname end as missing,
