@@ -45,6 +45,20 @@ def test_a_column_that_was_left_to_the_sync_is_left_to_it_when_its_default_is_dr
         assert rows(lake.catalog, shown.format("events")) == rows(lake.catalog, shown.format("plain"))
 
 
+def test_marks_get_a_value_of_their_own_each_while_the_lake_has_no_row(lake: Lake) -> None:
+    """Postgres has written one into each row of the heap, where new versions of cold rows are too."""
+    small(lake, "status text")
+    with lake.connect() as connection:
+        both(connection, "delete from public.{t}")
+    assert lake.fold()[0].error is None
+    assert rows(lake.catalog, "select from frostline.lake_file") == []
+    with lake.connect() as connection:
+        both(connection, "insert into public.{t} (id, ts) values (1, '2024-01-02 00:00+00')")
+    alter(lake, "add column made int default (random() * 0)::int + 4, add column shape json")
+    assert columns.difference(lake.catalog, lake.table()) is None
+    compare(lake)
+
+
 def test_a_column_that_is_generated_no_more_keeps_its_values(lake: Lake) -> None:
     """The doors and functions of the relation leave out a generated column: they must be made anew."""
     small(lake, "twice bigint generated always as (id * 2) stored, status text")

@@ -11,13 +11,16 @@ from hypothesis import strategies as st
 from tests.fixtures.months import ROLES, identifier
 
 DEFAULTS = {
+    "smallint": "-3",
     "int": "5",
     "text": "'it''s'",
     "numeric": "1.50",
     "numeric(12,2)": "-0.5",
+    "numeric(14,2)": "-0.5",
     "boolean": "true",
     "uuid": "'7d444840-9dc0-11d1-b245-5ffdce74fad2'",
     "date": "'1960-02-29'",
+    "real": "0.1",
     "float8": "'-0'",
     "bytea": "'\\x00ff5c27'",
     "timestamptz": "'1960-02-29 12:00+00'",
@@ -35,6 +38,8 @@ ADDED = (
     "not null default {now}; alter column {name} drop not null; alter column {name} set default {value}",
 )
 """How. Rows that come later do not get their own now(), which would differ from table to table."""
+WIDER = {"smallint": "int", "int": "bigint", "real": "float8", "numeric(12,2)": "numeric(14,2)"}
+"""Types that a column can have instead of its own."""
 NAMES = (*ROLES, "state", "at", "select", "größe", 'a "b"', "c.d", "Id")
 """What columns are called. There are few, so that they exchange their names, and a new one has the name of an old one."""
 MOST = 8
@@ -148,10 +153,47 @@ class DropDefault:
         return [f"alter column {identifier(shape.names[column])} drop default"]
 
 
+@dataclass(frozen=True)
+class Drop:
+    """One column less, of those that were added."""
+
+    column: int
+    on_relation: bool = False
+
+    def alter(self, shape: Shape, follows: bool) -> list[str]:
+        """Postgres refuses it where no event trigger lets the relation stand aside."""
+        added = range(len(ROLES), len(shape.names))
+        if not follows or not added:
+            return []
+        column = added[self.column % len(added)]
+        del shape.kinds[column]
+        shape.required = {number - (number > column) for number in shape.required - {column}}
+        return [f"drop column {identifier(shape.names.pop(column))}"]
+
+
+@dataclass(frozen=True)
+class Widen:
+    """Another type. It rewrites both heaps, which no older snapshot sees."""
+
+    column: int
+    on_relation: bool = False
+
+    def alter(self, shape: Shape, follows: bool) -> list[str]:
+        """Of the next column that has a wider one."""
+        order = sorted(range(len(shape.names)), key=lambda number: (number < self.column, number))
+        column = next((number for number in order if shape.kinds[number] in WIDER), None)
+        if not follows or column is None:
+            return []
+        shape.kinds[column] = WIDER[shape.kinds[column]]
+        return [f"alter column {identifier(shape.names[column])} type {shape.kinds[column]}"]
+
+
 columns = st.integers(0, MOST - 1)
 changes: st.SearchStrategy[Change] = st.one_of(
     st.builds(Rename, columns, st.sampled_from(NAMES), st.booleans()),
     st.builds(Add, st.sampled_from(list(DEFAULTS)), st.sampled_from(ADDED), st.sampled_from(NAMES)),
     st.builds(SetDefault, columns, st.booleans()),
     st.builds(DropDefault, columns, st.booleans()),
+    st.builds(Drop, columns),
+    st.builds(Widen, columns),
 )

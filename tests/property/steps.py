@@ -13,7 +13,8 @@ FILL = "update public.{t} set {column} = {value} where {ts} >= '{at}' and {id} %
 MOVE = """update public.{t} set {id} = {id} + 1000, {ts} = {ts} + interval '{days} days'
  where {ts} >= '{at}' and {ts} < '{next}' and {id} % {every} = 0 and {id} < 1000"""
 FILLED = {
-    "text": "{id}", "int": "{id}", "bigint": "{id}", "numeric": "{id}", "numeric(12,2)": "{id}", "float8": "{id}",
+    "text": "{id}", "smallint": "{id}", "int": "{id}", "bigint": "{id}", "numeric": "{id}", "numeric(12,2)": "{id}",
+    "numeric(14,2)": "{id}", "real": "{id} / 10.0", "float8": "{id} / 10.0",
     "boolean": "{id} % 2 = 0", "uuid": "md5({id}::text)::uuid", "date": "{ts}", "bytea": "int8send({id})",
     "timestamptz": "{ts}", "timestamptz[]": "array[{ts}]",
 }  # fmt: skip

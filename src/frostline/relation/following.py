@@ -18,7 +18,7 @@ from frostline.errors import FrostlineError
 from frostline.model import registration as rules
 from frostline.model.names import Name
 from frostline.model.registration import HeapColumn, HeapFacts, Refusal
-from frostline.model.tables import Column, Table
+from frostline.model.tables import Table
 from frostline.relation import columns, missing, names, registration, renewal
 from frostline.relation.objects import template
 
@@ -84,8 +84,6 @@ def _follow_added(connection: Connection, before: Table, added: Sequence[HeapCol
     registration.refuse("follow the columns of", before.name, list(_refusals(connection, before, heap, added)))
     older = {column.name: missing.of(connection, before, column) for column in added}
     generator.add_columns(connection, before.id, older)
-    after = tables.get(connection, before.name)
-    connection.execute(_fill_images(after, [after.column(column.name) for column in added]))
     generator.widen_relation(connection, before.id)
 
 
@@ -114,14 +112,3 @@ def _refusals(connection: Connection, table: Table, heap: HeapFacts, added: Sequ
         return
     for column in added:
         yield from missing.refusals(connection, table, heap, column)
-
-
-def _fill_images(table: Table, fresh: Sequence[Column]) -> sql.Composed:
-    named = [sql.Identifier(column.name) for column in fresh]
-    return template("fill_images").format(
-        overlay=names.overlay(table),
-        heap=names.identifier(table.heap),
-        assignments=names.COMMA.join(sql.SQL("{0} = h.{0}").format(name) for name in named),
-        heap_is_overlay=names.equal("h", "o", table.key),
-        has_value=sql.SQL("({})").format(sql.SQL(" or ").join(sql.SQL("h.{} is not null").format(n) for n in named)),
-    )

@@ -202,6 +202,7 @@ declare
     known integer[] := array(select m.field_id from frostline.carried_columns(managed, heap) m order by m.attnum);
     added record;
     done text[] := array[]::text[];
+    filled text;
 begin
     perform frostline.renumber_columns(managed);
     insert into frostline.managed_column (table_id, attnum, field_id, lake_type, as_text, pushable, is_later, name, missing, remote_name)
@@ -238,6 +239,17 @@ begin
     if cardinality(done) > 0 then
         update frostline.lake_file f set fields = known where f.table_id = managed and f.fields is null;
         perform frostline.name_remote_columns(managed);
+    end if;
+    -- Marks that were made before have what the heap has, which may be a value of its own for each row while the lake has none. Row locks.
+    if cardinality(done) > 0 and (older is not null or not exists (select from frostline.lake_file f where f.table_id = managed)) then
+        select format('update %s as o set %s from %s as h where %s and o.frostline_live and row(%s)::text <> row(%s)::text', p ->> 'overlay',
+                      string_agg(format('%1$I = h.%1$I', c), ', '), heap::regclass,
+                      (select string_agg(format('h.%1$I = o.%1$I', a.attname), ' and ')
+                         from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any (i.indkey)
+                        where i.indrelid = to_regclass(p ->> 'overlay') and i.indisprimary),
+                      string_agg(format('h.%I', c), ', '), string_agg(format('o.%I', c), ', '))
+          into filled from unnest(done) as c;
+        execute filled;
     end if;
     return done;
 end

@@ -118,10 +118,6 @@ alter view {view} reset (check_option);
 -- ACCESS EXCLUSIVE on the view. Whatever reads it goes on, and does not have the new columns.
 create or replace view {relation} as select {columns} from {inner} as {alias};
 
--- name: fill_images
--- What the heap has in the new columns, for the marks that were made before. Row locks.
-update {overlay} as o set {assignments} from {heap} as h where {heap_is_overlay} and o.frostline_live and {has_value};
-
 -- name: view_default
 alter view {relation} alter column {column} set default {default};
 
