@@ -9,6 +9,7 @@ from tests.fixtures import forks, states
 from tests.fixtures.cold_twins import APRIL, at, both, change, compare, line, make_archived, shown
 from tests.fixtures.command import Command
 from tests.fixtures.lake import Lake
+from tests.fixtures.remembered import anew
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.twins import PARTITIONS, TABLE
 from tests.fixtures.waiting import until_noticed
@@ -252,7 +253,7 @@ def test_the_lake_of_a_living_database_is_refused(lake: Lake) -> None:
 def test_a_lake_of_an_earlier_version_does_not_say_whose_it_is(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as earlier:
         earlier.setattr(commit, "_own_properties", lambda table: {"frostline.table-id": str(table.id)})
-        make_archived(lake, grace="0")
+        anew(make_archived)(lake, grace="0")
     where = folder(lake)
     lose(lake)
     with pytest.raises(UsageError, match="does not say whose it is"):

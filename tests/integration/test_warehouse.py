@@ -17,6 +17,7 @@ from tests.fixtures.command import Command
 from tests.fixtures.lake import Lake, running_on
 from tests.fixtures.own_server import OwnServers, Served, archive_below, make_ranges
 from tests.fixtures.quick import some
+from tests.fixtures.remembered import anew
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.states import forget
 
@@ -51,6 +52,7 @@ TOUCHING = (
     ("snapshot", "create", "daily", "--tables", "public.plain"),
     ("snapshot", "drop", "daily"),
     ("table", "remove", "events", "--thaw"),
+    ("lake", "create", "readings", "--column", "id bigint"),
     ("doctor",),
 )
 """Commands that write to the warehouse, delete from it, or delete rows for what it has."""
@@ -209,7 +211,7 @@ def test_two_databases_may_share_one(lake: Lake, empty_database: str, request: p
 def test_it_is_unmounted_during_an_archive(lake: Lake, monkeypatch: pytest.MonkeyPatch, place: Failpoint) -> None:
     with _unmounted_at(place, lake, archive, monkeypatch):
         with pytest.raises(AssertionError):
-            make_archived(lake, grace="0")
+            anew(make_archived)(lake, grace="0")
         error = value(lake.catalog, "select error from frostline.job order by job_id desc limit 1")
         assert "is empty: it is not mounted, or it is not this database's" in error
         assert list(lake.warehouse.iterdir()) == []
