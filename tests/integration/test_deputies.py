@@ -25,7 +25,13 @@ HEAP = "public._events"
 DROPPED = "; ".join(f"drop event trigger {name}" for name in guard.TRIGGERS)
 EVENTS = Name("public", "events")
 pytestmark = pytest.mark.spark
-TYPICAL = ("an index expression of constants", "a check of one partition", "a domain inside of a type", "an operator")
+TYPICAL = (
+    "an index expression of constants",
+    "a check of one partition",
+    "a domain inside of a type",
+    "an operator",
+    "a constant of a default",
+)
 JOBS: dict[str, Callable[[Lake], object]] = {
     "archive": lambda lake: _raised(lake.archive()[0].error),
     "fold": lambda lake: _raised(lake.fold()[0].error),

@@ -36,7 +36,7 @@ def _named(places: list[str]) -> str:
 
 
 def _hint(code: str, role: str) -> str:
-    if code.startswith("domain "):
+    if code.startswith(("domain ", "type ")):
         return f"read it, then: alter {code} owner to {role}"
     return f"if it does what it should: alter function {code} owner to {role}, and let it be stable or immutable"
 

@@ -232,24 +232,6 @@ begin
 end
 $$;
 
--- name: cold_types_in
--- A type, and those that it consists of.
-create or replace function frostline.cold_types_in(whole oid) returns setof oid
-language sql stable set search_path = pg_catalog, pg_temp as $$
-    with recursive inside as (
-        select whole as oid
-         union
-        select n.oid from inside i join pg_type t on t.oid = i.oid
-         cross join lateral (select t.typbasetype where t.typbasetype <> 0
-                              union all
-                             select t.typelem where t.typelem <> 0
-                              union all
-                             select r.rngsubtype from pg_range r where t.oid in (r.rngtypid, r.rngmultitypid)
-                              union all
-                             select a.atttypid from pg_attribute a where a.attrelid = t.typrelid and a.attnum > 0 and not a.attisdropped) n (oid))
-    select i.oid from inside i
-$$;
-
 -- name: type_function
 -- What the lake has of an enum or a composite type is its text, which the type has to understand still. Nothing in the system catalogs
 -- tells a renamed label from a new one, so the statement's text does.

@@ -292,6 +292,54 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
                 else pg_get_expr(d.adbin, d.adrelid) end
 $$;
 
+-- name: cold_types_in
+-- A type, and those that it consists of.
+create or replace function frostline.cold_types_in(whole oid) returns setof oid
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    with recursive inside as (
+        select whole as oid
+         union
+        select n.oid from inside i join pg_type t on t.oid = i.oid
+         cross join lateral (select t.typbasetype where t.typbasetype <> 0
+                              union all
+                             select t.typelem where t.typelem <> 0
+                              union all
+                             select r.rngsubtype from pg_range r where t.oid in (r.rngtypid, r.rngmultitypid)
+                              union all
+                             select a.atttypid from pg_attribute a where a.attrelid = t.typrelid and a.attnum > 0 and not a.attisdropped) n (oid))
+    select i.oid from inside i
+$$;
+
+-- name: untrusted_defaults
+-- Columns whose default would run code of somebody with fewer rights when its text is read, with ours: a constant that a domain checks, as
+-- part of an array, a row or a range, or that a range brings into its form.
+create or replace function frostline.untrusted_defaults(relation oid) returns table (column_name text, code text)
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select distinct a.attname::text, format('%s %s', case t.typtype when 'd' then 'domain' else 'type' end, t.oid::regtype)
+      from pg_class c
+      join pg_attribute a on a.attrelid = c.oid
+      join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+     cross join lateral regexp_matches(d.adbin::text, ':consttype (\d+)', 'g') as m (number)
+     cross join lateral frostline.cold_types_in(m.number[1]::oid) as y (oid)
+      join pg_type t on t.oid = y.oid and not frostline.is_trusted(t.typowner)
+     where c.oid = relation and not frostline.is_trusted(c.relowner)
+       and (t.typtype = 'd' or exists (select from pg_range r where r.rngtypid = t.oid and r.rngcanonical <> 0))
+$$;
+
+-- name: refuse_untrusted_default
+create or replace function frostline.refuse_untrusted_default(relation oid, named text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    code text := (select min(d.code) from frostline.untrusted_defaults(relation) d where d.column_name = named);
+begin
+    if code is not null then
+        raise insufficient_privilege using
+            message = format('the default of column %I of %s would run %s with the rights of Frostline', named, relation::regclass, code),
+            hint = format('Let a function return the value, and call that in the default; or read it, then: alter %s owner to %I', code, current_user);
+    end if;
+end
+$$;
+
 -- name: follow_defaults
 -- The heap's are the relation's, so that an INSERT through it has the same. ACCESS EXCLUSIVE on the relation if one differs.
 create or replace function frostline.follow_defaults(managed integer) returns boolean
@@ -300,7 +348,8 @@ declare
     stale record;
     has_changed boolean := false;
 begin
-    for stale in select d.name, d.default_value from frostline.relation_stale_defaults(managed) d loop
+    for stale in select d.name, d.column_name, d.default_value from frostline.relation_stale_defaults(managed) d loop
+        perform frostline.refuse_untrusted_default(frostline.heap_of(managed), stale.column_name);
         execute format('alter view %s alter column %s %s', frostline.relation_names(managed) ->> 'relation', stale.name,
                        coalesce('set default ' || stale.default_value, 'drop default'));
         has_changed := true;

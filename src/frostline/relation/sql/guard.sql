@@ -144,14 +144,16 @@ begin
                 hint = format('alter table %s owner to %I; the relation follows', altered.heap::regclass, pg_get_userbyid(altered.relowner));
         end if;
         for changed in
-            select 1 as step, format('rename column %I to %I', m.name, a.attname) as change, format('rename column %I to %I', a.attname, m.name) as back
+            select 1 as step, format('rename column %I to %I', m.name, a.attname) as change, format('rename column %I to %I', a.attname, m.name) as back,
+                   a.attname::text as column_name
               from pg_attribute a
               join frostline.managed_column m on m.table_id = altered.table_id
              where altered.command_tag <> 'COMMENT' and a.attrelid = altered.relation and age(a.xmin) <= now_age
                and not exists (select from frostline.managed_column n where n.table_id = altered.table_id and n.name = a.attname)
                and not exists (select from pg_attribute b where b.attrelid = altered.relation and b.attname = m.name)
             union all
-            select 2, format('alter column %I %s', a.attname, coalesce('set default ' || pg_get_expr(d.adbin, d.adrelid), 'drop default')), null
+            select 2, format('alter column %I %s', a.attname, coalesce('set default ' || pg_get_expr(d.adbin, d.adrelid), 'drop default')), null,
+                   a.attname
               from frostline.relation_columns(altered.table_id) c
               join pg_attribute a on a.attrelid = altered.relation and a.attname = c.column_name and age(a.xmin) <= now_age
               left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
@@ -169,6 +171,8 @@ begin
                 insert into frostline.following values (pg_current_xact_id(), altered.table_id);
                 execute format('alter view %s %s', altered.relation::regclass, changed.back);
                 delete from frostline.following f where f.xid = pg_current_xact_id() and f.table_id = altered.table_id;
+            else
+                perform frostline.refuse_untrusted_default(altered.relation, changed.column_name);
             end if;
             execute format('alter table %s %s', altered.heap::regclass, changed.change);
         end loop;

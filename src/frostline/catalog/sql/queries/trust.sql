@@ -1,6 +1,8 @@
 -- name: untrusted
 -- What of a table's code the connected role must not run. Reads the system catalogs only, and locks nothing.
 select object, code from frostline.untrusted_code(%(oid)s)
+ union all
+select format('the default of column %%I', column_name), code from frostline.untrusted_defaults(%(oid)s)
 
 -- name: untrusted_readers
 -- What of it runs when the tables are only read: what Postgres looks at to plan, and casts.
