@@ -22,7 +22,7 @@ from frostline.lake import claim, commit, paths, snapshots, warehouse
 from frostline.model.names import OWN_SCHEMAS, Name
 from frostline.model.policy import Policy
 from frostline.pipeline import adopt, verify
-from frostline.relation import foreign_server, objects, policy
+from frostline.relation import altering, following, foreign_server, objects, policy
 from frostline.relation.registration import Request
 from frostline.settings import Settings
 
@@ -100,6 +100,23 @@ def test_every_row_comes_back_from_the_files(lake: Lake) -> None:
         "ranges, fingerprints and checksums are the same"
     )
     live_on(lake)
+
+
+def test_what_a_dropped_column_had_does_not_come_back_in_another(lake: Lake) -> None:
+    """Two files still have it, and the catalog that knew of it is lost: its field must not be given to a new column."""
+    make_archived(lake, grace="0")
+    altering.alter(lake.catalog, lake.table(), "drop column data")
+    run(lake.catalog, "alter table public.plain drop column data")
+    with lake.connect() as connection:
+        both(connection, "update public.{t} set status = 'again' where id = 5")
+    assert lake.fold()[0].error is None
+    where = folder(lake)
+    lose(lake)
+    adopted(lake, where, take_over=True)
+    run(lake.catalog, "alter table public._events add column note text; alter table public.plain add column note text")
+    following.follow(lake.catalog, lake.table())
+    compare(lake)
+    assert value(lake.catalog, "select name from frostline.dropped_column") == "data"
 
 
 def test_changes_that_only_the_heap_has_are_kept(lake: Lake) -> None:

@@ -271,6 +271,17 @@ def replace_columns(connection: Connection, table: Table, columns: Iterable[Colu
         connection.execute(_statement("insert_column"), _column_values(table, added))
 
 
+def insert_dropped(connection: Connection, table: Table, dropped: Mapping[int, tuple[str, str]]) -> None:
+    """Write down which fields an adopted lake had, by id, with name and lake type: none is given to a new column."""
+    named = list(dropped.values())
+    values = {
+        "field_ids": list(dropped),
+        "names": [name for name, _ in named],
+        "lake_types": [kind for _, kind in named],
+    }
+    connection.execute(_statement("insert_dropped"), {"table_id": table.id, **values})
+
+
 def _column_values(table: Table, added: Column) -> dict[str, Any]:
     return {
         "table_id": table.id,

@@ -288,6 +288,7 @@ class Adoption:
                 raise ConflictError(f"somebody writes to {self.name}", hint="run the command again")
             publish.first(self.connection, table, staged, planned.line)
             self._record(table, planned)
+            tables.insert_dropped(self.connection, table, self._dropped())
             if planned.line > table.tier_kind.lowest:
                 bound.restore(self.connection, table)
                 self._mark(table, planned.line)
@@ -315,6 +316,15 @@ class Adoption:
         lake_files.record_checksums(self.connection, table, self._metadata_checksums())
         jobs.advance(self.connection, job_id, State.PUBLISHED, rows=planned.rows)
         jobs.describe(self.connection, job_id, f"{planned.files} files of {self.location}")
+
+    def _dropped(self) -> dict[int, tuple[str, str]]:
+        """The fields that the lake had before, by id: files that nobody has rewritten since have values in them."""
+        last = self.metadata.last_column_id
+        fields = {field.field_id: field for schema in self.metadata.schemas for field in schema.fields}
+        had = {last: (f"field {last}", "unknown")}
+        had |= {number: (field.name, str(field.field_type)) for number, field in fields.items()}
+        present = {field.field_id for field in self.metadata.schema().fields}
+        return {number: described for number, described in had.items() if number not in present}
 
     def _metadata_checksums(self) -> dict[str, Checksum]:
         """Of the manifests and their list as they are now: they are compared from now on."""

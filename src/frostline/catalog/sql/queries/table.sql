@@ -29,6 +29,12 @@ insert into frostline.managed_column (table_id, attnum, field_id, lake_type, as_
 values (%(table_id)s, %(attnum)s, %(field_id)s, %(lake_type)s, %(as_text)s, %(pushable)s, %(is_later)s, %(missing)s, %(name)s,
         %(remote_name)s)
 
+-- name: insert_dropped
+-- Fields that files of an adopted lake may have, and no column: their ids are not given again.
+insert into frostline.dropped_column (table_id, field_id, name, lake_type)
+select %(table_id)s, f.field_id, f.name, f.lake_type
+  from unnest(%(field_ids)s::integer[], %(names)s::text[], %(lake_types)s::text[]) f (field_id, name, lake_type)
+
 -- name: find
 -- All, or the one of a number or of a name: its own, or its relation's. Locks nothing.
 select t.table_id, t.schema_name, t.table_name, t.relation_name, t.tier_key, t.tier_kind, t.lake_partition, t.mode, t.held_from, t.token,
