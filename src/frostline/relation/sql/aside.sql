@@ -24,10 +24,18 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- name: says_cascade
-create or replace function frostline.says_cascade(said text, column_name text) returns boolean
-language sql immutable set search_path = pg_catalog, pg_temp as $$
-    select said ~* format('\mdrop\s+(?:column\s+)?(?:if\s+exists\s+)?(?:"%s"|%s)\s+cascade\M',
-                          regexp_replace(replace(column_name, '"', '""'), '(\W)', '\\\1', 'g'), regexp_replace(column_name, '(\W)', '\\\1', 'g'))
+-- In each statement of the text that drops the column from a table of this name: others may be of other tables.
+create or replace function frostline.says_cascade(said text, heap oid, column_name text) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select coalesce(bool_and(s.statement ~* (d.dropped || '\s+cascade\M') and s.statement !~* (d.dropped || '(?!["\w$]|\s+cascade\M)')), false)
+      from (select format('\malter\s+table\s+(?:if\s+exists\s+)?(?:only\s+)?(?:(?:"(?:[^"]|"")+"|[\w$]+)\s*\.\s*)?(?:"%s"|%s)(?![\w$"])', n.quoted[1], n.plain[1]),
+                   format('\mdrop\s+(?:column\s+)?(?:if\s+exists\s+)?(?:"%s"|%s)', n.quoted[2], n.plain[2])
+              from (select array_agg(regexp_replace(replace(u.name, '"', '""'), '(\W)', '\\\1', 'g') order by u.place),
+                           array_agg(regexp_replace(u.name, '(\W)', '\\\1', 'g') order by u.place)
+                      from unnest(array[(select c.relname::text from pg_class c where c.oid = heap), column_name]) with ordinality as u (name, place)
+                   ) as n (quoted, plain)) as d (altered, dropped)
+     cross join lateral regexp_split_to_table(said, ';') as s (statement)
+     where s.statement ~* d.altered and s.statement ~* (d.dropped || '(?!["\w$])')
 $$;
 
 -- name: says_only_casts
@@ -37,8 +45,9 @@ create or replace function frostline.says_only_casts(said text) returns boolean
 language sql immutable set search_path = pg_catalog, pg_temp as $$
     select (select count(*) from regexp_matches(said, '\musing\M', 'gi'))
          = (select count(*) from regexp_matches(said,
-                '\malter\s+(?:column\s+)?("(?:[^"]|"")+"|\w+)\s+(?:set\s+data\s+)?type\s+(\w+(?:\s+\w+)?(?:\s*\([\d\s,]*\))?)\s+using\s+\1\s*::\s*\2\s*(?=$|[,;])',
-                'gi'))
+                '\malter\s+(?:column\s+)?("(?:[^"]|"")+"|\w+)\s+(?:set\s+data\s+)?type\s+(\w+(?:\s+\w+)?(?:\s*\([\d\s,]*\))?)'
+                '\s+using\s+(\1)\s*::\s*\2\s*(?=$|[,;''"])', 'gi') as m
+             where m[1] = m[3] or left(m[1], 1) <> '"')
 $$;
 
 -- name: renumber_columns
@@ -134,6 +143,11 @@ begin
                            join frostline.managed_column m on m.table_id = managed and m.field_id = u.field_id order by u.place)
      where f.table_id = managed and f.types is null;
     for gone in select c.* from frostline.changed_columns(managed) c where c.type is null loop
+        -- Constraints that fell with it: one of the same name and text in the same statement is of another column.
+        delete from frostline.cold_constraint k
+         where k.table_id = managed and k.heap = frostline.heap_of(managed)
+           and (k.kind = 'not null' and k.name = gone.column_name
+                or k.kind = 'check' and not exists (select from pg_constraint o where o.oid = k.number));
         execute format('alter table %s drop column %I', p ->> 'overlay', gone.column_name);
         execute format('alter table %s drop column %I', p ->> 'lake', gone.column_name);
         with deleted as (delete from frostline.managed_column m where m.table_id = managed and m.field_id = gone.field_id returning m.*)
@@ -146,7 +160,7 @@ $$;
 -- Overlay, lake tables and catalog with the heap's types. The lake server is asked under another name, so that nobody who remembers
 -- the column takes it for what it was.
 create or replace function frostline.change_types(managed integer) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
+language plpgsql set search_path = pg_catalog, pg_temp set extra_float_digits = 1 as $$
 declare
     p jsonb := frostline.relation_names(managed);
     changed record;
@@ -173,6 +187,24 @@ begin
          where m.table_id = managed and m.field_id = changed.field_id;
     end loop;
     perform frostline.name_remote_columns(managed);
+end
+$$;
+
+-- name: make_foreign_key_door
+-- What holds the foreign keys writes through it, and it falls with the inner view. As `relation.foreign_keys` makes it.
+create or replace function frostline.make_foreign_key_door(managed integer) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    door text := frostline.identifier('frostline_write', format('foreign keys %s', managed));
+begin
+    if to_regproc(format('frostline_relation.children_%s', managed)) is null then
+        return;
+    end if;
+    execute format('create view %s as select i.frostline_tier as tier, %s from %s as i', door,
+                   (select string_agg(format('i.%s as c%s', c.name, c.attnum), ', ' order by c.number) from frostline.relation_columns(managed) c),
+                   frostline.relation_names(managed) ->> 'inner');
+    execute format('grant select, update, delete on %s to %I', door,
+                   (select pg_get_userbyid(h.relowner) from pg_class h where h.oid = frostline.heap_of(managed)));
 end
 $$;
 
@@ -210,6 +242,7 @@ begin
     foreach statement in array was.grants loop
         execute statement;
     end loop;
+    perform frostline.make_foreign_key_door(managed);
     perform frostline.make_relation(managed, is_another);
     perform frostline.bring_back_readers(to_regclass(p ->> 'relation'), readers);
     perform frostline.replace_objects(managed);
@@ -220,10 +253,11 @@ $$;
 -- Where the statement that begins may drop a column of a heap or change its type. Only an ALTER TABLE calls it, whose end brings all back:
 -- what has stood aside cannot be committed. Runs with its owner's rights, and calls nothing of the user's.
 create or replace function frostline.stand_aside_first() returns event_trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lc_messages = 'C' as $body$
 declare
     said text := concat_ws(E';\n', current_query(), current_setting('frostline.statement', true));
     managed integer;
+    inside text;
 begin
     if frostline.is_following() or not frostline.needs_aside(said)
        or not exists (select from pg_event_trigger e join pg_event_trigger o on o.evtname = 'frostline_stand_aside' and o.evtenabled = e.evtenabled
@@ -236,7 +270,11 @@ begin
            and pg_has_role(session_user, h.relowner, 'member')
          order by t.table_id
     loop
-        perform frostline.stand_aside(managed, said);
+        -- A function that the client has called may say more than the client: what it sends is told by who called whom. A function in
+        -- SQL does not tell it, so it may compute anything.
+        get diagnostics inside = pg_context;
+        inside := substr(inside, nullif(strpos(inside, E'\n'), 0) + 1);
+        perform frostline.stand_aside(managed, concat_ws(E';\n', said, inside, case when inside like 'SQL function %' then 'using' end));
     end loop;
 end
 $body$;

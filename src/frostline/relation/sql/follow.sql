@@ -492,6 +492,7 @@ create or replace function frostline.follow_ddl() returns event_trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
 declare
     altered record;
+    relation oid;
 begin
     if frostline.is_following() then
         return;
@@ -505,9 +506,16 @@ begin
          where d.objid is not null or t.is_aside
          group by t.table_id, d.command_tag
     loop
+        -- The text has this statement and one that drops a column: the relation stands aside for both, and what is said of it now is said of its stub.
+        relation := to_regclass(frostline.relation_names(altered.table_id) ->> 'relation');
+        if altered.is_aside and (relation is null or frostline.heap_of(altered.table_id) is null or exists (
+               select from pg_event_trigger_ddl_commands() d where d.classid = 'pg_class'::regclass and d.objid = relation)) then
+            raise feature_not_supported using
+                message = 'a managed table cannot be renamed or altered by its relation''s name in the query string that drops a column or changes a type',
+                hint = 'Send the statements one by one.';
+        end if;
         -- The relation has no name for a moment while the table gets its other form.
-        continue when not altered.is_aside and (to_regclass(frostline.relation_names(altered.table_id) ->> 'inner') is null
-                                                or to_regclass(frostline.relation_names(altered.table_id) ->> 'relation') is null);
+        continue when not altered.is_aside and (to_regclass(frostline.relation_names(altered.table_id) ->> 'inner') is null or relation is null);
         if altered.command_tag = 'COMMENT' then
             perform frostline.follow_comments(altered.table_id);
         else
@@ -570,7 +578,8 @@ begin
             '(?![\w$"]|\s*\.|\s+validate\s+constraint\s+(?:"(?:[^"]|"")+"|[a-z_][\w$]*)\s*(?:;|$))', 'gi') as m
     loop
         perform frostline_write.take_relation(pg_catalog.to_regclass(named));
-        heaps := heaps || pg_catalog.to_regclass(named)::oid::text;
+        -- Not by an operator, which the caller's search path would look for.
+        heaps := pg_catalog.array_append(heaps, pg_catalog.to_regclass(named)::oid::text);
     end loop;
     -- For `frostline_stand_aside`, which comes next and does not see names as the caller does.
     perform pg_catalog.set_config('frostline.named', pg_catalog.array_to_string(heaps, ','), true);

@@ -109,7 +109,7 @@ begin
           from frostline.relation_readers(relation) r where changed.column_name = any (r.used);
         if readers is not null and changed.type is not null then
             raise feature_not_supported using message = 'cannot alter type of a column used by a view or rule', detail = readers;
-        elsif readers is not null and not frostline.says_cascade(said, changed.column_name) then
+        elsif readers is not null and not frostline.says_cascade(said, heap, changed.column_name) then
             raise dependent_objects_still_exist using
                 message = format('cannot drop column %I of %s because other objects depend on it', changed.column_name, heap),
                 detail = readers, hint = 'Use DROP ... CASCADE to drop the dependent objects too.';
@@ -120,6 +120,7 @@ $$;
 
 -- name: drop_readers
 -- Of columns that were dropped with CASCADE. What is left does not use them; a plain view can stand aside, and nothing else can.
+-- The guards look at what falls with them: it may be part of another managed table.
 create or replace function frostline.drop_readers(managed integer) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -133,7 +134,9 @@ begin
          where exists (select from frostline.changed_columns(managed) c where c.type is null and c.column_name = any (r.used))
          order by i.identity limit 1;
         exit when not found;
+        delete from frostline.following f where f.xid = pg_current_xact_id() and f.table_id = managed;
         execute format('drop %s %s cascade', reader.type, reader.identity);
+        insert into frostline.following values (pg_current_xact_id(), managed);
     end loop;
     for reader in select r.described from frostline.relation_readers(relation) r where r.view is null order by 1 loop
         raise dependent_objects_still_exist using
