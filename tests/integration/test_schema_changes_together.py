@@ -19,9 +19,21 @@ def cold(lake: Lake) -> Lake:
     return lake
 
 
-def test_foreign_keys_are_held_after_a_column_is_gone(lake: Lake) -> None:
+def test_foreign_keys_are_held_after_a_column_is_new_or_gone(lake: Lake) -> None:
     make(lake, "c", Keyed("on delete cascade on update cascade"))
     assert guard.ensure(lake.catalog)
+    for child, parent in (("_c", "c_parent"), ("c_plain", "c_plain_parent")):
+        run(lake.catalog, f"alter table public.{child} add column q int")
+        run(
+            lake.catalog,
+            f"alter table public.{child} add foreign key (q) references public.{parent} on delete set null",
+        )
+    for child in ("c", "c_plain"):
+        run(lake.catalog, f"update public.{child} set q = 3 where id in (11, 12, 21)")
+    assert lake.fold("c")[0].error is None
+    for child in ("c", "c_plain"):
+        run(lake.catalog, f"delete from public.{child}_parent where k = 3")
+    assert state(lake.catalog, "c") == state(lake.catalog, "c_plain")
     for child in ("_c", "c_plain"):
         run(lake.catalog, f"alter table public.{child} drop column note, alter column p type bigint")
     for child in ("c", "c_plain"):

@@ -200,6 +200,7 @@ begin
     if to_regproc(format('frostline_relation.children_%s', managed)) is null then
         return;
     end if;
+    execute format('drop view if exists %s', door);
     execute format('create view %s as select i.frostline_tier as tier, %s from %s as i', door,
                    (select string_agg(format('i.%s as c%s', c.name, c.attnum), ', ' order by c.number) from frostline.relation_columns(managed) c),
                    frostline.relation_names(managed) ->> 'inner');

@@ -276,6 +276,7 @@ begin
     end if;
     execute frostline.filled(case when (p ->> 'is_secured')::boolean then 'objects.inner_view_secured' else 'objects.inner_view' end, p);
     execute frostline.filled('objects.widen_view', p);
+    perform frostline.make_foreign_key_door(managed);
 end
 $$;
 
