@@ -33,6 +33,8 @@ _CHECKED = "frostline.lake.expected.CheckedIO"
 _FOLDERS = ("data", "metadata")
 _PROBE = ".frostline-clock"
 _LOCAL = "file://"
+_OTHER_SCHEMES = re.compile(r"^(?:(s3[an]://)|file:/(?=[^/]))")
+"""Hadoop's ways to write s3:// and file:///."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +83,6 @@ def table_location(warehouse: str, table: Table) -> str:
     return "/".join((warehouse_location(warehouse), _part(table.lake_name.schema), folder))
 
 
-def lake_location(warehouse: str, name: Name, token: str) -> str:
-    """The folder of a table that lives in the lake alone. No schema's folder is called so: `_part` writes no ~."""
-    return f"{warehouse_location(warehouse)}/~lake/{_part(name.schema)}/{_part(name.table)}-{token}"
-
-
 def snapshot_root(warehouse: str, snapshot: str) -> str:
     """The folder of all copies of a named snapshot. No schema's folder is called so: `_part` writes no ~."""
     return f"{warehouse_location(warehouse)}/~snapshots/{snapshot}"
@@ -97,13 +94,20 @@ def copy_location(warehouse: str, snapshot: str, name: Name, token: str) -> str:
 
 
 def lake_tables_root(warehouse: str) -> str:
-    """The folder of all tables that other engines have made through the catalog server."""
+    """The folder of all tables that live in the lake alone. No schema's folder is called so: `_part` writes no ~."""
     return f"{warehouse_location(warehouse)}/~lake"
 
 
 def new_lake_table(warehouse: str, namespace: str, table: str) -> str:
     """A folder for such a table, which no other one has: a table of the same name may have been dropped before."""
     return f"{lake_tables_root(warehouse)}/{_part(namespace)}/{_part(table)}-{uuid.uuid4().hex[:12]}"
+
+
+def is_inside(place: str, folder: str) -> bool:
+    """Whether a file is in a folder, however somebody's library writes the same store."""
+    plain = _OTHER_SCHEMES.sub(lambda scheme: "s3://" if scheme[1] else "file:///", place)
+    parts = plain.removeprefix(f"{folder}/").split("/")
+    return plain.startswith(f"{folder}/") and not {"", ".", ".."} & set(parts) and "\0" not in place
 
 
 def _part(text: str) -> str:

@@ -1,7 +1,6 @@
 """Lake tables are made, shown and dropped here. Rows are written by the lake server: docs/design/lake-tables.md."""
 
 import re
-import secrets
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Any, cast
 import psycopg
 from pyiceberg.table.snapshots import Snapshot
 
-from frostline.catalog import lake_tables
+from frostline.catalog import lake_tables, namespaces
 from frostline.catalog.connect import Connection
 from frostline.catalog.pointers import LakePointer, Pointer
 from frostline.errors import UsageError
@@ -61,7 +60,7 @@ def _create(
     connection: Connection, settings: Settings, name: Name, split: Sequence[tuple[str, str]], layout: Layout
 ) -> LakePointer:
     columns = lake_foreign.create(connection, name, split)
-    folder = paths.lake_location(settings.warehouse, name, secrets.token_hex(8))
+    folder = paths.new_lake_table(settings.warehouse, name.schema, name.table)
     metadata = lake_table.new_metadata(columns, layout, folder, connection.info.user)
     with store.reachable(f"write the lake's metadata of {name}"):
         location = lake_commit.write_metadata(metadata, uuid.uuid4())
@@ -115,6 +114,8 @@ def drop(connection: Connection, settings: Settings, name: Name, *, purge: bool)
         with connection.transaction():
             gone = lake_tables.drop(connection, Pointer(name.schema, name.table))
             lake_foreign.drop(connection, gone.id)
+            if purge:
+                _refuse_others_files(connection, gone)
         if not purge:
             return 0
         place = paths.warehouse_location(settings.warehouse)
@@ -124,3 +125,13 @@ def drop(connection: Connection, settings: Settings, name: Name, *, purge: bool)
             count = sum(1 for _ in paths.delete_each([file.location for file in paths.below(gone.location)]))
         lake_tables.forget(connection, gone.id)
         return count
+
+
+def _refuse_others_files(connection: Connection, gone: LakePointer) -> None:
+    """A client of the catalog server chooses its tables' folders, so that of another table may be inside of one."""
+    other = namespaces.overlapping(connection, gone.pointer, gone.location)
+    if other is not None:
+        raise UsageError(
+            f"the folder {gone.location} has files of {'.'.join(other)} too; nothing was dropped",
+            hint="drop it without --purge",
+        )

@@ -35,8 +35,6 @@ from frostline.server.rest.answers import Call, Refused
 MOST_FORMAT = 2
 """The newest format that the lake server, the jobs and the tested engines all read."""
 _VERSION = re.compile(r".*/(\d{1,9})-[^/]*\.metadata\.json")
-_OTHER_SCHEMES = re.compile(r"^(?:(s3[an]://)|file:/(?=[^/]))")
-"""Hadoop's ways to write s3:// and file:///."""
 _OLD_SEQUENCE = "older than last sequence number"
 _PLACES = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 
@@ -184,24 +182,17 @@ def check(call: Call, pointer: Pointer, new: TableMetadata, base: TableMetadata 
     places = [new.properties.get(key) for key in _PLACES]
     places += [snapshot.manifest_list for snapshot in new.snapshots if snapshot.snapshot_id not in old]
     for place in filter(None, places):
-        if not _is_inside(place, new.location):
+        if not paths.is_inside(place, new.location):
             raise answers.bad_request(f"{place} is not in the table's folder {new.location}")
 
 
 def check_folder(call: Call, pointer: Pointer, folder: str) -> None:
     """Refuse a folder that is not one for lake tables: our server writes into it."""
     root = paths.lake_tables_root(call.service.settings.warehouse)
-    if not _is_inside(folder, root):
+    if not paths.is_inside(folder, root):
         raise answers.bad_request(
             f"{'.'.join(pointer)} cannot be at {folder}: lake tables are in {root}; leave the location out"
         )
-
-
-def _is_inside(place: str, folder: str) -> bool:
-    """Whether a file is in a folder, however the client's library writes the same store."""
-    plain = _OTHER_SCHEMES.sub(lambda scheme: "s3://" if scheme[1] else "file:///", place)
-    parts = plain.removeprefix(f"{folder}/").split("/")
-    return plain.startswith(f"{folder}/") and not {"", ".", ".."} & set(parts) and "\0" not in place
 
 
 def write(pointer: Pointer, table: TableMetadata, entry: Entry | None) -> Staged:
