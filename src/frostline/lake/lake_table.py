@@ -270,6 +270,12 @@ def state(location: str) -> State:
                     f"{file.file_path} is a file of {file.content.name} in {file.file_format}, which is not served",
                     hint="rewrite the table's files with the engine that wrote it",
                 )
+            if not paths.is_inside(file.file_path, metadata.location.rstrip("/")):
+                # Whoever may commit to a table could have our server read another one for them.
+                raise UnavailableError(
+                    f"{file.file_path} is not in the table's folder {metadata.location}, so it is not served",
+                    hint="write its rows into the table instead",
+                )
             kinds[file.content][file.file_path] = file
     return State(location, metadata, data, deletes)
 
