@@ -5,6 +5,7 @@ come to nothing, and what a crash leaves is for the orphan sweep.
 """
 
 import io
+import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -40,6 +41,7 @@ _parquet: Any = pq
 _ROW_GROUP_ROWS = 40_960
 _PATH_FIELD, _POSITION_FIELD = 2147483546, 2147483545
 """Iceberg's own ids for the two columns of a position delete file."""
+_ESCAPED = re.compile(rb"\\(\\|[0-7]{3})")
 _BC = r"'^(\S+)(.*) BC$', '\1 (BC)\2'"
 
 
@@ -52,6 +54,10 @@ class ValueRefused(UsageError):
 def typed(columns: Sequence[Column], texts: Texts) -> pa.Table:
     """The rows in the lake's types. ValueRefused when one of the values has no place there."""
     names = [f"c{place}" for place in range(len(columns))]
+    texts = [
+        [_as_hex(text) for text in values] if column.encoding.lake_type == "binary" else values
+        for column, values in zip(columns, texts, strict=True)
+    ]
     given = _arrow.table({name: pa.array(values, pa.string()) for name, values in zip(names, texts, strict=True)})
     casts = ", ".join(f"{_cast(name, column)} as {name}" for name, column in zip(names, columns, strict=True))
     with _converter().cursor() as connection:
@@ -63,6 +69,14 @@ def typed(columns: Sequence[Column], texts: Texts) -> pa.Table:
                 "a value cannot be held by the lake's type of its column", hint="store it in a text column"
             ) from error
     return made.cast(arrow_schema(columns, names))
+
+
+def _as_hex(text: str | None) -> str | None:
+    r"""The text of a bytea as `\x...`: postgres_fdw sends `a\000b` where the session has bytea_output = escape."""
+    if text is None or text.startswith("\\x"):
+        return text
+    plain = _ESCAPED.sub(lambda part: bytes([92 if part[1] == b"\\" else int(part[1], 8)]), text.encode())
+    return "\\x" + plain.hex()
 
 
 @cache
