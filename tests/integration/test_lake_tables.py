@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,14 @@ from tests.fixtures.lake import Lake
 
 from frostline.catalog import lake_tables as catalog
 from frostline.catalog.pointers import Pointer
+from frostline.errors import UsageError
+from frostline.lake import lake_commit, lake_table
+from frostline.lake.lake_commit import Added
 from frostline.lake.lake_table import Layout
 from frostline.model.names import Name
 from frostline.pipeline import lake_tables
 from frostline.relation import foreign_server
-from frostline.server.writes import transaction
+from frostline.server.writes import committer, transaction
 
 READINGS = ("id bigint not null", "ts timestamptz", "device text", "value double precision", "data jsonb")
 
@@ -126,6 +130,115 @@ def test_a_transaction_sees_one_cut_and_its_own_writes_and_leaves_nothing_when_i
         writer.execute("select 1 / 0")
     writer.execute("rollback")
     assert (files(lake), state(lake).rows) == (after, 2)
+
+
+def test_what_could_not_be_written_is_not_forgotten_by_going_back_to_a_later_savepoint(
+    lake: Lake, sessions: Callable[[], psycopg.Connection]
+) -> None:
+    made(lake, "readings", "id bigint not null", "price numeric(6,2)")
+    psql = sessions()
+    psql.execute("insert into readings values (1, 1), (2, 2)")
+    for change, error in (
+        ("update readings set id = nullif(id, id + (random() * 0)::int) where id = 1", psycopg.errors.NotNullViolation),
+        ("insert into readings values (3, 'NaN')", psycopg.errors.NumericValueOutOfRange),
+    ):
+        psql.execute("begin")
+        psql.execute(change.encode())
+        psql.execute("savepoint later")
+        with pytest.raises(error):
+            psql.execute("select * from readings")
+        psql.execute("rollback to later")
+        with pytest.raises(error):
+            psql.execute("commit")
+    assert all_of(psql, "select id, price from readings order by id") == [(1, 1), (2, 2)]
+
+
+def test_a_cursor_that_is_read_again_does_not_see_what_was_written_since(
+    lake: Lake, sessions: Callable[[], psycopg.Connection]
+) -> None:
+    """Its condition is one for Postgres, so that the rows are loaded anew each time; as postgres_fdw reads it again."""
+    made(lake, "readings", "id bigint", "word text")
+    sessions().execute("insert into readings values (1, 'a'), (2, 'b')")
+    number = catalog.load(lake.catalog, Pointer("public", "readings")).id
+    asked = f"select ctid, id from lake.lake_{number} where upper(word) like '_'"
+    with psycopg.connect(host="127.0.0.1", port=lake.server.port, **_way_in(lake)) as direct:
+        direct.execute(f"declare c1 cursor for {asked}".encode())
+        rows = direct.execute("fetch 10 from c1").fetchall()
+        assert sorted(row[1] for row in rows) == [1, 2]
+        direct.execute(f"update lake.lake_{number} set word = 'z' where id = 1".encode())
+        direct.execute("move backward all in c1")
+        assert direct.execute("fetch 10 from c1").fetchall() == rows
+        assert direct.execute("fetch 10 from c1").fetchall() == []
+
+
+def _way_in(lake: Lake) -> dict[str, Any]:
+    _, mapping = foreign_server.options(lake.catalog)
+    assert mapping is not None
+    return {"dbname": "lake", "user": mapping["user"], "password": mapping["password"]}
+
+
+def test_bytes_are_the_same_however_the_session_prints_them(
+    lake: Lake, sessions: Callable[[], psycopg.Connection]
+) -> None:
+    made(lake, "readings", "id bigint", "bytes bytea")
+    psql = sessions()
+    texts = [b"aabbcc", b"", b"\\x41", b"a\\b", bytes(range(256)), None]
+    for output in ("escape", "hex"):
+        psql.execute(f"set bytea_output = {output}".encode())
+        psql.cursor().executemany("insert into readings values (%s, %s)", list(enumerate(texts)))
+        psql.execute("update readings set bytes = bytes where random() < 2")
+        read = all_of(psql, "select id, encode(bytes, 'hex') from readings order by id")
+        assert read == [(number, None if text is None else text.hex()) for number, text in enumerate(texts)]
+        psql.execute("delete from readings")
+
+
+def test_purging_a_table_whose_folder_has_another_one_in_it_is_refused(
+    lake: Lake, sessions: Callable[[], psycopg.Connection]
+) -> None:
+    made(lake)
+    sessions().execute("insert into readings (id) values (1)")
+    inner = catalog.load(lake.catalog, Pointer("public", "readings"))
+    outer = inner.location.rpartition("/")[0]
+    uuid = "00000000-0000-0000-0000-000000000001"
+    catalog.create(lake.catalog, Pointer("app", "outer"), uuid, outer, f"{outer}/metadata/00000-a.metadata.json")
+    with pytest.raises(UsageError, match=r"has files of public\.readings too"):
+        lake_tables.drop(lake.catalog, lake.settings, Name("app", "outer"), purge=True)
+    assert all_of(sessions(), "select id from readings") == [(1,)]
+    lake_tables.drop(lake.catalog, lake.settings, Name("app", "outer"), purge=False)
+
+
+def test_files_outside_of_the_tables_folder_are_not_served(
+    lake: Lake, sessions: Callable[[], psycopg.Connection]
+) -> None:
+    """Who may commit to one lake table must not be able to have the lake server read another table's files."""
+    made(lake, "secrets", "id bigint")
+    made(lake, "own", "id bigint")
+    psql = sessions()
+    psql.execute("insert into secrets values (1)")
+    theirs, mine = (catalog.load(lake.catalog, Pointer("public", name)) for name in ("secrets", "own"))
+    stolen = Added(data=list(lake_table.state(theirs.metadata_location).data.values()))
+    staged = lake_commit.stage(mine.id, lake_table.state(mine.metadata_location), stolen)
+    catalog.commit(lake.catalog, [staged.move])
+    with pytest.raises(psycopg.Error, match="is not in the table's folder"):
+        psql.execute("select * from own")
+    assert all_of(psql, "select * from secrets") == [(1,)]
+
+
+def test_a_commit_whose_answer_was_lost_is_known_when_its_snapshot_is_expired(
+    lake: Lake, sessions: Callable[[], psycopg.Connection]
+) -> None:
+    made(lake, "log", "id bigint")
+    sessions().execute("insert into log values (1)")
+    now = lake_table.state(catalog.load(lake.catalog, Pointer("public", "log")).metadata_location)
+    first = lake_commit.stage(1, now, Added(data=list(now.data.values())))
+    then = lake_table.state(first.move.location)
+    second = lake_commit.stage(1, then, Added(data=list(now.data.values())))
+    later = lake_table.state(second.move.location)
+    expired = later.metadata.model_copy(
+        update={"snapshots": [each for each in later.metadata.snapshots if each.snapshot_id == second.snapshot_id]}
+    )
+    assert committer._leads_to(replace(later, metadata=expired), first)
+    assert not committer._leads_to(now, first)
 
 
 def test_changes_of_the_same_row_conflict_and_of_others_do_not(

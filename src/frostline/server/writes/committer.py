@@ -183,21 +183,26 @@ class Committer:
                 time.sleep(_PAUSE_S)
 
     def _has_happened(self, staged: Sequence[Staged]) -> bool:
-        """Whether a commit whose answer was lost has moved the pointers: then they lead to its snapshots."""
+        """Whether a commit whose answer was lost has moved the pointers: then they lead to its metadata."""
         try:
             cut = self._catalog.cut()
-            known = [
-                lake_table.state(cut[move.move.id].metadata_location).metadata.snapshot_by_id(move.snapshot_id)
-                for move in staged
-                if move.move.id in cut
-            ]
+            known = [(cut[move.move.id].metadata_location, move) for move in staged if move.move.id in cut]
+            moved = any(_leads_to(lake_table.state(location), move) for location, move in known)
         except FrostlineError as error:
             raise OutcomeUnknown(f"cannot see what became of a commit: {error.message}", hint=_LOOK) from error
-        return any(known)
+        if not moved and len(known) < len(staged):  # the last metadata of a dropped table may name the files
+            raise OutcomeUnknown("a lake table was dropped while the answer to its commit was lost", hint=_LOOK)
+        return moved
 
     def close(self) -> None:
         """Give the connection back."""
         self._catalog.close()
+
+
+def _leads_to(now: State, move: Staged) -> bool:
+    """Whether the table was at the move's metadata: that is known longer than its snapshot, which may be expired."""
+    former = (entry.metadata_file for entry in now.metadata.metadata_log)
+    return move.move.location in (now.location, *former) or now.metadata.snapshot_by_id(move.snapshot_id) is not None
 
 
 def _is_refusal(error: Exception) -> bool:

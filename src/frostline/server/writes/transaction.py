@@ -134,7 +134,11 @@ class TableChanges:
         return any(position in unit.gone.get(path, ()) for unit in self.units)
 
     def write(self, read: Reader) -> None:
-        """Write what is not written yet. Nothing points to the files."""
+        """Write what is not written yet. Nothing points to the files.
+
+        What fails leaves all that was not written where it was: the next one to write, after ROLLBACK TO a later
+        savepoint or at COMMIT, has to try the same again, or rows would be gone without their new versions.
+        """
         for unit in self.units:
             if not unit.is_written:
                 self._write_updates(unit, read)
@@ -143,20 +147,21 @@ class TableChanges:
                 unit.is_written = True
 
     def _write_updates(self, unit: Unit, read: Reader) -> None:
-        updates, unit.updates = unit.updates, {}
-        old: Mapping[RowId, Row] = read(self, updates.keys()) if updates else {}
+        old: Mapping[RowId, Row] = read(self, unit.updates.keys()) if unit.updates else {}
         rows = [
             [changed.get(place, value) for place, value in enumerate(old[row_id])]
-            for row_id, changed in updates.items()
+            for row_id, changed in unit.updates.items()
         ]
         self._take(unit, rows)
+        unit.updates = {}
 
     def _write_rows(self, unit: Unit) -> None:
         if not unit.rows:
             return
-        rows, unit.rows = unit.rows, []
-        made = lake_rows.typed(self.columns, list(zip(*rows, strict=True)))
-        for file in lake_rows.write(self.state.metadata, self.columns, made):
+        made = lake_rows.typed(self.columns, list(zip(*unit.rows, strict=True)))
+        written = lake_rows.write(self.state.metadata, self.columns, made)
+        unit.rows = []
+        for file in written:
             unit.added.data.append(file)
             self._numbers[file.file_path] = len(self._paths)
             self._paths.append(file.file_path)
@@ -277,14 +282,24 @@ def _is_open(table: TableChanges) -> bool:
 
 @dataclass(frozen=True)
 class SeenInTransaction:
-    """Implements `LakeTables`: lake tables as a transaction sees them, and all other tables as they are."""
+    """Implements `LakeTables` for one query: lake tables as a transaction sees them, all other tables as they are."""
 
     others: LakeTables
     transaction: LakeTransaction
+    _seen: dict[int, tuple[LakeOnly, Sequence[LakeFile]]] = field(
+        default_factory=dict[int, tuple[LakeOnly, Sequence[LakeFile]]]
+    )
+    """What a query reads is decided once: a cursor that is read again must not see rows that were written since."""
 
     def resolve(self, table_id: int) -> Table:
         """The table with that id; a lake table has the negative of its own."""
-        return self.others.resolve(table_id) if table_id > 0 else self.transaction.to_read(-table_id).table()
+        return self.others.resolve(table_id) if table_id > 0 else self._once(table_id)[0]
+
+    def _once(self, table_id: int) -> tuple[LakeOnly, Sequence[LakeFile]]:
+        if table_id not in self._seen:
+            changes = self.transaction.to_read(-table_id)
+            self._seen[table_id] = changes.table(), changes.lake_files()
+        return self._seen[table_id]
 
     def forget(self) -> None:
         """Ask for the other tables' columns again."""
@@ -300,7 +315,7 @@ class SeenInTransaction:
         """The files to read."""
         if table_id > 0:
             return self.others.files(table_id, snapshot_id)
-        return self.transaction.to_read(-table_id).lake_files()
+        return self._once(table_id)[1]
 
     def checksums(self, paths: Collection[str]) -> Mapping[str, bytes]:
         """Of files of managed tables. Nobody has recorded any of lake tables, which other engines write too."""

@@ -98,8 +98,9 @@ class Writer:
         self.transaction.to_read(changes.id)
         if change.is_plain_delete:
             return self._delete_found(changes, change, params, running)
-        plan = candidates(change.sql, change.node, params, self.backend().tables)
-        answer = PostgresAnswer(self.backend().load, self._shared.postgres_dsn)
+        backend = self.backend()
+        plan = candidates(change.sql, change.node, params, backend.tables)
+        answer = PostgresAnswer(backend.load, self._shared.postgres_dsn)
         running(answer)
         try:
             found = answer.change(plan, _appended(changes, change))
