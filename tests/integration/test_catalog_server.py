@@ -289,6 +289,24 @@ def test_a_role_sees_a_lake_table_that_postgres_has_by_its_rights_there(
     assert len(client.load_table("public.numbers").scan().to_arrow()) == 2
 
 
+def test_a_lake_table_keeps_its_rights_under_another_name_and_is_for_its_owner_when_it_was_dropped(
+    rest: Served, make_role: Callable[[str], str], catalog: Connection
+) -> None:
+    role = make_role("reader")
+    owner, token = rest.client(write=True), rest.token(role, write=True)
+    owner.create_namespace("public")
+    location = owner.create_table("public.numbers", NUMBERS).metadata_location
+    run(catalog, "create foreign table public.other (id bigint) server frostline_lake options (table_name 'lake_1')")
+    assert error(rest.ask("GET", "namespaces/public/tables/numbers", token)) == (403, "ForbiddenException")
+    owner.rename_table("public.numbers", "public.renamed")
+    assert error(rest.ask("GET", "namespaces/public/tables/renamed", token)) == (403, "ForbiddenException")
+    assert rest.client(role).list_tables("public") == []
+    owner.drop_table("public.renamed")
+    body = {"name": "mine", "metadata-location": location}
+    assert error(rest.ask("POST", "namespaces/public/register", token, json=body)) == (403, "ForbiddenException")
+    assert owner.register_table("public.back", location).metadata_location == location
+
+
 def test_keys_of_the_store_are_given_only_where_they_are_configured(database: str, seaweed: Any) -> None:
     from frostline.lake import objectstore
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from frostline import sqlfiles
 from frostline.catalog import pointers
-from frostline.catalog.connect import Connection, fetch, first_value
+from frostline.catalog.connect import Connection, fetch, first_value, only_value
 from frostline.catalog.pointers import LakeMove, LakePointer, Pointer
 from frostline.errors import ConflictError, UsageError
 
@@ -125,6 +125,11 @@ def drop(connection: Connection, pointer: Pointer) -> LakePointer:
 def dropped(connection: Connection) -> list[Dropped]:
     """Those whose files were not purged."""
     return fetch(connection, Dropped, _statement("dropped"))
+
+
+def acts_for(connection: Connection, role: str, owner: str) -> bool:
+    """Whether the role has what the owner of a lake table has."""
+    return only_value(connection.execute(_statement("acts_for"), {"role": role, "owner": owner}))
 
 
 def forget(connection: Connection, lake_table_id: int) -> None:

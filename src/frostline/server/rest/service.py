@@ -159,7 +159,7 @@ class Service:
     def keys(self, caller: Caller, entry: Entry) -> dict[str, str]:
         """The keys of the object store that this caller is given for a table, where any are configured for that."""
         said = self.settings
-        if caller.may_write and entry.kind == "lake":
+        if caller.may_write and entry.kind == "lake" and entry.is_writable:
             pair = said.rest_write_access_key, said.rest_write_secret_key
         else:
             pair = said.rest_read_access_key, said.rest_read_secret_key

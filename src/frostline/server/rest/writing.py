@@ -23,7 +23,7 @@ from starlette.responses import Response
 from frostline import logs
 from frostline.catalog import lake_tables, namespaces
 from frostline.catalog.connect import first_line
-from frostline.catalog.lake_tables import CommitLost, LakeTableExists
+from frostline.catalog.lake_tables import CommitLost, Dropped, LakeTableExists
 from frostline.catalog.namespaces import Entry
 from frostline.catalog.pointers import LakeMove, Pointer
 from frostline.errors import OutcomeUnknown
@@ -312,6 +312,13 @@ def _publish(call: Call, staged: Sequence[Staged]) -> None:
         )
 
 
+def _take_up(call: Call, dropped: Dropped) -> None:
+    """A dropped table is registered again. The rights that it had in Postgres are gone, so it is for its owner."""
+    if not lake_tables.acts_for(call.connection, call.caller.role_name, dropped.owner):
+        raise answers.forbidden(f"{dropped.location} has a dropped table of role {dropped.owner}")
+    lake_tables.forget(call.connection, dropped.id)
+
+
 def _add(call: Call, staged: Staged) -> None:
     """Inside the transaction, with the namespaces' lock: a table that nobody else has, in a folder of its own."""
     pointer, folder, uuid = staged.pointer, staged.table.location, str(staged.table.table_uuid)
@@ -320,8 +327,8 @@ def _add(call: Call, staged: Staged) -> None:
     if other is not None:
         raise answers.bad_request(f"{folder} has files of {'.'.join(other)}")
     for dropped in lake_tables.dropped(call.connection):
-        if dropped.uuid == uuid:  # it is registered again
-            lake_tables.forget(call.connection, dropped.id)
+        if folder in (dropped.location, dropped.location.rstrip("/")) or dropped.uuid == uuid:
+            _take_up(call, dropped)
     try:
         lake_tables.create(call.connection, pointer, uuid, folder, staged.location, call.caller.role_name)
     except LakeTableExists:

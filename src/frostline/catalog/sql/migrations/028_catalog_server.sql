@@ -11,7 +11,8 @@ create table frostline.token (
 );
 
 -- What each pointer that Frostline knows belongs to: the table of Postgres whose rights count, and where its row security is. Both are
--- null when there is no such table. For a lake table that is its foreign table, if this database has one.
+-- null when there is no such table. For a lake table that is its foreign table, if this database has one: the one that asks for it,
+-- whatever the two are called by now, or else one of its name.
 create view frostline.pointer_source as
 select o.table_namespace, o.table_name, o.belongs_to, 'tiered' as kind,
        to_regclass(o.belongs_to)::oid as source, r.heap_oid as secured, null::integer as lake_table_id
@@ -30,7 +31,13 @@ select t.namespace, t.lake_table, 'snapshot ' || s.name, 'copy', source.oid, coa
 union all
 select l.namespace, l.table_name, format('%I.%I', l.namespace, l.table_name), 'lake', f.oid, f.oid, l.lake_table_id
   from frostline.lake_table l
-  left join pg_class f on f.oid = to_regclass(format('%I.%I', l.namespace, l.table_name)) and f.relkind = 'f'
+  left join lateral (select t.ftrelid as oid from pg_foreign_table t
+                       join pg_foreign_server s on s.oid = t.ftserver and s.srvname = 'frostline_lake'
+                      where 'table_name=lake_' || l.lake_table_id = any(t.ftoptions)
+                      union all
+                     select c.oid from pg_class c
+                      where c.oid = to_regclass(format('%I.%I', l.namespace, l.table_name)) and c.relkind = 'f'
+                      limit 1) f on true
  where l.state = 'live';
 
 -- Every table of the Iceberg catalog, and what is known of it. What only has a pointer was put there by somebody else.

@@ -25,3 +25,10 @@ delete from frostline.lake_table where lake_table_id = %(id)s and state = 'dropp
 select lake_table_id as id, namespace, table_name as table, table_uuid::text as uuid, owner, location,
        dropped_metadata as metadata_location
   from frostline.lake_table where state = 'dropped' order by lake_table_id
+
+-- name: acts_for
+-- Whether a role is the owner of a lake table, a member of it or a superuser; the owner may be gone. Locks nothing.
+select exists (select from pg_roles r
+                where r.rolname = %(role)s
+                  and (r.rolsuper or exists (select from pg_roles o
+                                              where o.rolname = %(owner)s and pg_has_role(r.oid, o.oid, 'usage'))))
