@@ -1,6 +1,7 @@
 """Tables that live in the lake alone, as psql sees them: reads, writes, transactions, conflicts."""
 
 import json
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -175,6 +176,22 @@ def _way_in(lake: Lake) -> dict[str, Any]:
     _, mapping = foreign_server.options(lake.catalog)
     assert mapping is not None
     return {"dbname": "lake", "user": mapping["user"], "password": mapping["password"]}
+
+
+def test_a_warehouse_that_went_away_in_a_transaction_is_noticed_before_its_commit(
+    lake: Lake, sessions: Callable[[], psycopg.Connection]
+) -> None:
+    made(lake)
+    psql = sessions()
+    psql.execute("begin")
+    psql.execute("insert into readings (id) values (1)")
+    away = lake.warehouse.rename(lake.warehouse.with_name("away"))
+    lake.warehouse.mkdir()
+    with pytest.raises(psycopg.Error):
+        psql.execute("commit")
+    shutil.rmtree(lake.warehouse)
+    away.rename(lake.warehouse)
+    assert all_of(psql, "select count(*) from readings") == [(0,)]
 
 
 def test_bytes_are_the_same_however_the_session_prints_them(

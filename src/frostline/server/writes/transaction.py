@@ -257,6 +257,7 @@ class LakeTransaction:
             wanted = {number: table.wanted() for number, table in self._tables.items()}
             wanted = {number: one for number, one in wanted.items() if one.added}
             if wanted:
+                self._lake.require_warehouse()  # what was written is of no use if it went away since the first change
                 self._lake.committer.commit(wanted)
         except OutcomeUnknown:
             self._forget()
