@@ -12,12 +12,10 @@ from typing import Any
 
 from pyiceberg.manifest import (
     DataFile,
-    ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
     ManifestWriter,
-    ManifestWriterV2,
     write_manifest,
     write_manifest_list,
 )
@@ -30,6 +28,7 @@ from frostline.catalog.pointers import LakeMove
 from frostline.lake import paths, snapshots, store
 from frostline.lake.commit import Staging
 from frostline.lake.lake_table import State
+from frostline.lake.pyiceberg_compat import DeleteManifestWriter
 
 _COMPRESSION = "deflate"
 """Every reader of Avro knows it."""
@@ -54,18 +53,6 @@ class Staged:
     snapshot_id: int
     written: tuple[str, ...]
     """The files that are of no use if it does not happen."""
-
-
-class _DeleteManifestWriter(ManifestWriterV2):
-    """A manifest of delete files. PyIceberg writes none. Instead: `write_manifest` with a content."""
-
-    def content(self) -> ManifestContent:
-        """Deletes."""
-        return ManifestContent.DELETES
-
-    @property
-    def _meta(self) -> dict[str, str]:
-        return {**super()._meta, "content": "deletes"}
 
 
 def stage(lake_table_id: int, base: State, added: Added) -> Staged:
@@ -113,7 +100,7 @@ def _manifest(
     writer: ManifestWriter = (
         write_manifest(2, spec, metadata.schema(), output, snapshot_id, _COMPRESSION)
         if kind == "data"
-        else _DeleteManifestWriter(spec, metadata.schema(), output, snapshot_id, _COMPRESSION)
+        else DeleteManifestWriter(spec, metadata.schema(), output, snapshot_id, _COMPRESSION)
     )
     with writer:
         for file in files:

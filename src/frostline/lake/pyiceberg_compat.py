@@ -11,7 +11,7 @@ import requests
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import DEFAULT_ENDPOINTS, Endpoint, RestCatalog
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, ManifestFile
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile, ManifestWriterV2
 from pyiceberg.table import CreateTableTransaction, StagedTable, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
@@ -150,3 +150,15 @@ class BareRestCatalog(RestCatalog):
         """What the server says that it can do; None when it says nothing, and PyIceberg takes some for granted."""
         listed = frozenset(self._supported_endpoints)
         return None if listed == frozenset(DEFAULT_ENDPOINTS) else listed
+
+
+class DeleteManifestWriter(ManifestWriterV2):
+    """A manifest of delete files. PyIceberg writes none. Instead: `write_manifest` with a content."""
+
+    def content(self) -> ManifestContent:
+        """Deletes."""
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
