@@ -254,7 +254,7 @@ $$;
 -- Where the statement that begins may drop a column of a heap or change its type. Only an ALTER TABLE calls it, whose end brings all back:
 -- what has stood aside cannot be committed. Runs with its owner's rights, and calls nothing of the user's.
 create or replace function frostline.stand_aside_first() returns event_trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp set lc_messages = 'C' as $body$
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
 declare
     said text := concat_ws(E';\n', current_query(), current_setting('frostline.statement', true));
     managed integer;
@@ -271,11 +271,11 @@ begin
            and pg_has_role(session_user, h.relowner, 'member')
          order by t.table_id
     loop
-        -- A function that the client has called may say more than the client: what it sends is told by who called whom. A function in
-        -- SQL does not tell it, so it may compute anything.
+        -- A function that the client has called may say more than the client: what it sends is told by who called whom, in whatever
+        -- language messages are. A function in SQL does not tell it, so it may compute anything.
         get diagnostics inside = pg_context;
         inside := substr(inside, nullif(strpos(inside, E'\n'), 0) + 1);
-        perform frostline.stand_aside(managed, concat_ws(E';\n', said, inside, case when inside like 'SQL function %' then 'using' end));
+        perform frostline.stand_aside(managed, concat_ws(E';\n', said, inside, case when inside <> '' and inside !~* '^[^\n]*\malter\s+table\M' then 'using' end));
     end loop;
 end
 $body$;
