@@ -105,6 +105,12 @@ WRONG: dict[tuple[str, str], list[str]] = {
     ("table remove", "name"): [f"table remove {name}" for name in NAMES],
     ("grant", "role"): ["grant nobody", 'grant "a.b', "grant public", "grant a.b"],
     ("grant", "names"): [f"grant postgres events {name}" for name in NAMES],
+    ("lake create", "name"): ["lake create a.b.c --column id/**/bigint", "lake create events --column id/**/bigint"],
+    ("lake create", "columns"): ["lake create new --column id", "lake create new --column id/**/nosuch"],
+    ("lake create", "partition"): ["lake create new --column id/**/bigint --partition nosuch(id)"],
+    ("lake create", "sort"): ["lake create new --column id/**/bigint --sort nosuch"],
+    ("lake show", "name"): ["lake show nosuch", "lake show a.b.c"],
+    ("lake drop", "name"): ["lake drop nosuch", "lake drop a.b.c"],
     ("token create", "role"): ["token create nobody", "token create public", "token create a.b"],
     ("token create", "days"): ["token create postgres --days 0", "token create postgres --days x"],
     ("token drop", "token_id"): ["token drop 7", "token drop x"],
@@ -366,6 +372,8 @@ def test_every_function_refuses_to_be_called_wrongly(installed: Connection) -> N
         *sqlfiles.load("frostline.relation", "follow"),
         *sqlfiles.load("frostline.relation", "readers"),
         *sqlfiles.load("frostline.relation", "aside"),
+        *sqlfiles.load("frostline.relation", "constraints"),
+        *sqlfiles.load("frostline.relation", "renames"),
         *HOLDING,
     } - {"alter_table"}
     functions = [

@@ -24,7 +24,8 @@ begin
                                       'missing_value', 'name_remote_columns', 'add_columns', 'columns_left_to_sync', 'refuse_columns',
                                       'replace_objects', 'needs_aside', 'says_cascade', 'says_only_casts', 'widens', 'changed_columns',
                                       'renumber_columns', 'refuse_changes', 'drop_readers', 'forget_columns', 'change_types',
-                                      'put_aside_readers', 'bring_back_readers', 'make_relation'])
+                                      'put_aside_readers', 'bring_back_readers', 'make_relation', 'untrusted_defaults',
+                                      'refuse_untrusted_default', 'make_foreign_key_door'])
             or p.pronamespace = 'frostline'::pg_catalog.regnamespace and p.proname ~ '^(relation|follow|widen|stand|cold|names)_'
     loop
         execute pg_catalog.format('revoke execute on function %s from public', ours);
