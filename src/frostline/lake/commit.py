@@ -11,7 +11,6 @@ one writes them as a metadata file, another may send them to a catalog.
 
 import json
 import re
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,9 +20,9 @@ from functools import partial
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.serializers import ToOutputFile
-from pyiceberg.table import CommitTableResponse, Table, TableProperties, Transaction
+from pyiceberg.table import CommitTableResponse, Table, Transaction
 from pyiceberg.table.locations import load_location_provider
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import RemoveSnapshotsUpdate, TableRequirement, TableUpdate, update_table_metadata
 
 from frostline.errors import CorruptionError
@@ -52,18 +51,6 @@ KEY = "frostline.primary-key"
 MISSING = "frostline.missing-values"
 """What files that lack a field have in it, by field id, in JSON."""
 _VERSION = re.compile(r".*/(\d+)-[0-9a-f-]{36}\.metadata\.json")
-
-_PROPERTIES = {
-    TableProperties.WRITE_FILE_FORMAT: "parquet",
-    TableProperties.PARQUET_COMPRESSION: "zstd",
-    "write.delete.mode": "copy-on-write",
-    "write.update.mode": "copy-on-write",
-    "write.merge.mode": "copy-on-write",
-    # A Postgres snapshot or a pin may still need an old state of the table. Only Frostline knows, so only it removes.
-    "gc.enabled": "false",
-    "write.metadata.delete-after-commit.enabled": "false",
-    TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "100",
-}
 
 
 class Rows(Enum):
@@ -297,23 +284,9 @@ def _created(table: tables.Table, location: str, staging: Staging) -> Table:
 
 
 def new_metadata(table: tables.LakeTable, location: str, properties: Mapping[str, str]) -> TableMetadata:
-    """A table without snapshots. Built by hand because PyIceberg's own way would give the fields new ids."""
+    """A table without snapshots, whose rows change by new files alone."""
     lake_schema, spec, order = schema.iceberg_schema(table), schema.partition_spec(table), schema.sort_order(table)
-    return TableMetadataV2.model_validate(
-        {
-            "location": location,
-            "schemas": [lake_schema],
-            "last-column-id": lake_schema.highest_field_id,
-            "current-schema-id": lake_schema.schema_id,
-            "partition-specs": [spec],
-            "default-spec-id": spec.spec_id,
-            "last-partition-id": spec.last_assigned_field_id,
-            "sort-orders": [order],
-            "default-sort-order-id": order.order_id,
-            "properties": {**_PROPERTIES, **properties},
-            "last-updated-ms": time.time_ns() // 1_000_000,
-        }
-    )
+    return schema.empty_metadata(lake_schema, spec, order, location, "copy-on-write", properties)
 
 
 def _inside(table: tables.Table, current: Table, replace: tuple[int, int]) -> list[DataFile]:

@@ -6,8 +6,6 @@ Postgres types are in a table property; a column that another engine has added h
 
 import json
 import re
-import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,8 +14,7 @@ from typing import Any
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table import TableProperties
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import (
     UNSORTED_SORT_ORDER,
     NullOrder,
@@ -40,17 +37,6 @@ from frostline.model.types import Collation, PgType, encoding
 
 PG_COLUMNS = "frostline.pg-columns"
 """The table property with the Postgres types, by field id, in JSON."""
-_PROPERTIES = {
-    TableProperties.WRITE_FILE_FORMAT: "parquet",
-    TableProperties.PARQUET_COMPRESSION: "zstd",
-    "write.delete.mode": "merge-on-read",
-    "write.update.mode": "merge-on-read",
-    "write.merge.mode": "merge-on-read",
-    # A transaction may still read an old state. Only Frostline knows, so only it removes.
-    "gc.enabled": "false",
-    "write.metadata.delete-after-commit.enabled": "false",
-    TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "100",
-}
 _CALL = re.compile(r"\s*(\w+)\s*\(\s*(?:(\d+)\s*,\s*)?(.+?)\s*\)\s*", re.DOTALL)
 _FITTING = {
     "boolean": "boolean",
@@ -94,22 +80,8 @@ def new_metadata(columns: Sequence[Column], layout: Layout, location: str, owner
           for column in columns)
     )  # fmt: skip
     spec, order = _spec(lake_schema, layout.partition), _order(lake_schema, layout.sort)
-    return TableMetadataV2.model_validate(
-        {
-            "table-uuid": uuid.uuid4(),
-            "location": location,
-            "schemas": [lake_schema],
-            "last-column-id": lake_schema.highest_field_id,
-            "current-schema-id": lake_schema.schema_id,
-            "partition-specs": [spec],
-            "default-spec-id": spec.spec_id,
-            "last-partition-id": spec.last_assigned_field_id,
-            "sort-orders": [order],
-            "default-sort-order-id": order.order_id,
-            "properties": {**_PROPERTIES, "owner": owner, PG_COLUMNS: _written(columns)},
-            "last-updated-ms": time.time_ns() // 1_000_000,
-        }
-    )
+    properties = {"owner": owner, PG_COLUMNS: _written(columns)}
+    return schema.empty_metadata(lake_schema, spec, order, location, "merge-on-read", properties)
 
 
 def _written(columns: Sequence[Column]) -> str:

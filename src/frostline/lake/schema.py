@@ -1,7 +1,9 @@
-"""The Iceberg side of a table: schema and how it changes, partition spec and sort order."""
+"""The Iceberg side of a table: schema and how it changes, partition spec and sort order, metadata without a row."""
 
 import re
-from typing import Any
+import time
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 from pyiceberg.partitioning import (
@@ -11,7 +13,8 @@ from pyiceberg.partitioning import (
     PartitionSpec,
 )
 from pyiceberg.schema import Schema
-from pyiceberg.table import Transaction
+from pyiceberg.table import TableProperties, Transaction
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortDirection, SortField, SortOrder
 from pyiceberg.table.update import AddSchemaUpdate, AssertCurrentSchemaId, SetCurrentSchemaUpdate
 from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform, parse_transform
@@ -151,3 +154,40 @@ def _transformed(transform: str, kind: TierKind, value: int) -> int:
         return days
     year, month, _ = civil(days)
     return year - 1970 if transform == "year" else (year - 1970) * 12 + month - 1
+
+
+def empty_metadata(
+    lake_schema: Schema,
+    spec: PartitionSpec,
+    order: SortOrder,
+    location: str,
+    changed_by: Literal["copy-on-write", "merge-on-read"],
+    properties: Mapping[str, str],
+) -> TableMetadata:
+    """A table without snapshots. Built by hand because PyIceberg's own way would give the fields new ids."""
+    return TableMetadataV2.model_validate(
+        {
+            "location": location,
+            "schemas": [lake_schema],
+            "last-column-id": lake_schema.highest_field_id,
+            "current-schema-id": lake_schema.schema_id,
+            "partition-specs": [spec],
+            "default-spec-id": spec.spec_id,
+            "last-partition-id": spec.last_assigned_field_id,
+            "sort-orders": [order],
+            "default-sort-order-id": order.order_id,
+            "properties": {
+                TableProperties.WRITE_FILE_FORMAT: "parquet",
+                TableProperties.PARQUET_COMPRESSION: "zstd",
+                "write.delete.mode": changed_by,
+                "write.update.mode": changed_by,
+                "write.merge.mode": changed_by,
+                # A snapshot, pin or transaction may need an old state. Only Frostline knows, so only it removes.
+                "gc.enabled": "false",
+                "write.metadata.delete-after-commit.enabled": "false",
+                TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "100",
+                **properties,
+            },
+            "last-updated-ms": time.time_ns() // 1_000_000,
+        }
+    )
