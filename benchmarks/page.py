@@ -22,6 +22,7 @@ Do not edit it.
 Machines differ, and one machine is not the same from minute to minute.
 So each figure is a ratio of two things that were measured in turn in one run: the median of all rounds, and in brackets the lowest and the highest.
 Speed is our rows a second over theirs, time our seconds over theirs, size our bytes over theirs.
+An estimate is seconds as Postgres expects them over seconds as they were, and may be wrong in either direction.
 Where something is compared with nothing, the page says so.
 
 ```bash
@@ -92,9 +93,14 @@ def _circumstances(record: Record) -> str:
     known: Mapping[str, Any] = record.circumstances
     machine, versions = known["machine"], ", ".join(f"{name} {version}" for name, version in known["versions"].items())
     memory = machine["memory_bytes"] / 2**30
+    load = (
+        f", beside other work (a load of {machine['load']:.0f} before it)"
+        if machine.get("load", 0) > machine["cores"]
+        else ""
+    )
     return (
         f"Commit {known['commit']}, scale {record.scale:g}, {str(known['at'])[:10]}: {machine['cores']} cores of {machine['processor']}, "
-        f"{memory:.0f} GiB, {machine['system']}; {versions}."
+        f"{memory:.0f} GiB, {machine['system']}{load}; {versions}."
     )
 
 
@@ -135,8 +141,8 @@ def _overview(answers: Sequence[Answer]) -> str:
 
 
 def _goodness(answer: Answer, value: float) -> float:
-    target = answer.question.target
-    return value / target if answer.question.measure.more_is_better else target / value
+    loss = answer.question.measure.loss
+    return loss(answer.question.target) / loss(value)
 
 
 def _samples(record: Record) -> str:

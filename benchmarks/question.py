@@ -21,6 +21,8 @@ class Measure(StrEnum):
     """Our rows a second, compared with nothing: at least the target."""
     LONGEST = "seconds"
     """Our seconds, compared with nothing; the largest sample counts: at most the target."""
+    ESTIMATE = "estimate"
+    """Seconds as expected over seconds as measured: at most the target, and not less than one part of it."""
 
     @property
     def more_is_better(self) -> bool:
@@ -31,6 +33,12 @@ class Measure(StrEnum):
     def is_ratio(self) -> bool:
         """Whether there is something that it is compared with."""
         return self not in (Measure.RATE, Measure.LONGEST)
+
+    def loss(self, value: float) -> float:
+        """The less of it, the better."""
+        if self is Measure.ESTIMATE:
+            return max(value, 1 / value)
+        return 1 / value if self.more_is_better else value
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,8 @@ class Question:
     @property
     def goal(self) -> str:
         """The target as the page shows it."""
+        if self.measure is Measure.ESTIMATE:
+            return f"{figure(1 / self.target, self.measure)} to {figure(self.target, self.measure)}"
         return f"{'>=' if self.measure.more_is_better else '<='} {figure(self.target, self.measure)}"
 
 
@@ -64,19 +74,20 @@ class Answer:
     @property
     def is_met(self) -> bool:
         """Whether the target is reached."""
-        if self.question.measure.more_is_better:
-            return self.value >= self.question.target
-        return self.value <= self.question.target
+        return self.loss <= self.question.measure.loss(self.question.target)
+
+    @property
+    def loss(self) -> float:
+        """The less of it, the better."""
+        return self.question.measure.loss(self.value)
 
     def is_better_than(self, other: "Answer") -> bool:
         """Whether it is the better answer to the same question."""
-        return (self.value > other.value) is self.question.measure.more_is_better
+        return self.loss < other.loss
 
     def is_half_of(self, stored: float) -> bool:
         """Whether it is less than half as good as it was."""
-        if self.question.measure.more_is_better:
-            return self.value < stored / 2
-        return self.value > stored * 2
+        return self.loss > self.question.measure.loss(stored) * 2
 
 
 def answer(question: Question, samples: Iterable[Sample]) -> Answer:

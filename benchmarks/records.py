@@ -75,6 +75,7 @@ def circumstances() -> dict[str, Any]:
             "processor": _processor(),
             "cores": os.cpu_count(),
             "memory_bytes": psutil.virtual_memory().total,
+            "load": round(os.getloadavg()[1], 1),
         },
         "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in PACKAGES}},
         "commit": _git("describe", "--always", "--dirty", "--abbrev=12"),

@@ -62,9 +62,12 @@ class World:
         """Execute any SQL; returns the rows."""
         return self.connection.execute(cast(LiteralString, text)).fetchall()
 
-    def add(self, name: str, hot: str, grace: str = "0", lake_partition: str | None = None) -> Table:
-        """Register a table."""
-        return registration.add(self.connection, Request(Name.parse(name), Policy(hot, grace), lake_partition)).table
+    def add(
+        self, name: str, hot: str, grace: str = "0", lake_partition: str | None = None, relation: str | None = None
+    ) -> Table:
+        """Register a table; `relation` is the name of the one that stands beside it."""
+        request = Request(Name.parse(name), Policy(hot, grace), lake_partition, relation)
+        return registration.add(self.connection, request).table
 
     def table(self, name: str) -> Table:
         """The managed table of that name."""

@@ -38,6 +38,8 @@ pytest_plugins = [
     "tests.fixtures.spark",
     "tests.fixtures.tables",
     "tests.fixtures.lake",
+    "tests.fixtures.lake_sessions",
+    "tests.fixtures.lake_commits",
     "tests.fixtures.own_server",
     "tests.fixtures.pair",
     "tests.fixtures.seaweed",

@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 
 from benchmarks.question import Measure, Question
-from benchmarks.rig import cold, data
+from benchmarks.rig import cold, data, direct
 from benchmarks.sample import Sample
 from benchmarks.world import Lab, World
 
@@ -21,30 +21,22 @@ ROUNDS = 7
 READS = 20
 QUESTIONS = (Question("cold point read through the relation", "relation", Measure.TIME, 2.0, "DuckDB on the files"),)
 _RELATION = f"select {data.COLUMNS} from public.events where id = %s and ts = %s"
-_DUCKDB = f"prepare point as select {data.COLUMNS} from read_parquet($files) where id = $1 and ts = $2"
+_DUCKDB = f"prepare point as select {data.COLUMNS} from events where id = $1 and ts = $2"
 
 
 def measure(lab: Lab, scale: float) -> Iterator[Sample]:
     """Both in turn, other keys in each round."""
-    with lab.world(data.archived) as world, _duckdb(world.lake_files("events")) as direct:
+    with lab.world(data.archived) as world, direct.connected(world.lake_files("events")) as duck:
+        duck.execute(_DUCKDB)
         keys = [(number, cold.moment(world, number, scale)) for number in cold.ids(READS * (ROUNDS + 1), scale)]
         for number in range(ROUNDS + 1):
             some = keys[number * READS : (number + 1) * READS]
             samples = (
-                _timed("DuckDB on the files", lambda key: _by_duckdb(direct, key), some),
+                _timed("DuckDB on the files", lambda key: _by_duckdb(duck, key), some),
                 _timed("relation", lambda key: _by_relation(world, key), some),
             )
             if number > 0:
                 yield from samples
-
-
-def _duckdb(paths: Sequence[str]) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(config={"threads": "2"})
-    connection.execute("set timezone = 'UTC'")
-    connection.execute("set parquet_metadata_cache = true")
-    listed = ", ".join(f"'{path.removeprefix('file://')}'" for path in paths)
-    connection.execute(_DUCKDB.replace("$files", f"[{listed}]"))
-    return connection
 
 
 def _by_duckdb(connection: duckdb.DuckDBPyConnection, key: tuple[int, object]) -> Sequence[Any]:

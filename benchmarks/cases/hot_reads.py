@@ -29,7 +29,7 @@ def measure(lab: Lab, scale: float) -> Iterator[Sample]:
     """All of them in turn, on rows that are in memory."""
     seconds = SECONDS * min(1, scale * 10)
     with lab.world(data.archived) as world:
-        hotkeys.add(world)
+        hotkeys.add(world, heap="_events")
         world.ask("select sum(hashtextextended(h::text, 0)) from public._events h")
         for _ in range(ROUNDS):
             yield from _both(world, "prepared", How("prepared", seconds))

@@ -38,6 +38,16 @@ def foreign_table(world: World) -> str:
     return str(name)
 
 
+def remote_name(world: World) -> str:
+    """What the lake server is asked for when it is asked for the cold rows of `events`."""
+    options = "select ftoptions from pg_foreign_table"
+    ((given,),) = world.ask(
+        f"select jsonb_object_agg(option_name, option_value) from ({options}) f, pg_options_to_table(ftoptions)"
+    )
+    assert isinstance(given, dict)
+    return f'"{given["schema_name"]}"."{given["table_name"]}"'
+
+
 def fetch_size(world: World) -> str:
     """How many rows of `events` travel in one go."""
     ((size,),) = world.ask(

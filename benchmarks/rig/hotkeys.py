@@ -16,11 +16,11 @@ VALUES = (
 )
 
 
-def add(world: World) -> None:
-    """Insert them through the relation, whose heap gets them."""
+def add(world: World, table: str = "events", heap: str = "") -> None:
+    """Insert them through the relation, whose heap gets them, or into a table that has none in its place."""
     rows = f"generate_series({FIRST}, {FIRST + COUNT - 1}) as i"
-    world.run(f"insert into public.events ({data.COLUMNS}) select {values('i', day_of('i'))} from {rows}")
-    world.run("vacuum analyze public._events")
+    world.run(f"insert into public.{table} ({data.COLUMNS}) select {values('i', day_of('i'))} from {rows}")
+    world.run(f"vacuum analyze public.{heap or table}")
 
 
 def values(row: str, day: str) -> str:

@@ -1,15 +1,17 @@
-"""Runs the pgbench of the installed Postgres: one client, one script or several in turn, so many seconds."""
+"""Runs the pgbench of the installed Postgres: one client or more, one script or several in turn, so many seconds."""
 
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
 from benchmarks.sample import Sample
 from benchmarks.world import World
 
+_LOG = "pgbench-times"
 Mode = Literal["prepared", "simple"]
 _FAILED = re.compile(r"number of failed transactions: [1-9]")
 _PROCESSED = re.compile(r"number of transactions actually processed: (\d+)")
@@ -19,13 +21,16 @@ _OF_A_SCRIPT = re.compile(r"- (\d+) transactions \(.*?- latency average = ([\d.]
 
 @dataclass(frozen=True)
 class How:
-    """How scripts are run. pgbench takes whole seconds, and knows only numbers as variables. `transactions` are an end instead of the time."""
+    """How scripts are run. pgbench takes whole seconds, and knows only numbers as variables. `transactions` are an end instead of the time, for each of the `clients`."""
 
     mode: Mode
     seconds: float
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     variables: Mapping[str, int] = field(default_factory=dict[str, int])
     transactions: int = 0
+    clients: int = 1
+    keep_times: bool = False
+    """Of each transaction, for `percentile_s`."""
 
 
 def run(world: World, what: str, script: str, how: How) -> Sample:
@@ -58,7 +63,11 @@ def _output(world: World, scripts: Sequence[str], how: How) -> str:
         path = world.folder / f"{number}.pgbench"
         path.write_text(script)
         given.append(f"--file={path}")
-    program = [world.postgres.programs.bin_dir / "pgbench", "--no-vacuum", "--client=1", f"--protocol={how.mode}"]
+    for log in _logs(world):
+        log.unlink()
+    program = [world.postgres.programs.bin_dir / "pgbench", "--no-vacuum", f"--protocol={how.mode}"]
+    program += [f"--client={how.clients}"]
+    program += ["--log", f"--log-prefix={world.folder / _LOG}"] if how.keep_times else []
     time = f"--time={max(1, round(how.seconds))}"
     length = f"--transactions={how.transactions}" if how.transactions else time
     done = subprocess.run(
@@ -67,6 +76,16 @@ def _output(world: World, scripts: Sequence[str], how: How) -> str:
     assert done.returncode == 0, done.stderr
     assert not _FAILED.search(done.stdout), done.stdout
     return done.stdout
+
+
+def percentile_s(world: World, share: float) -> float:
+    """What that share of the transactions of the last run took at most, if their times were kept."""
+    times = sorted(int(line.split()[2]) for log in _logs(world) for line in log.read_text().splitlines())
+    return times[min(len(times) - 1, int(len(times) * share))] / 1e6
+
+
+def _logs(world: World) -> list[Path]:
+    return list(world.folder.glob(f"{_LOG}.*"))
 
 
 def _dsn(world: World, settings: Mapping[str, str]) -> str:

@@ -14,6 +14,10 @@ SEAM = "select * from frostline.seam_v1 where schema_name = %s and table_name = 
 COLUMNS = "select * from frostline.seam_column_v1 where table_id = %s order by position"
 PIN = "select frostline.pin_v1(%s, %s, 'seam_reader', %s)"
 HOT = sql.SQL("select {} from {} where {} >= {}")
+FILES = """select bool_and(c.relfilenode = pg_relation_filenode(c.oid)) from pg_class c
+            where c.oid = %s::regclass
+               or c.oid in (select t.relid from pg_partition_tree(%s) t) and pg_relation_size(c.oid) > 0"""
+OWN = "select frostline.missing_v1(%s, frostline.key_v1({}))"
 MARKS = sql.SQL("select {}, frostline_live from {} where {} < {}")
 
 
@@ -26,11 +30,14 @@ def read(dsn, schema, table, seconds=600):
         columns = connection.execute(COLUMNS, (seam.table_id,)).fetchall()
         key = [number for number, column in enumerate(columns) if column.name in seam.key_columns]
         hot, marks = from_postgres(connection, seam, columns)
+        if not connection.execute(FILES, (seam.overlay, seam.heap)).fetchone()[0]:
+            raise LookupError(f"{schema}.{table} was rewritten meanwhile: read it again")
         wanted = in_lake(connection, columns)
         with pinned(dsn, seam, seconds) if seam.metadata_location else nullcontext() as renew:
             connection.execute("rollback")
             hidden = {tuple(m[n] for n in key) for m in marks}
             cold = from_lake(seam, wanted, renew) if seam.snapshot_id is not None else ()
+            cold = list(with_own_values(connection, seam, columns, cold))
             return hot + [m[:-1] for m in marks if m[-1]] + [r for r in cold if tuple(r[n] for n in key) not in hidden]
 
 
@@ -60,6 +67,20 @@ def from_lake(seam, wanted, renew):
     for batch in ArrowScan(scan.table_metadata, scan.io, wanted, scan.row_filter).to_record_batches(scan.plan_files()):
         renew()
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def with_own_values(connection, seam, columns, cold):
+    """The same rows; where `missing` says how to compute a value from the row's key, with what Postgres computes."""
+    number = {column.name: n for n, column in enumerate(columns)}
+    key = [number[name] for name in seam.key_columns]
+    own = [n for n, c in enumerate(columns) if c.type == "uuid" and (c.missing or "").startswith("uuid")]
+    texts = (sql.SQL("frostline.text_v1({}::{})").format(sql.Placeholder(), sql.SQL(columns[n].type)) for n in key)
+    asked = sql.SQL(OWN).format(sql.SQL(", ").join(texts))
+    for row in map(list, cold):
+        for n in own:
+            if row[n] == columns[n].missing:
+                (row[n],) = connection.execute(asked, [row[n], *(row[k] for k in key)]).fetchone()
+        yield tuple(row)
 
 
 @contextmanager

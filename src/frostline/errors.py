@@ -3,18 +3,24 @@
 FrostlineError
 +-- UsageError               fix the request
 |   +-- ChangeRefused
+|   +-- CheckRefused
+|   +-- ColumnsChanged
 |   +-- FailedTransaction
+|   +-- FileTooLarge
 |   +-- LakeTableExists
 |   +-- NoSuchLakeTable
 |   +-- NoSuchSavepoint
 |   +-- NoSuchThing
+|   +-- NotItsOwner
 |   +-- NotServed
 |   +-- NotText
 |   +-- NullRefused
+|   +-- OtherFormat
 |   +-- PostgresRefused
 |   +-- SyntaxRefused
 |   +-- TooComplex
 |   +-- UnboundParameter
+|   +-- Unguarded
 |   +-- UnknownName
 |   |   +-- UnknownColumn
 |   +-- ValueRefused
@@ -22,6 +28,7 @@ FrostlineError
 |   +-- WrongPassword
 +-- ConflictError            somebody else changed it: reload, retry
 |   +-- CommitLost
+|   +-- CutExpired
 |   +-- UpsertRace
 +-- UnavailableError         something is down: retry later
 |   +-- DiskFull

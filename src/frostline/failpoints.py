@@ -144,8 +144,13 @@ class Failpoint(StrEnum):
 
     SWEEP_BEFORE_START = "sweep_before_start"
     SWEEP_STARTED = "sweep_started"
+    SWEEP_FENCED = "sweep_fenced"
     SWEEP_DELETED_ONE = "sweep_deleted_one"
     SWEEP_DELETED = "sweep_deleted"
+    LEAVE_DELETED_ONE = "leave_deleted_one"
+
+    FILL_BEGUN = "fill_begun"
+    FILL_FILLED_ONE = "fill_filled_one"
 
     SNAPSHOT_BEFORE_START = "snapshot_before_start"
     SNAPSHOT_STARTED = "snapshot_started"
@@ -168,6 +173,20 @@ class Failpoint(StrEnum):
     WRITE_STAGED = "write_staged"
     WRITE_BEFORE_COMMIT = "write_before_commit"
     WRITE_APPLIED = "write_applied"
+
+    CREATE_STAGED = "create_staged"
+    CREATE_BEFORE_FILE = "create_before_file"
+    CREATE_WROTE_FILE = "create_wrote_file"
+    CREATE_WRITTEN = "create_written"
+    CREATE_BEFORE_COMMIT = "create_before_commit"
+    CREATE_PUBLISHED = "create_published"
+
+    APPEND_BEFORE_FILE = "append_before_file"
+    APPEND_WROTE_FILE = "append_wrote_file"
+    APPEND_WRITTEN = "append_written"
+    APPEND_STAGED = "append_staged"
+    APPEND_BEFORE_COMMIT = "append_before_commit"
+    APPEND_PUBLISHED = "append_published"
 
     LOAD_BEFORE_START = "load_before_start"
     LOAD_STARTED = "load_started"

@@ -24,6 +24,7 @@ _ENV_OF_OTHERS = ("HOME", "OUTPUT", "DEBUG", "FAILPOINT", "TEST_")
 """What may follow the prefix without being a key: the command line's own switches, failpoints, the tests."""
 _SECRET = (
     "dsn",
+    "catalog_dsn",
     "lake_password",
     "s3_endpoint",
     "s3_access_key",
@@ -113,6 +114,8 @@ class Settings(BaseSettings):
     """The Postgres database, as a libpq connection string; it may hold a password, so it is never logged."""
     warehouse: Text
     """Where the lake's files are: a directory, or a URI such as file:///srv/lake or s3://bucket/lake."""
+    catalog_dsn: Annotated[Text | None, Field(repr=False)] = None
+    """On a node: the database with the catalog of the lake tables. `frostline lake attach` writes it into a home."""
     embedded: bool = False
     """The database is the embedded one of this home; `frostline up` says so in the file it writes."""
 
@@ -199,6 +202,14 @@ class Settings(BaseSettings):
     umask: Annotated[str, Field(pattern=r"^0?0[0-7]{2}$")] = "077"
     """What others may not do with the files that Frostline makes; 027 lets the group of the lake's folders read."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    def refuse_node(self) -> None:
+        """UsageError when these are a node's settings: its catalog is elsewhere."""
+        if self.catalog_dsn is not None:
+            raise UsageError(
+                "catalog_dsn is set, so this is a node, and its catalog is in another database",
+                hint="run it where the catalog is; here: frostline lake attach, frostline serve",
+            )
 
     @property
     def file_mask(self) -> int:

@@ -257,7 +257,7 @@ def test_old_rows_get_values_of_their_own_in_steps(cold: Lake) -> None:
 
 def test_the_page_has_examples() -> None:
     assert len(BLOCKS) == len(re.findall(r"```(?:sql|python)\b", PAGE))
-    assert (len(WORKS), len(REFUSED)) == (6, 12)
+    assert (len(WORKS), len(REFUSED)) == (8, 14)
 
 
 def alembic(lake: Lake, folder: Path, name: str, *migrations: str) -> Config:

@@ -62,7 +62,9 @@ COMPACT = _of("compact")
 RETAIN = [*_of("retain"), *_of("trim")]
 TRUNCATE = _of("truncate")
 EXPIRE = _of("expire")
-SWEEP = _of("sweep")
+FENCE = [Failpoint.SWEEP_FENCED]
+"""Lake tables have it alone; tried in test_lake_upkeep_killed.py."""
+SWEEP = [failpoint for failpoint in _of("sweep") if failpoint not in FENCE]
 WORKER = _of("worker")
 """Tried in tests/integration/test_worker.py."""
 SNAPSHOT = _of("snapshot")
@@ -73,11 +75,18 @@ ADOPT = _of("adopt")
 """Tried in tests/integration/test_adopt_lake.py."""
 WRITE, LOAD = _of("write"), _of("load")
 """Tried in test_spark_write_deaths.py."""
+LEAVE, FILL = _of("leave"), _of("fill")
+"""Tried in tests/integration/test_leaving.py and test_filled_columns.py."""
+CREATE, APPEND = _of("create"), _of("append")
+"""Tried in tests/integration/test_lake_create_as.py and test_spark_lake_write.py."""
 
 
 def test_every_failpoint_is_tried() -> None:
     here = ARCHIVE + FOLD + VERIFY + UNDO + THAW + COMPACT + RETAIN + TRUNCATE + EXPIRE + SWEEP
-    assert set(here + CONVERT + PARTITIONS + WORKER + SNAPSHOT + REST + ADOPT + WRITE + LOAD) == set(Failpoint)
+    there = (
+        FENCE + CONVERT + PARTITIONS + WORKER + SNAPSHOT + REST + ADOPT + WRITE + LOAD + CREATE + APPEND + LEAVE + FILL
+    )
+    assert set(here + there) == set(Failpoint)
 
 
 @pytest.mark.parametrize("failpoint", ARCHIVE)

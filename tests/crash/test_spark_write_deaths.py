@@ -16,12 +16,14 @@ from tests.fixtures.twins import make_twins
 from tests.fixtures.waiting import until_true
 
 from frostline import failpoints
+from frostline import spark as connector
 from frostline.catalog import batches
 from frostline.catalog.connect import connect as open_connection
 from frostline.errors import ConflictError, OutcomeUnknown, UnavailableError, UsageError
 from frostline.failpoints import Failpoint
+from frostline.lake.lake_table import Layout
 from frostline.model.names import Name
-from frostline.pipeline import sweep
+from frostline.pipeline import lake_tables, sweep
 from frostline.relation import applying, removal, staging
 from frostline.spark import write_apply, writes
 from frostline.spark.writes import Written
@@ -105,6 +107,24 @@ def test_a_load_killed_at_every_step_and_started_again_is_written_once(world: Wo
     assert world.both(cold, lake_rows=3).as_files == 3  # it begins with what the others left
     recorded = {path for (path,) in rows(world.lake.catalog, "select path from frostline.lake_file")}
     assert {f"file://{file}" for file in set(world.lake.data_files()) - before} <= recorded
+
+
+APPEND = [failpoint for failpoint in Failpoint if failpoint.value.startswith("append_")]
+"""In the order in which an append to a lake table gets there."""
+
+
+def test_an_append_to_a_lake_table_killed_at_every_step_and_started_again_is_written_once(world: World) -> None:
+    lake_tables.create(world.lake.catalog, world.lake.settings, Name("public", "readings"), ["id bigint"], Layout())
+    query = "select id from range(1, 4, 1, 2)"
+    with world.lake.connect() as reader:
+        for failpoint in APPEND:
+            ended = killed.run(world.lake, "append", "public.readings", "killed", query, failpoint=failpoint)
+            assert ended.returncode == (1 if failpoint in killed.IN_TASKS else killed.KILLED), ended.said
+            there = [(1,), (2,), (3,)] if failpoint is Failpoint.APPEND_PUBLISHED else []
+            assert rows(reader, "select id from public.readings order by id") == there, failpoint
+        again = connector.write(world.session.sql(query), "public.readings", dsn=world.lake.dsn, label="killed")
+        assert again == Written(3, applied=False)
+        assert rows(reader, "select id from public.readings order by id") == [(1,), (2,), (3,)]
 
 
 def _abandoned(lake: Lake) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from tests.fixtures.cluster import Cluster, environment_archive
+from tests.fixtures.cluster import QUICK_JAVA, Cluster, environment_archive
 from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.tables import make_events
 
@@ -39,6 +39,8 @@ class User:
             "FROSTLINE_EXPORT_SHARD_BYTES": str(1 << 20),
             "SPARK_CONF_DIR": str(cluster.conf_dir),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_SUBMIT_OPTS": QUICK_JAVA,
+            "SPARK_LAUNCHER_OPTS": QUICK_JAVA,
             "PGPASSFILE": str(folder / "pgpass"),
         }
 

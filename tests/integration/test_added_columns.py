@@ -7,10 +7,10 @@ from tests.fixtures.lake import Lake
 from tests.fixtures.statements import rows, run, value
 
 from frostline.errors import ConflictError, UsageError
-from frostline.lake import commit
+from frostline.lake import commit, publish
 from frostline.observe import status
 from frostline.pipeline import clean, export
-from frostline.relation import heap, marks
+from frostline.relation import heap
 from frostline.tiers import moment, survey
 
 TABLE = """
@@ -36,7 +36,7 @@ CHANGES = {
         "column b is character varying(9) now"
     ),
 }
-FOLDING = {"begun": (moment, "exported"), "staged": (commit, "stage"), "publishing": (marks, "take_away")}
+FOLDING = {"begun": (moment, "exported"), "staged": (commit, "stage"), "publishing": (publish, "lake")}
 
 
 @pytest.fixture

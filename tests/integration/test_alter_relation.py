@@ -16,7 +16,7 @@ from frostline.relation import columns, guard, renewal
 pytestmark = pytest.mark.spark
 
 DEFAULTS = "select attname, pg_get_expr(adbin, adrelid) from pg_attrdef join pg_attribute on attrelid = adrelid and attnum = adnum where attname <> 'id' and adrelid = 'public.{}'::regclass order by attnum"
-VIEWS = "not supported for views"
+VIEWS = r"its heap, public\._events"
 REFUSED = {
     "add column note text": VIEWS,
     "drop column status": VIEWS,
@@ -144,3 +144,56 @@ def test_who_owns_only_the_relation_cannot_alter_the_heap(cold: Lake) -> None:
         run(
             cold.catalog, "alter view public.events owner to postgres; revoke all on schema public from frostline_owner"
         )
+
+
+MISDIRECTED = {
+    "alter table public.events add column note text": "alter table public._events add column note text",
+    "ALTER TABLE IF EXISTS ONLY events\n  DROP COLUMN status;": "ALTER TABLE IF EXISTS ONLY public._events\n  DROP COLUMN status",
+    'alter table "events" alter status type varchar(90)': "alter table public._events alter status type varchar(90)",
+    "alter table events alter column status drop not null": "alter table public._events alter column status drop not null",
+    "alter table events rename constraint events_pkey to k": "alter table public._events rename constraint events_pkey to k",
+    "-- of an application\ncreate unique index concurrently if not exists i on only events (id)": "create unique index concurrently if not exists i on only public._events (id)",
+    "create index on public.events (status)": "create index on public._events (status)",
+    "create statistics s (ndistinct) on status, amount from events": "create statistics s (ndistinct) on status, amount from public._events",
+    "create trigger t before update of status, amount on events for each row execute function public.f()": "create trigger t before update of status, amount on public._events for each row execute function public.f()",
+    "create constraint trigger t after insert on public.events deferrable for each row execute function public.f()": "create constraint trigger t after insert on public._events deferrable for each row execute function public.f()",
+    "create policy p on events using (true)": "create policy p on public._events using (true)",
+    "comment on table events is 'it''s'": "comment on table public._events is 'it''s'",
+    "comment on constraint events_pkey on events is 'k'": "comment on constraint events_pkey on public._events is 'k'",
+}
+"""What tools send, and what the error says to send instead."""
+OF_A_VIEW = (
+    "alter table events set (check_option = local)",
+    "alter table events alter column status set default 'add'",
+    "alter table events rename to e2",
+    "comment on column events.status is 'x'",
+    "comment on view events is 'x'",
+    "create trigger t before update on events for each statement execute function public.f()",
+    "create trigger t before update on _events for each row execute function public.f()",
+    "create table public.other (id int); create index on other (id); comment on table other is 'events'",
+)
+
+
+@pytest.mark.parametrize("statement", MISDIRECTED)
+def test_the_error_names_the_heap_and_has_the_statement_for_it(cold: Lake, statement: str) -> None:
+    with cold.connect() as connection, pytest.raises(psycopg.errors.WrongObjectType) as refused:
+        run(connection, f"set search_path = public; {statement}")
+    assert "its heap, public._events" in (refused.value.diag.message_primary or "")
+    assert refused.value.diag.message_hint == MISDIRECTED[statement]
+
+
+@pytest.mark.parametrize("statement", OF_A_VIEW)
+def test_what_a_view_can_have_passes(cold: Lake, statement: str) -> None:
+    function = "create function public.f() returns trigger language plpgsql as 'begin return null; end'"
+    with cold.connect() as connection, connection.transaction(force_rollback=True):
+        run(connection, "set local search_path = public")
+        run(connection, function)
+        run(connection, statement)
+
+
+def test_what_code_says_of_the_relation_is_left_to_it(cold: Lake) -> None:
+    """It may never come to it."""
+    code = "do $$ begin if false then alter table events add column note text; end if; create index on _events (amount); end $$"
+    with cold.connect() as connection, connection.transaction(force_rollback=True):
+        run(connection, "set local search_path = public")
+        run(connection, code)

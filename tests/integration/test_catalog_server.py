@@ -105,6 +105,15 @@ REQUESTS: dict[str, tuple[str, str, Any, int, str]] = {
     "set and removed": ("POST", "namespaces/app/properties", {"removals": ["a"], "updates": {"a": "b"}}, 422, "UnprocessableEntityException"),
     "page size": ("GET", "namespaces?pageSize=x", None, 400, "BadRequestException"),
     "page size of 0": ("GET", "namespaces?pageSize=0", None, 400, "BadRequestException"),
+    "zero byte in a page token": ("GET", "namespaces?pageToken=%00", None, 400, "BadRequestException"),
+    "zero byte in a removal": ("POST", "namespaces/app/properties", {"removals": ["\0"]}, 400, "BadRequestException"),
+    "byte between levels": ("POST", "namespaces", {"namespace": ["a\x1fb"]}, 400, "BadRequestException"),
+    "slash at the end": ("GET", "namespaces/app/", None, 404, "NotFoundException"),
+    "no such type": ("POST", "namespaces/app/tables", {"name": "a", "schema": {"type": "struct", "fields": [{"id": 1, "name": "a", "type": "decimal(99,2)", "required": False}]}}, 400, "BadRequestException"),
+    "spec of no column": ("POST", "namespaces/app/tables/numbers", {"updates": [{"action": "add-spec", "spec": {"spec-id": 1, "fields": [{"source-id": 99, "transform": "identity", "name": "x", "field-id": 1000}]}}, {"action": "set-default-spec", "spec-id": -1}]}, 400, "BadRequestException"),
+    "order of no column": ("POST", "namespaces/app/tables/numbers", {"updates": [{"action": "add-sort-order", "sort-order": {"order-id": 1, "fields": [{"source-id": 99, "transform": "identity", "direction": "asc", "null-order": "nulls-first"}]}}, {"action": "set-default-sort-order", "sort-order-id": -1}]}, 400, "BadRequestException"),
+    "type that values do not fit": ("POST", "namespaces/app/tables/numbers", {"updates": [{"action": "add-schema", "schema": {"type": "struct", "fields": [{"id": 1, "name": "id", "type": "int", "required": False}]}}, {"action": "set-current-schema", "schema-id": -1}]}, 400, "BadRequestException"),
+    "schema number taken": ("POST", "namespaces/app/tables/numbers", {"updates": [{"action": "add-schema", "schema": {"type": "struct", "schema-id": 0, "fields": []}}, {"action": "set-current-schema", "schema-id": 0}]}, 400, "BadRequestException"),
     "which snapshots": ("GET", "namespaces/app/tables/numbers?snapshots=some", None, 400, "BadRequestException"),
     "unknown update": ("POST", "namespaces/app/tables/numbers", {"updates": [{"action": "explode"}]}, 400, "BadRequestException"),
     "unknown requirement": ("POST", "namespaces/app/tables/numbers", {"requirements": [{"type": "assert-luck"}]}, 400, "BadRequestException"),
@@ -112,6 +121,13 @@ REQUESTS: dict[str, tuple[str, str, Any, int, str]] = {
     "requirement fails": ("POST", "namespaces/app/tables/numbers", {"requirements": [{"type": "assert-create"}]}, 409, "CommitFailedException"),
     "other location": ("POST", "namespaces/app/tables/numbers", {"updates": [{"action": "set-location", "location": "file:///etc"}]}, 400, "BadRequestException"),
     "other uuid": ("POST", "namespaces/app/tables/numbers", {"updates": [{"action": "assign-uuid", "uuid": "00000000-0000-4000-8000-000000000000"}]}, 400, "BadRequestException"),
+    "types for a table": ("POST", "namespaces/app/tables/numbers", {"updates": [{"action": "set-properties", "updates": {"frostline.pg-columns": "{}"}}]}, 400, "BadRequestException"),
+    "checks for a table": ("POST", "namespaces/app/tables/numbers", {"updates": [{"action": "set-properties", "updates": {"frostline.pg-checks": "{}"}}]}, 400, "BadRequestException"),
+    "a sweep for a table": ("POST", "namespaces/app/tables/numbers", {"updates": [{"action": "set-properties", "updates": {"frostline.swept-before": "1"}}]}, 400, "BadRequestException"),
+    "a sweep of one's own": ("POST", "namespaces/app/tables", {"name": "a", "properties": {"frostline.swept-before": "1"}, "schema": {"type": "struct", "fields": []}}, 400, "BadRequestException"),
+    "checks of one's own": ("POST", "namespaces/app/tables", {"name": "a", "properties": {"frostline.pg-checks": "{}"}, "schema": {"type": "struct", "fields": []}}, 400, "BadRequestException"),
+    "types of one's own": ("POST", "namespaces/app/tables", {"name": "a", "properties": {"frostline.pg-columns": '{"1": {"type": "public.mine", "name": "mine", "builtin": false, "precision": null, "scale": null, "collation": "none", "collation_name": null}}'}, "schema": {"type": "struct", "fields": []}}, 400, "BadRequestException"),
+    "types that are more": ("POST", "namespaces/app/tables", {"name": "a", "properties": {"frostline.pg-columns": '{"1": {"type": "int); drop role x; --", "name": "int4", "builtin": true, "precision": null, "scale": null, "collation": "none", "collation_name": null}}'}, "schema": {"type": "struct", "fields": []}}, 400, "BadRequestException"),
     "metadata elsewhere": ("POST", "namespaces/app/tables/numbers", {"updates": [{"action": "set-properties", "updates": {"write.metadata.path": "file:///etc"}}]}, 400, "BadRequestException"),
     "newer format": ("POST", "namespaces/app/tables/numbers", {"updates": [{"action": "upgrade-format-version", "format-version": 3}]}, 400, "BadRequestException"),
     "other table in the body": ("POST", "namespaces/app/tables/numbers", {"identifier": {"namespace": ["app"], "name": "b"}}, 400, "BadRequestException"),
@@ -222,6 +238,8 @@ def test_a_table_that_a_client_has_already_is_not_sent_again(rest: Served) -> No
     again = rest.ask("GET", path, token, headers={"If-None-Match": whole.headers["ETag"]})
     assert (again.status_code, again.content) == (304, b"")
     assert rest.ask("GET", path, token, headers={"If-None-Match": refs.headers["ETag"]}).status_code == 200
+    for several in (f'"other",{whole.headers["ETag"]}', f'W/{whole.headers["ETag"]}, "other"'):
+        assert rest.ask("GET", path, token, headers={"If-None-Match": several}).status_code == 304
     table.append(numbers(3))
     newer = rest.ask("GET", path, token, headers={"If-None-Match": whole.headers["ETag"]})
     assert len(newer.json()["metadata"]["snapshots"]) == 3
@@ -274,9 +292,8 @@ def test_a_role_sees_a_lake_table_that_postgres_has_by_its_rights_there(
     owner, client = rest.client(write=True), rest.client(role, write=True)
     owner.create_namespace("public")
     owner.create_table("public.numbers", NUMBERS)
-    client.load_table("public.numbers").append(numbers(1))
-    run(catalog, "create foreign data wrapper nothing; create server nowhere foreign data wrapper nothing")
-    run(catalog, "create foreign table public.numbers (id bigint) server nowhere")
+    owner.load_table("public.numbers").append(numbers(1))
+    run(catalog, "create foreign table public.numbers (id bigint) server frostline_lake options (table_name 'lake_1')")
     path, token = "namespaces/public/tables/numbers", rest.token(role, write=True)
     assert error(rest.ask("GET", path, token)) == (403, "ForbiddenException")
     assert client.list_tables("public") == []
@@ -287,6 +304,114 @@ def test_a_role_sees_a_lake_table_that_postgres_has_by_its_rights_there(
     run(catalog, "grant update, delete on public.numbers to reader")
     client.load_table("public.numbers").append(numbers(2))
     assert len(client.load_table("public.numbers").scan().to_arrow()) == 2
+
+
+_COLUMN = {"id": 3, "name": "more", "type": "long", "required": False}
+_SCHEMA = {"type": "struct", "fields": [_COLUMN]}
+_FIELD = {"source-id": 1, "transform": "bucket[4]", "name": "id_bucket", "field-id": 1000}
+_ORDER = {"source-id": 1, "transform": "identity", "direction": "asc", "null-order": "nulls-last"}
+FOR_THE_OWNER: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "schema": ("POST", "{table}", {"updates": [{"action": "add-schema", "schema": _SCHEMA}, {"action": "set-current-schema", "schema-id": -1}]}),
+    "spec": ("POST", "{table}", {"updates": [{"action": "add-spec", "spec": {"spec-id": 1, "fields": [_FIELD]}}]}),
+    "order": ("POST", "{table}", {"updates": [{"action": "add-sort-order", "sort-order": {"order-id": 1, "fields": [_ORDER]}}]}),
+    "properties": ("POST", "{table}", {"updates": [{"action": "set-properties", "updates": {"colour": "red"}}]}),
+    "removal": ("POST", "{table}", {"updates": [{"action": "remove-properties", "removals": ["shade"]}]}),
+    "history": ("POST", "{table}", {"updates": [{"action": "remove-snapshots", "snapshot-ids": [0]}]}),
+    "many": ("POST", "transactions/commit", {"table-changes": [{"identifier": {"namespace": ["public"], "name": "numbers"}, "updates": [{"action": "set-properties", "updates": {"colour": "red"}}]}]}),
+    "rename": ("POST", "tables/rename", {"source": {"namespace": ["public"], "name": "numbers"}, "destination": {"namespace": ["public"], "name": "mine"}}),
+    "drop": ("DELETE", "{table}", {}),
+}  # fmt: skip
+
+
+def test_who_may_change_all_rows_is_not_the_owner_and_cannot_alter_rename_or_drop_the_table(
+    rest: Served, make_role: Callable[[str], str], catalog: Connection
+) -> None:
+    writer, maker = make_role("writer"), make_role("maker")
+    owner = rest.client(write=True)
+    owner.create_namespace("public")
+    table = owner.create_table("public.numbers", NUMBERS, properties={"shade": "blue"})
+    table.append(numbers(1))
+    table.append(numbers(2))
+    (first, _) = table.metadata.snapshots
+    run(catalog, "create foreign table public.numbers (id bigint) server frostline_lake options (table_name 'lake_1')")
+    run(catalog, "grant select, insert, update, delete on public.numbers to writer")
+    token, path = rest.token(writer, write=True), "namespaces/public/tables/numbers"
+    before = owner.load_table("public.numbers").metadata_location
+    for what, (method, place, body) in FOR_THE_OWNER.items():
+        said = json.loads(json.dumps(body).replace("[0]", f"[{first.snapshot_id}]"))
+        refused = rest.ask(method, place.format(table=path), token, json=said)
+        assert (what, *error(refused)) == (what, 403, "ForbiddenException")
+        assert "is not the owner of public.numbers" in refused.json()["error"]["message"]
+    assert owner.load_table("public.numbers").metadata_location == before
+    client = rest.client(writer, write=True)
+    client.load_table("public.numbers").append(numbers(3))
+    client.load_table("public.numbers").delete("id = 1")
+    assert set(client.load_table("public.numbers").scan().to_arrow()["id"].to_pylist()) == {2, 3}
+    run(catalog, f"alter foreign table public.numbers owner to {maker}; grant postgres to {maker}")
+    assert (
+        rest.ask(
+            *_asked(FOR_THE_OWNER["properties"], path),
+            rest.token(maker, write=True),
+            json=FOR_THE_OWNER["properties"][2],
+        ).status_code
+        == 200
+    )
+    run(catalog, f"revoke postgres from {maker}; alter foreign table public.numbers owner to postgres")
+
+
+def _asked(request: tuple[str, str, object], table: str) -> tuple[str, str]:
+    return request[0], request[1].format(table=table)
+
+
+def test_a_foreign_table_of_a_role_that_could_not_own_the_server_opens_no_lake_table(
+    rest: Served, make_role: Callable[[str], str], catalog: Connection
+) -> None:
+    """Its owner may let it ask for any lake table, and it may be older than the one that counts."""
+    thief = make_role("thief")
+    owner = rest.client(write=True)
+    owner.create_namespace("public")
+    for name in ("numbers", "secrets"):
+        owner.create_table(f"public.{name}", NUMBERS)
+    run(catalog, "grant usage on foreign server frostline_lake to thief; create schema own authorization thief")
+    run(catalog, "set role thief")
+    run(catalog, "create foreign table own.older (id bigint) server frostline_lake options (table_name 'lake_1')")
+    run(catalog, "create foreign table own.only (id bigint) server frostline_lake options (table_name 'lake_2')")
+    run(catalog, "reset role")
+    run(catalog, "create foreign table public.numbers (id bigint) server frostline_lake options (table_name 'lake_1')")
+    token = rest.token(thief, write=True)
+    for name in ("numbers", "secrets"):
+        for method, body in (("GET", None), ("POST", {"updates": []}), ("DELETE", None)):
+            refused = rest.ask(method, f"namespaces/public/tables/{name}", token, json=body)
+            assert (name, method, *error(refused)) == (name, method, 403, "ForbiddenException")
+    assert rest.client(thief).list_tables("public") == []
+    run(catalog, "grant select on public.numbers to thief")
+    assert rest.client(thief).list_tables("public") == [("public", "numbers")]
+
+
+def test_a_lake_table_without_a_foreign_table_is_for_its_owner_whatever_else_has_its_name(
+    rest: Served, make_role: Callable[[str], str], catalog: Connection
+) -> None:
+    reader, maker = make_role("reader"), make_role("maker")
+    owner = rest.client(maker, write=True)
+    owner.create_namespace("public")
+    owner.create_table("public.numbers", NUMBERS).append(numbers(1))
+    run(catalog, "create foreign table public.numbers (id bigint) server frostline_lake options (table_name 'lake_1')")
+    run(catalog, "grant select on public.numbers to reader")
+    path, token = "namespaces/public/tables/numbers", rest.token(reader, write=True)
+    assert rest.ask("GET", path, token).status_code == 200
+    run(catalog, "drop foreign table public.numbers")
+    run(catalog, "create foreign data wrapper nothing; create server nowhere foreign data wrapper nothing")
+    run(catalog, "create foreign table public.numbers (id bigint) server nowhere")
+    run(catalog, "grant all on public.numbers to reader")
+    assert error(rest.ask("GET", path, token)) == (403, "ForbiddenException")
+    assert error(rest.ask("POST", path, token, json={"updates": []})) == (403, "ForbiddenException")
+    assert rest.client(reader).list_tables("public") == []
+    owner.load_table("public.numbers").append(numbers(2))
+    run(catalog, "grant maker to reader")
+    assert rest.ask("GET", path, token).status_code == 200
+    run(catalog, "revoke maker from reader; update frostline.lake_table set owner = 'nobody any more'")
+    assert error(rest.ask("GET", path, token)) == (403, "ForbiddenException")
+    assert len(rest.client().load_table("public.numbers").scan().to_arrow()) == 2, "the catalog's owner has it then"
 
 
 def test_a_lake_table_keeps_its_rights_under_another_name_and_is_for_its_owner_when_it_was_dropped(
@@ -379,6 +504,62 @@ def test_a_commit_in_which_postgres_is_lost_may_have_happened(rest: Served, cata
     assert len(_metadata_files(table.location())) == 2, "what may have been committed is not deleted"
     assert "colour" not in client.load_table("app.numbers").properties
     assert rest.ask("POST", "namespaces/app/tables/numbers", token, json=body).status_code == 200
+
+
+def test_a_new_table_is_not_loaded_again_by_who_has_made_it(rest: Served) -> None:
+    token = rest.token(write=True)
+    rest.client(write=True).create_namespace("app")
+    made = rest.ask("POST", "namespaces/app/tables", token, json=_new_table("numbers"))
+    tag = {"If-None-Match": made.headers["ETag"]}
+    assert rest.ask("GET", "namespaces/app/tables/numbers", token, headers=tag).status_code == 304
+
+
+def test_a_table_has_a_folder_of_its_own_however_it_is_spelled(rest: Served) -> None:
+    """By another spelling one table could have had another's folder, and its files with it when it was purged."""
+    client, token = rest.client(write=True), rest.token(write=True)
+    client.create_namespace("app")
+    taken = client.create_table("app.numbers", NUMBERS).location()
+    places = (
+        taken,
+        f"{taken}/inner",
+        taken.rpartition("/")[0],
+        taken.replace("file:///", "file:/"),
+        taken.removeprefix("file://"),
+        taken.replace("/app/", "/app//"),
+        f"{taken}/../other",
+        f"{taken}?",
+        f"{taken}*",
+    )
+    for place in places:
+        said = rest.ask("POST", "namespaces/app/tables", token, json={**_new_table("other"), "location": place})
+        assert error(said) == (400, "BadRequestException"), place
+    assert client.list_tables("app") == [("app", "numbers")]
+    beside = {**_new_table("other"), "location": f"{taken}x"}
+    assert rest.ask("POST", "namespaces/app/tables", token, json=beside).status_code == 200
+
+
+def test_a_new_schema_gets_a_number_that_no_other_has(rest: Served) -> None:
+    client, token = rest.client(write=True), rest.token(write=True)
+    client.create_namespace("app")
+    client.create_table("app.numbers", NUMBERS)
+    columns = [{"id": 1, "name": "number", "type": "long", "required": False}]
+    schema = {"type": "struct", "schema-id": 0, "fields": columns}
+    updates = [{"action": "add-schema", "schema": schema}, {"action": "set-current-schema", "schema-id": -1}]
+    rest.ask("POST", "namespaces/app/tables/numbers", token, json={"updates": updates}).raise_for_status()
+    table = client.load_table("app.numbers")
+    assert {number: schema.column_names for number, schema in table.schemas().items()} == {
+        0: ["id", "word"],
+        1: ["number"],
+    }
+    assert table.metadata.current_schema_id == 1
+
+
+def test_names_may_be_as_long_as_the_catalog_takes_them(rest: Served) -> None:
+    """In a folder's name each character of theirs may be twelve."""
+    client, name = rest.client(write=True), "\N{SNOWMAN}" * 255
+    client.create_namespace((name,))
+    client.create_table((name, name), NUMBERS).append(numbers(1))
+    assert len(client.load_table((name, name)).scan().to_arrow()) == 1
 
 
 def test_of_two_that_create_a_table_one_does(rest: Served) -> None:

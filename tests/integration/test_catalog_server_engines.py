@@ -4,7 +4,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException, ForbiddenError, NoSuchTableError, TableAlreadyExistsError
@@ -14,11 +13,10 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from tests.fixtures.catalogserver import NUMBERS, Served, numbers, serving
 from tests.fixtures.lake import Lake, fill_events
-from tests.fixtures.other_engines import blocks
+from tests.fixtures.other_engines import attached, blocks, load
 from tests.fixtures.statements import rows, run
 from tests.fixtures.tables import make_events
 
-from frostline.lake import duck
 from frostline.model import snapshot as rules
 from frostline.pipeline import snapshot
 from frostline.pipeline.snapshot_plan import Request
@@ -129,15 +127,6 @@ def test_changes_that_do_not_touch_are_both_taken(rest: Served) -> None:
     assert isinstance(first.schema().find_type("id"), LongType)
 
 
-def attached(rest: Served) -> duckdb.DuckDBPyConnection:
-    """DuckDB with the catalog attached. Nothing is downloaded: the extensions are the installed packages'."""
-    engine = duckdb.connect()
-    load(engine)
-    engine.execute(f"create secret (type iceberg, token '{rest.token(write=True)}')")
-    engine.execute(f"attach 'frostline' as lake (type iceberg, endpoint '{rest.uri}')")
-    return engine
-
-
 def test_duckdb_attaches_the_catalog_reads_and_writes(rest: Served) -> None:
     client = rest.client(write=True)
     client.create_namespace("app")
@@ -159,11 +148,6 @@ def test_duckdb_attaches_the_catalog_reads_and_writes(rest: Served) -> None:
         assert engine.execute("select id from lake.app.made").fetchall() == [(8,)]
     assert ids(client.load_table("app.numbers")) == [1, 3, 4, 8]
     assert ids(client.load_table("app.made")) == [8], "PyIceberg reads DuckDB's position deletes"
-
-
-def load(engine: duckdb.DuckDBPyConnection) -> None:
-    for extension in ("httpfs", "avro", "iceberg"):
-        duck.load(engine, extension)
 
 
 def test_the_code_of_the_guide_works(rest: Served) -> None:

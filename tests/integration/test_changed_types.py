@@ -1,5 +1,6 @@
 """Columns of the heap that get a wider type, by ordinary DDL: files of the lake keep the old one, and are read as the new."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import psycopg
@@ -187,6 +188,109 @@ def test_other_types_are_refused_before_anything_has_changed(cold: Lake) -> None
     assert rows(cold.catalog, trace) == before
     assert value(cold.catalog, "select count(*) from frostline.aside") == 0
     is_whole(cold)
+
+
+def test_the_lake_servers_own_postgres_is_asked_with_the_new_columns_at_once(cold: Lake) -> None:
+    """A condition that DuckDB does not answer, while the server remembers the old columns."""
+    assert guard.ensure(cold.catalog)
+    query = "select count(*), min(id) from public.{} where abs({}) * 2 < 20"
+    with cold.connect() as connection:
+        for is_kept in (False, True):
+            run(connection, query.format("events", "id"))  # so that it does
+            with connection.transaction(force_rollback=not is_kept):
+                alter(connection, "alter column id type bigint")
+                alter(connection, "add column fresh int default 5")
+                for column in ("id", "fresh"):
+                    assert rows(connection, query.format("events", column)) == rows(
+                        connection, query.format("plain", column)
+                    )
+        for column in ("id", "fresh"):
+            assert rows(connection, query.format("events", column)) == rows(connection, query.format("plain", column))
+
+
+CONVERTED = {
+    "digits": "type int using digits::int",
+    "v": "type varchar(4)",
+    "w": 'type text collate "C"',
+    "mood": "type public.feeling using mood::text::public.feeling",
+    "n": "type text",
+    "at": "type date",
+    "d": "type numeric(14, 4)",
+    "doc": "type text",
+    "span": "type bigint using extract(epoch from span)::bigint",
+}
+"""By column, what no ALTER TYPE does to it, and the hint does instead. The last one is the user's own conversion."""
+MORE = """
+create type public.mood as enum ('good', 'bad'); create type public.feeling as enum ('bad', 'good', 'so so');
+alter table public._events add digits text, add mood public.mood, add at timestamptz, add doc jsonb, add span interval, add n_new int;
+alter table public.plain add digits text, add mood public.mood, add at timestamptz, add doc jsonb, add span interval, add n_new int"""
+FILLED = """update public.{t} set digits = id::text, mood = (array['good', 'bad', null])[1 + id % 3]::public.mood, at = ts, n = id,
+       doc = jsonb_build_object('id', id), span = id * interval '1 hour'"""
+
+
+def refused(lake: Lake, statement: str) -> str:
+    """The hint of what refused it."""
+    with lake.connect() as connection, pytest.raises(psycopg.Error) as error:
+        run(connection, statement)
+    assert error.value.diag.message_hint, error.value
+    return error.value.diag.message_hint
+
+
+@pytest.mark.parametrize("way", ["one by one", "one string", "one transaction"])
+def test_the_hint_does_what_alter_type_cannot(cold: Lake, way: str) -> None:
+    assert guard.ensure(cold.catalog)
+    with cold.connect() as connection:
+        run(connection, "set timezone = 'UTC'")
+        run(connection, MORE)
+        both(connection, FILLED)
+        (folded,) = cold.fold("events")
+        assert folded.error is None
+        run(connection, "delete from public.plain where v like 'v__'; delete from public.events where v like 'v__'")
+        for column, change in CONVERTED.items():
+            hint = refused(cold, f"set timezone = 'UTC'; alter table public._events alter column {column} {change}")
+            if column == "span":
+                hint = hint.replace("= span::text::bigint", "= extract(epoch from span)")
+            steps = hint.split("; ") if way == "one by one" else [hint]
+            with connection.transaction() if way == "one transaction" else nullcontext():
+                for step in steps:
+                    run(connection, step)
+            run(connection, f"alter table public.plain alter column {column} {change}")
+        assert folded_and_equal(cold)
+        assert folded_and_equal(cold, fold=True)
+
+
+def folded_and_equal(lake: Lake, *, fold: bool = False) -> bool:
+    """Whether each converted column has the type and the values of the plain table's."""
+    if fold:
+        for job in (lake.fold, lake.compact):
+            (done,) = job("events")
+            assert done.error is None
+    shown = "select id, {}, {} from public.{{}} order by id".format(
+        ", ".join(f"{column}::text" for column in CONVERTED), ", ".join(f"pg_typeof({column})" for column in CONVERTED)
+    )
+    with lake.connect() as connection:
+        run(connection, "set timezone = 'UTC'")
+        assert rows(connection, shown.format("events")) == rows(connection, shown.format("plain"))
+    return verify.run(lake.catalog, lake.table()).faults == ()
+
+
+def test_a_hint_does_not_tell_to_drop_a_key(cold: Lake) -> None:
+    assert guard.ensure(cold.catalog)
+    hint = refused(cold, "alter table public._events alter column id type text")
+    assert hint.startswith("frostline table remove public.events --thaw")
+
+
+def test_the_hint_of_a_renamed_label_adds_it(cold: Lake) -> None:
+    assert guard.ensure(cold.catalog)
+    with cold.connect() as connection:
+        run(connection, MORE)
+        both(connection, FILLED)
+        (folded,) = cold.fold("events")
+        assert folded.error is None
+        for step in refused(cold, "alter type public.mood rename value 'bad' to 'it''s bad'").split("; "):
+            run(connection, step)
+        counted = "select mood::text, count(*) from public.events group by 1 order by 1"
+        assert [label for label, _ in rows(connection, counted)] == ["good", "it's bad", None]
 
 
 def test_without_event_triggers_a_command_does_it(cold: Lake) -> None:

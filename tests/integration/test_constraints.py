@@ -71,6 +71,41 @@ def test_a_check_is_added_not_valid_and_then_looked_at_in_both_tiers(pair: Lake)
     assert rows(pair.catalog, STATES) == []
 
 
+def test_a_check_is_still_known_to_hold_over_a_wider_type(pair: Lake) -> None:
+    done(pair, f"alter table {HEAP} add column v varchar(9)")
+    done(pair, "update public.t set v = 'v' || id")
+    (folded,) = pair.fold()
+    assert folded.error is None
+    checks = {
+        "few": "n < 100",
+        "named": "v <> 'none' and length(v) < 9",
+        "positive": "id * 2 > 0 or id = any (array[-7, -8])",
+        "sums": "abs(id) > 0",
+    }
+    for name, condition in checks.items():
+        done(
+            pair,
+            f"alter table {HEAP} add constraint {name} check ({condition}) not valid",
+            f"alter table {HEAP} validate constraint {name}",
+        )
+    held = [("check", name, "held") for name in sorted(checks)]
+    another = f"alter table {HEAP} drop constraint named, alter column v type varchar(20), add constraint named check (v <> 'x' and length(v) < 9)"
+    refused(pair, psycopg.errors.ObjectNotInPrerequisiteState, "ADD CONSTRAINT named", another)
+    assert rows(pair.catalog, STATES) == held
+    done(pair, f"alter table {HEAP} alter column v type text, alter column n type numeric(12, 2)")
+    assert rows(pair.catalog, STATES) == held
+    wider = f"alter table {HEAP} alter column id type bigint"
+    error = refused(pair, psycopg.errors.ObjectNotInPrerequisiteState, "ADD CONSTRAINT sums", wider)
+    steps = [
+        step.removeprefix("then: ").split("at once: ")[-1].split("transaction: ")[-1]
+        for step in str(error.diag.message_hint).split("; ")
+    ]
+    done(pair, *(wider if step == "then this statement again" else step for step in steps))
+    assert rows(pair.catalog, STATES) == held
+    refused(pair, psycopg.errors.CheckViolation, "named", "update public.t set v = 'none' where id = 20")
+    assert value(pair.catalog, "select to_regclass('frostline_relation.checked_1')") is None
+
+
 def test_null_is_refused_until_a_check_has_proved_it(pair: Lake) -> None:
     both(pair, "update public.{} set a = null where id = 12")
     pair.fold()
@@ -143,12 +178,17 @@ def test_added_and_validated_in_one_transaction_or_rolled_back(pair: Lake) -> No
             run(connection, f"alter table {HEAP} add constraint positive check (n >= 0) not valid")
             run(connection, f"alter table {HEAP} validate constraint positive")
         assert rows(connection, STATES) == [("check", "positive", "held")]
-        with connection.transaction(force_rollback=True):
-            run(connection, "set transaction isolation level repeatable read")
-            run(connection, f"alter table {HEAP} add constraint many check (n < 90) not valid")
-            run(pair.catalog, "update frostline.seam set snapshot_id = snapshot_id")
-            with pytest.raises(psycopg.errors.SerializationFailure):
-                run(connection, f"alter table {HEAP} validate constraint many")
+
+
+@pytest.mark.parametrize("statement", ["add constraint many check (n < 90) not valid", "validate constraint positive"])
+def test_one_snapshot_for_all_statements_is_told_when_the_lake_has_changed_since(pair: Lake, statement: str) -> None:
+    done(pair, f"alter table {HEAP} add constraint positive check (n >= 0) not valid")
+    with pair.connect() as connection, connection.transaction(force_rollback=True):
+        run(connection, "set transaction isolation level repeatable read")
+        assert value(connection, "select 1") == 1
+        run(pair.catalog, "update frostline.seam set snapshot_id = snapshot_id")
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            run(connection, f"alter table {HEAP} {statement}")
 
 
 def test_a_domain_is_looked_at_in_the_lake_at_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,6 +224,26 @@ def test_a_domain_is_looked_at_in_the_lake_at_once(lake: Lake, monkeypatch: pyte
         "alter domain public.word add constraint e check (value <> '')",
     )
     done(lake, "alter domain public.word set default 'none'", "alter domain public.word drop constraint d")
+
+
+def test_a_domain_that_gets_no_constraint_does_not_ask_the_lake(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(lake.catalog, "create domain public.word as text not null constraint c check (value <> '')")
+    monkeypatch.setattr(followed, "TABLE", followed.TABLE.replace("a text", "a public.word"))
+    made(lake, monkeypatch)
+    assert guard.ensure(lake.catalog)
+    lake.server.stop()
+    for change in ("add constraint rename check (value <> 'x')", "add constraint d check (value <> 'x') not valid"):
+        for more in ("", "; alter domain public.word drop default"):
+            statement = f"alter domain public.word {change}{more}"
+            refused(lake, psycopg.OperationalError, "cannot tell whether", statement)
+    done(
+        lake,
+        "alter domain public.word rename constraint c to d",
+        "alter domain public.word owner to current_user",
+        "alter domain public.word set default 'add constraint'",
+        "alter domain public.word drop default",
+        "alter domain public.word drop not null",
+    )
 
 
 def test_without_event_triggers_it_is_told_and_looked_at_by_sync(pair: Lake) -> None:

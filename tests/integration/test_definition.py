@@ -24,7 +24,7 @@ def test_golden(catalog: Connection, golden: Golden, case: str) -> None:
     hot_period = "1" if case == "identity" else "1 month"
     added = registration.add(catalog, Request(TABLES[case], Policy(hot_period)))
     assert added.table.id == 7
-    of_any_version = [statement for statement in added.statements if "plan_cache_mode" not in statement]
+    of_any_version = [statement for statement in added.statements if "set plan_cache_mode" not in statement]
     golden(f"relation/{case}.sql", "\n\n".join(of_any_version) + "\n")
 
 

@@ -2,9 +2,12 @@
 
 import json
 import os
+import re
+import shlex
 import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+import uuid
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +20,23 @@ from tests.fixtures.roles import role
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 
+from frostline.catalog import lake_tables as lake_catalog
 from frostline.catalog import pointers
 from frostline.catalog.connect import Connection
-from frostline.lake import warehouse
+from frostline.catalog.pointers import LakeMove, Pointer
+from frostline.lake import lake_commit, lake_table, warehouse
+from frostline.lake.lake_table import Layout
+from frostline.model.names import Name
 from frostline.observe.doctor import database as doctor_database
+from frostline.observe.doctor import laketables, plans
 from frostline.observe.doctor.examination import CHECKS, Check, examine
-from frostline.observe.doctor.patient import Patient, State, Verdict, ok
-from frostline.pipeline import java
+from frostline.observe.doctor.patient import Patient, State, Unknowable, Verdict, ok
+from frostline.pipeline import java, lake_register, lake_tables
 from frostline.pipeline import spark as pipeline_spark
 from frostline.runtime.postgres import free_port
 from frostline.settings import FILE_NAME, write_file
 
+READINGS = Name("public", "readings")
 Findings = dict[str, dict[str, Any]]
 Examine = Callable[..., Findings]
 
@@ -255,16 +264,73 @@ def test_defaults_of_the_database_that_hurt(lake: Lake, doctor: Examine) -> None
     assert findings["time zone"]["detail"] == "sessions are in Asia/Kolkata"
 
 
-def test_a_role_that_plans_anew_each_time_is_named_until_it_keeps_its_plans(lake: Lake, doctor: Examine) -> None:
+@pytest.fixture
+def planners(lake: Lake) -> Iterator[list[str]]:
+    """Two roles that read a relation, one of them with a name that must be quoted."""
     make_events(lake.catalog, "public.events", months=1)
     lake.add()
-    run(lake.catalog, "create role frostline_planner login; grant select on public.events to frostline_planner")
-    try:
-        assert "frostline_planner plans them anew" in doctor(lake, exit_code=0)["prepared statements"]["detail"]
-        run(lake.catalog, "alter role frostline_planner set plan_cache_mode = force_generic_plan")
-        assert "frostline_planner" not in doctor(lake, exit_code=0)["prepared statements"]["detail"]
-    finally:
-        run(lake.catalog, "drop owned by frostline_planner; drop role frostline_planner")
+    names = ["frostline_planner", "Frostline's other planner"]
+    with role(lake.dsn, names[0]), role(lake.dsn, names[1]):
+        for name in names:
+            run(lake.catalog, f'grant select on public.events to "{name}"')
+        yield names
+
+
+FIGURES = re.compile(r"takes (\d\S*) ms in Postgres, and (\d\S*) ms if plans are kept$")
+
+
+def test_roles_that_plan_anew_each_time_are_named_with_what_it_costs_until_they_keep_their_plans(
+    lake: Lake, doctor: Examine, planners: list[str]
+) -> None:
+    run(lake.catalog, "insert into public.events (ts, status) values ('2024-01-20', 'hot')")
+    finding = doctor(lake, exit_code=0)["prepared statements"]
+    assert finding["state"] == "ok"
+    assert finding["detail"].startswith(f"{', '.join(sorted(planners))}: ")
+    assert FIGURES.search(finding["detail"]), finding["detail"]
+    *_, statements = shlex.split(finding["hint"].partition(": ")[2])
+    run(lake.catalog, statements)
+    assert doctor(lake, exit_code=0)["prepared statements"]["detail"].startswith("no application's role")
+    assert rows(lake.catalog, "select name from pg_prepared_statements") == []
+
+
+def test_without_a_hot_row_nothing_is_said_of_prepared_statements(
+    lake: Lake, doctor: Examine, planners: list[str]
+) -> None:
+    assert planners
+    finding = doctor(lake, exit_code=0)["prepared statements"]
+    assert finding["state"] == "skipped"
+    assert finding["detail"] == "needs a hot row to measure: public.events has no hot row"
+
+
+def test_a_row_that_the_doctor_may_not_read_is_not_measured(lake: Lake, planners: list[str]) -> None:
+    run(lake.catalog, "insert into public.events (ts) values ('2024-01-20')")
+    patient = Patient(lambda: lake.settings, has_catalog=True)
+    patient.read_settings()
+    patient.connect()
+    run(patient.postgres, f"set role {planners[0]}")
+    with closing(patient), pytest.raises(Unknowable, match=r"public\.events may not be read"):
+        plans.measured(patient, [lake.table()])
+
+
+@pytest.mark.spark
+def test_what_a_scan_of_cold_rows_is_expected_to_cost_grows_with_the_lake(lake: Lake) -> None:
+    make_events(lake.catalog, "public.events")
+    lake.add()
+    patient = Patient(lambda: lake.settings, has_catalog=True)
+    patient.read_settings()
+    patient.connect()
+    with closing(patient):
+        ((name, empty),) = plans.cold_scans(patient)
+        run(
+            lake.catalog,
+            "insert into public.events (ts) select '2024-01-01'::timestamptz from generate_series(1, 2000)",
+        )
+        lake.archive()
+        ((_, full),) = plans.cold_scans(patient)
+        assert str(name) == "public.events"
+        assert full > empty + 2000 * 0.01
+        run(lake.catalog, "drop view public.events")
+        assert plans.cold_scans(patient) == []
 
 
 def test_a_guard_of_the_pointers_that_is_off_is_doubtful(lake: Lake, doctor: Examine) -> None:
@@ -332,3 +398,92 @@ def test_spark_is_started_only_when_asked_for(
     monkeypatch.setattr(pipeline_spark, "stop", lambda _session: None)
     assert "spark runs" not in doctor(shared_lake, exit_code=0)
     assert doctor(shared_lake, "--spark", exit_code=0)["spark runs"]["state"] == "ok"
+
+
+@pytest.fixture
+def readings(lake: Lake) -> Lake:
+    """A lake table with a row."""
+    lake_tables.create(lake.catalog, lake.settings, READINGS, ("id bigint", "note text"), Layout())
+    with lake.connect() as session:
+        session.execute("insert into public.readings values (1, 'a')")
+    return lake
+
+
+LAKE_TABLES = [
+    check for check in CHECKS if check.name in {"lake tables", "foreign tables", "strangers", "upkeep of lake tables"}
+]
+
+
+def looked_at(lake: Lake) -> dict[str, tuple[str, str, str | None]]:
+    """The checks of lake tables that are not content."""
+    first = [check for check in CHECKS if check.name in {"settings", "postgres", "catalog"}]
+    findings = examine(Patient(lambda: lake.settings), [*first, *LAKE_TABLES])
+    return {each.name: (each.state, each.detail, each.hint) for each in findings if each.state is not State.OK}
+
+
+def test_lake_tables_and_foreign_tables_that_do_not_belong_together(readings: Lake) -> None:
+    assert looked_at(readings) == {}
+    table = lake_catalog.load(readings.catalog, Pointer("public", "readings"))
+    with readings.connect() as session:
+        session.execute("alter foreign table public.readings rename column note to word")
+        state, detail, hint = looked_at(readings)["foreign tables"]
+        assert (state, hint) == ("fault", "frostline lake sync public.readings")
+        assert "public.readings has other columns" in detail
+        session.execute("drop foreign table public.readings")
+        assert looked_at(readings) == {
+            "foreign tables": (
+                "warning",
+                "public.readings has no foreign table here",
+                "frostline lake register public.readings",
+            )
+        }
+        lake_register.register(readings.catalog, readings.settings, table.pointer, READINGS, None)
+        assert looked_at(readings) == {}
+        session.execute("create foreign table public.old (id int) server frostline_lake options (table_name 'lake_77')")
+        assert (
+            looked_at(readings)["foreign tables"][1] == "foreign table public.old asks for lake table 77, which is gone"
+        )
+
+
+def test_strangers_because_of_whom_no_lake_table_is_served(readings: Lake) -> None:
+    with role(readings.dsn, "stranger"), readings.connect() as session:
+        session.execute("grant usage on foreign server frostline_lake to stranger")
+        state, detail, hint = looked_at(readings)["strangers"]
+        assert (state, "role stranger may use the server" in detail) == ("fault", True)
+        assert hint is not None
+        session.execute(hint.partition(" -c ")[2].strip("'").encode())
+        assert looked_at(readings) == {}
+
+
+def test_a_lake_table_whose_state_is_not_served_and_one_that_is_gone(readings: Lake) -> None:
+    table = lake_catalog.load(readings.catalog, Pointer("public", "readings"))
+    state = lake_table.state(table.metadata_location)
+    named = state.metadata.model_copy(
+        update={"properties": {**state.metadata.properties, lake_table.NAME_MAPPING: "[]"}}
+    )
+    location = lake_commit.write_metadata(named, uuid.uuid4(), table.metadata_location)
+    lake_catalog.commit(readings.catalog, [LakeMove(table.id, table.metadata_location, location)])
+    kind, detail, hint = looked_at(readings)["lake tables"]
+    assert (kind, "without field ids" in detail, hint) == ("fault", True, "frostline verify public.readings")
+    lake_catalog.commit(readings.catalog, [LakeMove(table.id, location, table.metadata_location)])
+    lake_tables.drop(readings.catalog, readings.settings, READINGS, purge=False)
+    kind, detail, hint = looked_at(readings)["upkeep of lake tables"]
+    assert (kind, "was dropped, and its files are still in" in detail) == ("warning", True)
+    lake_register.register(readings.catalog, readings.settings, table.pointer, READINGS, table.metadata_location)
+    lake_tables.drop(readings.catalog, readings.settings, READINGS, purge=True)
+    assert looked_at(readings) == {}
+
+
+def test_a_lake_table_whose_upkeep_is_not_done(readings: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    with readings.connect() as session:
+        session.execute("insert into public.readings values (2, 'b')")
+        session.execute("delete from public.readings where id = 1")
+    monkeypatch.setattr(laketables, "MANY_SMALL", 2)
+    assert looked_at(readings)["upkeep of lake tables"][1:] == (
+        "public.readings has 2 small files",
+        "frostline compact public.readings",
+    )
+    monkeypatch.setattr(laketables, "MANY_DELETES", 1)
+    monkeypatch.setattr(laketables, "LONG_HISTORY", 3)
+    detail = "public.readings has 1 delete files, which every reader applies (and 2 more)"
+    assert looked_at(readings)["upkeep of lake tables"][1] == detail

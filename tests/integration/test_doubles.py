@@ -38,7 +38,7 @@ def change(lake: Lake, file: Path, content: bytes) -> None:
     """Let it look as if it had been written so."""
     file.write_bytes(content)
     record_as_sound(lake, file)
-    lake.server.backend.tables._checksums.clear()  # type: ignore[attr-defined]
+    lake.server.backend.tables.managed._checksums.clear()  # type: ignore[attr-defined]
 
 
 def faults(lake: Lake) -> list[Fault]:

@@ -105,7 +105,7 @@ def test_a_job_that_was_cleaned_later_took_no_longer_for_it(
 def test_the_jobs_of_a_removed_table_stay_under_its_name(
     listed: Listed, history: list[int], catalog: Connection, command: Command
 ) -> None:
-    removal.remove(catalog, Name("public", "events"))
+    removal.remove(catalog, Name("public", "events"), keep_lake=True)
     assert [record["id"] for record in listed()] == history[::-1]
     assert [(record["id"], record["table"]) for record in listed("events")] == [
         (history[1], "public.events"),
@@ -118,7 +118,7 @@ def test_the_jobs_of_a_removed_table_stay_under_its_name(
 def test_a_table_that_is_managed_again_has_its_old_jobs_and_begins_without_failures(
     listed: Listed, history: list[int], catalog: Connection, add: Callable[..., Table]
 ) -> None:
-    removal.remove(catalog, Name("public", "events"))
+    removal.remove(catalog, Name("public", "events"), keep_lake=True)
     again = add("public.events")
     job = jobs.start(catalog, again, "archive", 0, 1)
     assert [record["id"] for record in listed("events")] == [job, history[1], history[0]]

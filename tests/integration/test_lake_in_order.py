@@ -117,6 +117,26 @@ def test_a_cursor_that_is_closed_early_has_opened_a_few_files(server: LakeServer
     assert [row[0] for row in first + second] == expected
 
 
+@pytest.mark.parametrize(("offset", "step"), [(0, 17_543), (25_000, 9_999)])
+def test_segments_of_several_batches_come_in_order(
+    server: LakeServer, client: psycopg.Connection, offset: int, step: int
+) -> None:
+    """What comes after the first batch of a segment is printed before it is asked for."""
+    each = 35_000
+    files = [
+        as_file([(number, number, f"note {number}", None) for number in range(first, first + each)])
+        for first in range(0, 3 * each, each)
+    ]
+    stored_in(server).publish(7, 1, *files)
+    client.execute("start transaction")
+    run(client, f"declare c1 cursor for select n, note from {SOURCE} order by n desc offset {offset}")
+    found: list[tuple[Any, ...]] = []
+    while part := rows(client, f"fetch {step} from c1"):
+        found += part
+    assert found == [(number, f"note {number}") for number in range(3 * each - 1 - offset, -1, -1)]
+    client.execute("commit")
+
+
 def test_a_snapshot_that_has_moved_has_its_own_files(server: LakeServer, client: psycopg.Connection) -> None:
     stored_in(server).publish(7, 1, as_file([(1, 1, "a", None)]), as_file([(2, 2, "b", None)]))
     query = f"select max(n) from {SOURCE}"

@@ -5,13 +5,18 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
+import duckdb
 import psycopg
 import pytest
 import requests
 from psycopg import conninfo
+from pyiceberg.catalog.rest import RestCatalog
 from tests.fixtures import lakeserver
+from tests.fixtures.catalogserver import NUMBERS, numbers
 from tests.fixtures.lakeserver import StoredTables, column
+from tests.fixtures.other_engines import load
 
 from frostline.catalog import tokens
 from frostline.catalog.connect import connect as open_connection
@@ -60,8 +65,9 @@ def encrypted(stored: StoredTables, empty_database: str, pair: tuple[str, str]) 
 
 
 def test_a_client_that_asks_for_it_gets_a_checked_encrypted_connection(
-    encrypted: LakeServer, pair: tuple[str, str], connect: Connect
+    encrypted: LakeServer, pair: tuple[str, str], connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("frostline.server.connection._CANCEL_PATIENCE_S", 60.0)
     dsn = conninfo.make_conninfo(lakeserver.lake_dsn(encrypted), sslmode="verify-full", sslrootcert=pair[0])
     direct = connect(dsn)
     assert direct.pgconn.ssl_in_use
@@ -97,7 +103,11 @@ def test_without_a_certificate_a_client_that_insists_is_refused(lake_server: Lak
         psycopg.connect(dsn)
 
 
-def test_the_catalog_server_uses_the_same_certificate(database: str, pair: tuple[str, str], tmp_path: Path) -> None:
+def test_the_catalog_server_uses_the_same_certificate(
+    database: str, pair: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):  # what they name counts for more than a session's own
+        monkeypatch.delenv(variable, raising=False)
     settings = Settings(
         dsn=database,
         warehouse=str(tmp_path),
@@ -110,12 +120,24 @@ def test_the_catalog_server_uses_the_same_certificate(database: str, pair: tuple
     )
     with open_connection(database, purpose="tests") as connection:
         claim.claim(connection, str(tmp_path))
-        token = tokens.create(connection, "postgres", may_write=False, days=None)[1]
+        token = tokens.create(connection, "postgres", may_write=True, days=None)[1]
     with lake.running(settings):
         address, headers = f"127.0.0.1:{settings.rest_port}/v1/config", {"Authorization": f"Bearer {token}"}
         assert requests.get(f"https://{address}", headers=headers, verify=pair[0], timeout=60).status_code == 200
         with pytest.raises(requests.ConnectionError):
             requests.get(f"http://{address}", timeout=60)
+        uri, encryption = f"https://127.0.0.1:{settings.rest_port}", cast(Any, {"ssl": {"cabundle": pair[0]}})
+        catalog = RestCatalog("frostline", uri=uri, token=token, **encryption)
+        catalog.create_namespace("app")
+        catalog.create_table("app.numbers", NUMBERS).append(numbers(1, 2))
+        with duckdb.connect() as engine:
+            load(engine)
+            engine.execute(f"set ca_cert_file = '{pair[0]}'")
+            engine.execute(f"create secret (type iceberg, token '{token}')")
+            engine.execute(f"attach 'frostline' as lake (type iceberg, endpoint '{uri}')")
+            engine.execute("insert into lake.app.numbers values (3, 'by DuckDB')")
+        assert set(catalog.load_table("app.numbers").scan().to_arrow()["id"].to_pylist()) == {1, 2, 3}
+        catalog.close()
 
 
 def test_the_settings_reach_the_server(database: str, pair: tuple[str, str], tmp_path: Path, connect: Connect) -> None:

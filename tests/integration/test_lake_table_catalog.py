@@ -3,11 +3,15 @@
 import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 
 import psycopg
 import pytest
+from tests.fixtures.relay import relayed
+from tests.fixtures.waiting import until_true
 
-from frostline.catalog import lake_tables, pointers
+from frostline.catalog import lake_states, lake_tables, lake_upkeep, migrations, pointers
 from frostline.catalog.connect import Connection
 from frostline.catalog.connect import connect as open_connection
 from frostline.catalog.lake_tables import CommitLost, LakeTableExists, NoSuchLakeTable
@@ -107,8 +111,98 @@ def test_two_commits_at_once_do_not_wait_for_each_other_in_a_circle_and_one_is_l
     assert sorted(ends) == ["CommitLost", "committed"]
 
 
+def _waits(catalog: Connection, who: Connection) -> None:
+    query = "select wait_event_type = 'Lock' from pg_stat_activity where pid = %s"
+    until_true(catalog, query, (who.info.backend_pid,))
+
+
+def test_who_drops_one_table_and_writes_another_does_not_wait_in_a_circle_with_who_writes_both(
+    catalog: Connection, database: str
+) -> None:
+    """Dropping first would lock the second table, while the other one has the first and wants the second."""
+    readings, totals = made(catalog, READINGS), made(catalog, TOTALS)
+    with ExitStack() as opened:
+        writes, drops = (opened.enter_context(open_connection(database, purpose="tests")) for _ in range(2))
+        commits = opened.enter_context(ThreadPoolExecutor(2))
+        with catalog.transaction():
+            catalog.execute("select from frostline.iceberg_tables where table_name = 'readings' for update")
+            both = [moved(readings, 0, 1), moved(totals, 0, 1)]
+            with open_connection(database, purpose="tests") as looks:
+                written = commits.submit(lake_tables.commit, writes, both)
+                _waits(looks, writes)
+                dropped = commits.submit(lake_tables.define, drops, (), [totals.id], [moved(readings, 0, 2)])
+                _waits(looks, drops)
+        written.result()
+        with pytest.raises(CommitLost, match=f"lake table {readings.id} "):
+            dropped.result()
+    assert places(catalog) == ["1", "1"]
+
+
+def _held_commit(database: str, catalog: Connection, move: LakeMove, answers: int) -> bool:
+    """Commit, and be stopped after so many answers; whether somebody else would wait then. False: it has ended before."""
+    with relayed(database) as relay, open_connection(relay.dsn, purpose="tests") as connection:
+
+        def commit() -> None:
+            with suppress(psycopg.Error):
+                lake_tables.commit(connection, [move])
+            relay.held.set()
+
+        relay.hold_after(answers)
+        thread = threading.Thread(target=commit)
+        thread.start()
+        relay.held.wait()
+        was_stopped = thread.is_alive()
+        with catalog.transaction():
+            catalog.execute("select from frostline.iceberg_tables for update nowait")
+        relay.close()
+        thread.join()
+        return was_stopped
+
+
+def test_nobody_waits_for_a_process_that_is_stopped_in_its_commit(catalog: Connection, database: str) -> None:
+    """Wherever it is stopped. A lock that it held until its next message would be held for as long as it sleeps."""
+    readings, stops = made(catalog, READINGS), 0
+    while _held_commit(database, catalog, moved(readings, stops, stops + 1), stops):
+        stops += 1
+        assert places(catalog) == [str(stops)], "the stopped one's commit has happened"
+    assert stops > 0
+
+
+def test_a_process_that_is_stopped_in_a_longer_transaction_loses_it_after_a_while(
+    catalog: Connection, database: str
+) -> None:
+    readings = made(catalog, READINGS)
+    with open_connection(database, purpose="tests") as connection, connection.transaction(force_rollback=True):
+        lake_tables.commit(connection, [moved(readings, 0, 1)])
+        left = connection.execute("show idle_in_transaction_session_timeout").fetchone()
+    assert left == ("30s",)
+    assert places(catalog) == ["0"]
+
+
 def test_a_table_that_was_renamed_since_it_was_loaded_is_committed_to_all_the_same(catalog: Connection) -> None:
     readings = made(catalog, READINGS)
     lake_tables.rename(catalog, READINGS, TOTALS)
     lake_tables.commit(catalog, [moved(readings, 0, 1)])
     assert [(table.pointer, table.metadata_location[-1]) for table in lake_tables.listed(catalog)] == [(TOTALS, "1")]
+
+
+@pytest.mark.parametrize("is_copy", [False, True], ids=["the original", "a copy"])
+def test_tables_from_before_the_lineages_are_not_claimed_by_a_copy(
+    empty_database: str, monkeypatch: pytest.MonkeyPatch, *, is_copy: bool
+) -> None:
+    """A database that is restored, and upgraded then, does not know that the other one was upgraded as well."""
+    steps = migrations.known()
+    with open_connection(empty_database, purpose="tests") as catalog:
+        with monkeypatch.context() as older:
+            older.setattr(migrations, "known", lambda: steps[:33])
+            migrations.apply(catalog)
+        catalog.execute(
+            "insert into frostline.lake_table (table_uuid, namespace, table_name, owner, location)"
+            " values (gen_random_uuid(), 'public', 'readings', session_user, 'file:///lake/readings')"
+        )
+        if is_copy:
+            catalog.execute("update frostline.own_history set server = 'elsewhere'")
+        migrations.apply(catalog)
+        assert lake_upkeep.is_own(catalog, 1) == (not is_copy)
+        lake_states.take_over(catalog)
+        assert lake_upkeep.is_own(catalog, 1)

@@ -5,9 +5,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
+from tests.fixtures import copies, killed
 from tests.fixtures.lake import Lake
 from tests.fixtures.quick import first
 from tests.fixtures.roles import role
@@ -15,8 +17,10 @@ from tests.fixtures.statements import rows, run, value
 
 from frostline.catalog import tables
 from frostline.catalog.connect import connect as open_connection
+from frostline.failpoints import Failpoint
 from frostline.model.names import Name
 from frostline.model.policy import Policy
+from frostline.pipeline import leaving
 from frostline.relation import guard, registration, removal
 from frostline.relation.registration import Request
 from frostline.runtime.install import install
@@ -91,8 +95,8 @@ OUTSIDE = """
 drop publication told; drop view public.again; drop function public.how_many; drop view public.counted"""
 
 OWN_TABLES = "select relname from pg_class where relnamespace = 'frostline'::regnamespace and relkind = 'r' order by 1"
-HISTORY = ("job", "lineage", "lease")
-"""What the catalog remembers of a table that it does not manage any more."""
+HISTORY = ("history", "own_history")
+"""What the catalog knows of the database itself, from its first job on."""
 
 
 def dumped(programs: Programs, dsn: str) -> list[str]:
@@ -116,6 +120,16 @@ class World:
         """How many rows each table of the catalog has."""
         names = [name for (name,) in rows(self.lake.catalog, OWN_TABLES) if name not in HISTORY]
         return {name: value(self.lake.catalog, f"select count(*) from frostline.{name}") for name in names}
+
+    def files(self) -> list[str]:
+        """What is in the warehouse, folders included, but for the markers of databases."""
+        places = (str(place.relative_to(self.lake.warehouse)) for place in self.lake.warehouse.rglob("*"))
+        return sorted(place for place in places if not place.startswith("~frostline"))
+
+    def remove(self, **settings: Any) -> list[leaving.Result]:
+        """As `frostline table remove` does it."""
+        removal.remove(self.lake.catalog, ORDERS, **settings)
+        return leaving.delete_left(self.lake.catalog, self.lake.settings)
 
 
 @pytest.fixture
@@ -159,14 +173,17 @@ def test_a_table_that_is_thawed_is_given_back_as_it_was(world: World, relation: 
     """With a grace period the partitions are still there; without, they are made anew."""
     if grace != "0":
         run(world.lake.catalog, ON_PARTITIONS.format(writer="frostline_writer"))
-    before, records = world.dump(), world.records()
+    before, records, files = world.dump(), world.records(), world.files()
     contents = rows(world.lake.catalog, "select o::text from public.orders o order by 1")
     add(world, relation, grace)
     world.lake.archive()
     world.lake.thaw("orders")
-    removal.remove(world.lake.catalog, ORDERS)
+    assert world.files() != files
+    (left,) = world.remove()
+    assert (left.waits_for, left.left, left.error) == (None, 0, None)
     same(before, world.dump())
     assert world.records() == records
+    assert world.files() == files
     assert rows(world.lake.catalog, "select o::text from public.orders o order by 1") == contents
 
 
@@ -178,10 +195,99 @@ def test_a_table_whose_lake_is_kept_is_given_back_as_it_was(world: World, relati
     before = world.dump()
     add(world, relation, "10 years")
     world.lake.archive()
-    removal.remove(world.lake.catalog, ORDERS, keep_lake=True)
+    files = world.files()
+    assert world.remove(keep_lake=True) == []
     same(before, world.dump())
+    assert world.files() == files
     assert value(world.lake.catalog, "select count(*) from frostline.iceberg_tables") == 1
     assert tables.list_all(world.lake.catalog) == []
+
+
+@pytest.fixture
+def thawed(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Nothing is in the lake any more, and files of three states are in the warehouse."""
+    copies.without_spark(world.lake, monkeypatch)
+    add(world, None)
+    (result,) = world.lake.archive()
+    assert result.error is None
+    world.lake.thaw("orders")
+    return world
+
+
+def test_files_stay_while_an_older_transaction_may_read_them(thawed: World) -> None:
+    with thawed.lake.connect() as reader:
+        run(reader, "begin isolation level repeatable read; select from frostline.seam")
+        (left,) = thawed.remove()
+        assert str(left.waits_for).startswith("transactions from before")
+        assert thawed.files()
+    (left,) = leaving.delete_left(thawed.lake.catalog, thawed.lake.settings)
+    assert left.files
+    assert thawed.files() == []
+    assert thawed.records()["left_folder"] == thawed.records()["job"] == 0
+    assert leaving.delete_left(thawed.lake.catalog, thawed.lake.settings) == []
+
+
+def test_files_stay_until_their_pins_would_have_expired(thawed: World) -> None:
+    run(
+        thawed.lake.catalog,
+        "insert into frostline.pin (table_id, metadata_location, holder, expires_at)"
+        " select table_id, metadata_location, 'a reader', now() + interval '1 day' from frostline.lake_state limit 1",
+    )
+    (left,) = thawed.remove()
+    assert left.waits_for == "somebody who has pinned a state of it"
+    run(thawed.lake.catalog, "update frostline.left_folder set pinned_until = now() - interval '1 second'")
+    leaving.delete_left(thawed.lake.catalog, thawed.lake.settings)
+    assert thawed.files() == []
+
+
+def test_files_of_another_lineage_stay_for_good(thawed: World) -> None:
+    """The database that this one was restored from may need them."""
+    run(thawed.lake.catalog, "update frostline.job set server = 'elsewhere' where kind = 'archive'")
+    (left,) = thawed.remove()
+    assert left.files
+    assert left.left
+    assert len([place for place in thawed.files() if "." in place]) == left.left
+    assert (thawed.records()["left_folder"], thawed.records()["job"] > 0) == (0, True)
+
+
+def test_what_is_needed_again_is_left_alone(thawed: World) -> None:
+    """As by somebody who adopts the lake from its files."""
+    location = value(thawed.lake.catalog, "select metadata_location from frostline.seam")
+    files = thawed.files()
+    removal.remove(thawed.lake.catalog, ORDERS)
+    run(
+        thawed.lake.catalog,
+        "insert into frostline.iceberg_tables (catalog_name, table_namespace, table_name, metadata_location)"
+        " values ('frostline', 'public', 'again', %s)",
+        (location,),
+    )
+    (left,) = leaving.delete_left(thawed.lake.catalog, thawed.lake.settings)
+    assert left.files == 0
+    assert thawed.files() == files
+    assert thawed.records()["left_folder"] == 0
+
+
+def test_a_warehouse_that_is_not_there_is_waited_for(thawed: World) -> None:
+    elsewhere = thawed.lake.warehouse.with_name("elsewhere")
+    thawed.lake.warehouse.rename(elsewhere)
+    (left,) = thawed.remove()
+    assert left.error is not None
+    elsewhere.rename(thawed.lake.warehouse)
+    (left,) = leaving.delete_left(thawed.lake.catalog, thawed.lake.settings)
+    assert left.error is None
+    assert thawed.files() == []
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+def test_killed_among_the_files_the_next_one_goes_on(thawed: World) -> None:
+    removal.remove(thawed.lake.catalog, ORDERS)
+    before = len(thawed.files())
+    killed.run(thawed.lake, "leave", failpoint=Failpoint.LEAVE_DELETED_ONE)
+    assert len(thawed.files()) == before - 1
+    leaving.delete_left(thawed.lake.catalog, thawed.lake.settings)
+    assert thawed.files() == []
 
 
 CHANGED = """

@@ -13,6 +13,7 @@ from tests.fixtures.lake import Lake
 from tests.fixtures.quick import first, some
 from tests.fixtures.statements import run, value
 
+from frostline.pipeline import undo
 from frostline.relation import heap, policy
 
 pytestmark = pytest.mark.spark
@@ -163,8 +164,11 @@ def _open_writers(lake: Lake) -> Iterator[tuple[str, str, psycopg.Connection]]:
 
 
 @pytest.mark.parametrize("job", some(JOBS, "fold", "thaw"))
-def test_a_writer_from_before_a_job_sees_its_rows_once_or_is_told(changed: Lake, job: str) -> None:
+def test_a_writer_from_before_a_job_sees_its_rows_once_or_is_told(
+    changed: Lake, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All writers begin before the job. One after the other writes after it, looks, and is rolled back."""
+    monkeypatch.setattr(undo, "_BOUND_PATIENCE_S", 0.3)  # they stay for longer than it waits
     if job == "adopt":
         run(changed.catalog, STRANGE)
     writers = list(_open_writers(changed))

@@ -44,6 +44,21 @@ def test_the_guard_refuses_it(archived: Lake, statement: str) -> None:
     assert refused.value.diag.message_hint
 
 
+def test_the_guard_does_not_believe_an_older_snapshot(lake: Lake) -> None:
+    """For it the line is where it was, and after it the partition would lie below."""
+    make_events(lake.catalog, "public.events")
+    fill_events(lake.catalog, rows_a_month=10)
+    lake.add()
+    assert guard.ensure(lake.catalog)
+    with lake.connect() as older:
+        older.execute("begin isolation level repeatable read")
+        older.execute("select 1 from frostline.seam")
+        lake.archive()
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            older.execute(BELOW)
+        older.execute("rollback")
+
+
 def test_the_guard_lets_other_partitions_be_made(archived: Lake) -> None:
     assert guard.ensure(archived.catalog)
     archived.catalog.execute(

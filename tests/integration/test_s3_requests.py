@@ -12,6 +12,7 @@ from tests.fixtures.lakeserver import PASSWORD, USER, StoredTables, column, lake
 from tests.fixtures.s3 import access
 from tests.fixtures.seaweed import Seaweed
 from tests.fixtures.statements import rows
+from tests.fixtures.waiting import until
 
 from frostline.lake import filecheck, objectstore
 from frostline.lake.filecheck import Checks
@@ -120,4 +121,69 @@ def test_a_file_that_somebody_has_replaced_is_read_anew(
         while filecheck.paths.stamp(path) == known:  # a store tells seconds
             lake.put(name, now)
         monkeypatch.setattr(filecheck, "_STORE_S", 0.0)
-        assert rows(connection, query) == [("NOTE 100",)]
+        until(lambda: rows(connection, query) == [("NOTE 100",)])
+
+
+def test_nobody_waits_for_the_second_look_at_a_file(
+    lake: InStore, between: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long ago the first was. It is taken while the query goes on."""
+    with asked(lake) as connection:
+        scan = f"select sum(id), count(note) from {SOURCE}"
+        assert rows(connection, scan) == [(4498500, 3000)]
+        between.asked.clear()
+        between.looks.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(filecheck, "_STORE_S", 0.0)
+            for _ in range(3):
+                assert rows(connection, scan) == [(4498500, 3000)]
+            until(lambda: between.asked)
+        between.looks.set()
+        until(lambda: len(between.files()) == FILES)
+        assert set(between.methods()) == {"HEAD"}
+
+
+def test_a_file_that_somebody_has_deleted_is_missed(
+    lake: InStore, between: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the lake server has kept of it is not shown for ever."""
+    assert between.asked == []
+    with asked(lake) as connection:
+        query = f"select note from {SOURCE} where n = 100"
+        assert rows(connection, query) == [("note 100",)]
+        assert lake.store is not None
+        lake.store.filesystem().delete_file(f"{lake.bucket}/7-1-1.parquet")
+        monkeypatch.setattr(filecheck, "_STORE_S", 0.0)
+
+        def said() -> str:
+            try:
+                return str(rows(connection, query))
+            except psycopg.Error as error:
+                return str(error)
+
+        until(lambda: "7-1-1.parquet" in said())
+
+
+def test_a_look_up_by_key_reads_only_files_whose_statistics_do_not_exclude_it(
+    seaweed: Seaweed, tmp_path: Path, between: Counted
+) -> None:
+    """A lake server that has read nothing yet, ids that rise with the tier key, and no condition on the tier key."""
+    stored = InStore(tmp_path, store=seaweed, bucket=seaweed.new_bucket())
+    stored.add(EVENTS)
+    numbers = [range(first, first + ROWS) for first in range(0, FILES * ROWS, ROWS)]
+    stored.publish(7, 1, *({"id": list(ids), "n": list(ids), "note": [f"note {i}" for i in ids]} for ids in numbers))
+    with asked(stored) as connection:
+        assert rows(connection, f"select note from {SOURCE} where id = 1234") == [("note 1234",)]
+        assert between.files() == {"7-1-12.parquet"}
+        assert between.methods()["HEAD"] == 2, "DuckDB's own look, and ours"
+        between.asked.clear()
+        assert rows(
+            connection, f"select note from {SOURCE} where id = any('{{350,1250,99999}}'::bigint[]) order by n"
+        ) == [
+            ("note 350",),
+            ("note 1250",),
+        ]
+        assert between.files() == {"7-1-3.parquet"}, "of the other one all is known"
+        between.asked.clear()
+        assert rows(connection, f"select note from {SOURCE} where id = 99999") == []
+        assert between.asked == []

@@ -11,6 +11,7 @@ from tests.fixtures.statements import rows, run
 from frostline.errors import ConflictError, FrostlineError, UsageError
 from frostline.lake import commit
 from frostline.pipeline import export
+from frostline.relation import following
 from frostline.tiers import moment, shards, survey
 
 JANUARY = "for values from ('2024-01-01+00') to ('2024-02-01+00')"
@@ -170,4 +171,16 @@ def test_columns_that_swapped_names_in_the_heap_alone_are_taken_neither_by_a_fol
     (again,) = cold.fold()
     assert (again.error, again.taken) == (None, 2)
     copies.create(cold, "public.t")
+    assert rows(cold.catalog, EVERY.format("public.t")) == expected
+
+
+def test_the_advice_about_them_helps(cold: Lake) -> None:
+    expected = rows(cold.catalog, "select id, ts::text, b, a from public.t order by id")
+    changed(cold, HEAP_SWAP)
+    with pytest.raises(UsageError) as refused:
+        copies.create(cold, "public.t")
+    assert refused.value.hint == "frostline table sync public.t"
+    following.follow(cold.catalog, cold.table("t"))
+    (again,) = cold.fold()
+    assert (again.error, again.taken) == (None, 2)
     assert rows(cold.catalog, EVERY.format("public.t")) == expected

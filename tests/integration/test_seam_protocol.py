@@ -421,3 +421,24 @@ def test_while_writers_archive_and_fold_run_every_read_is_one_point_in_time(cold
         assert [worker.result() for worker in work] == [None, None]
     assert written[0] > 0 < reads[0]
     agree(cold, reader)
+
+
+def test_a_table_that_is_rewritten_meanwhile_does_not_count(
+    events: Lake, reader: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its older snapshot would be shown neither the hot rows nor the marks."""
+    archive(events)
+    change(events)
+    run(events.catalog, "alter table public._events add column n int default 1")
+    following.follow(events.catalog, events.table())
+    real: Callable[..., Any] = reader.from_postgres
+
+    def rewritten(*arguments: Any) -> Any:
+        run(events.catalog, f"vacuum full frostline_overlay.{events.table().internal}")
+        return real(*arguments)
+
+    monkeypatch.setattr(reader, "from_postgres", rewritten)
+    with pytest.raises(LookupError, match="read it again"):
+        reader.read(events.dsn, "public", "events")
+    monkeypatch.setattr(reader, "from_postgres", real)
+    assert Counter(reader.read(events.dsn, "public", "events")) == shown(events, "n")

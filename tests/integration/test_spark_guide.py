@@ -9,6 +9,10 @@ from tests.fixtures.cold_twins import change, make_archived
 from tests.fixtures.lake import Lake
 from tests.fixtures.statements import run, value
 
+from frostline.lake.lake_table import Layout
+from frostline.model.names import Name
+from frostline.pipeline import lake_tables
+
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "spark.md"
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("released"), pytest.mark.slow]
@@ -24,10 +28,12 @@ def test_every_example_of_the_guide_runs(lake: Lake, monkeypatch: pytest.MonkeyP
         "insert into public.orders select i, 1 from generate_series(1, 30) i",
     )
     lake.add("orders", hot="1000")
+    lake_tables.create(lake.catalog, lake.settings, Name("public", "readings"), ["id bigint", "device text"], Layout())
+    run(lake.catalog, "insert into public.readings values (1, 'a'), (2, 'b')")
     monkeypatch.setenv("FROSTLINE_DSN", lake.dsn)
     names: dict[str, Any] = {"spark": lake.session()}
     examples = re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(examples) == 7
+    assert len(examples) == 8
     for example in examples:
         exec(example, names)
     rows = value(lake.catalog, "select count(*) from public.events")
@@ -39,3 +45,4 @@ def test_every_example_of_the_guide_runs(lake: Lake, monkeypatch: pytest.MonkeyP
     assert names["before"].count() == 60
     joined = value(lake.catalog, "select count(*) from public.events join public.orders using (id)")
     assert names["joined"].count() == joined > 0
+    assert names["tables"]["public.readings"].count() == 2

@@ -108,4 +108,4 @@ def test_an_irregular_grid_says_how_to_make_it_regular(lake: Lake, events: Lake,
 def test_without_a_table_there_is_no_problem(lake: Lake, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FROSTLINE_DSN", lake.dsn)
     monkeypatch.setenv("FROSTLINE_WAREHOUSE", str(lake.warehouse))
-    assert told(command) == {"tables": [], "worker": None, "problems": []}
+    assert told(command) == {"tables": [], "lake_tables": [], "worker": None, "problems": []}

@@ -381,9 +381,10 @@ def test_who_holds_the_table_is_not_waited_for_for_ever(
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
 def test_a_reader_from_before_sees_no_heap_and_the_lake_as_it_was(
-    cleaned: Lake, reader: psycopg.Connection, isolation: str
+    cleaned: Lake, reader: psycopg.Connection, isolation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As TRUNCATE of a plain table, it takes the heap's rows from under him; the marks and the lake are his snapshot's."""
+    monkeypatch.setattr(truncate, "_BOUND_PATIENCE_S", 0.3)  # he stays for longer than it waits
     cold = rows(reader, "select id, e::text from public.events e where ts < '2024-04-01 00:00+00' order by id, ts")
     reader.execute("begin isolation level " + isolation)  # type: ignore[arg-type]
     reader.execute("select 1 from public.plain")
@@ -406,7 +407,10 @@ STALE = {
 
 
 @pytest.mark.parametrize("what", some(STALE, "update of a lake row", "update of a marked row"))
-def test_a_writer_from_before_brings_nothing_back(cleaned: Lake, reader: psycopg.Connection, what: str) -> None:
+def test_a_writer_from_before_brings_nothing_back(
+    cleaned: Lake, reader: psycopg.Connection, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(truncate, "_BOUND_PATIENCE_S", 0.3)  # he stays for longer than it waits
     reader.execute("begin isolation level repeatable read")
     reader.execute("select 1 from public.plain")
     cleaned.truncate()

@@ -1,13 +1,19 @@
 """The official Iceberg runtime for Spark uses the catalog server: it makes, writes and evolves lake tables, and reads the others."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 from pyspark.sql import SparkSession
 from tests.fixtures.catalogserver import Served, numbers, serving
 from tests.fixtures.lake import Lake, fill_events
 from tests.fixtures.other_engines import blocks
 from tests.fixtures.tables import make_events
+
+from frostline.lake.lake_table import Layout
+from frostline.model.names import Name
+from frostline.pipeline import lake_tables
 
 
 @pytest.fixture
@@ -64,3 +70,64 @@ def session(lake: Lake, rest: Served) -> SparkSession:
 def shown(spark: SparkSession) -> list[tuple[int, str]]:
     rows = spark.sql("select id, word from rest.app.readings order by id").collect()
     return [(row[0], row[1]) for row in rows]
+
+
+def test_it_writes_while_postgres_does_and_neither_loses_a_row(lake: Lake, rest: Served) -> None:
+    name, columns = Name("public", "shared"), ("id bigint", "writer text", "n integer")
+    lake_tables.create(lake.catalog, lake.settings, name, columns, Layout(["writer"]))
+    spark = session(lake, rest)
+    with ThreadPoolExecutor(2) as pool:
+        writers = [pool.submit(_written_by_spark, spark), pool.submit(_written_by_postgres, lake)]
+        expected = sorted(row for writer in writers for row in writer.result().items())
+    with lake.connect() as connection:
+        assert connection.execute("select id, n from public.shared order by id").fetchall() == expected
+    spark.sql("refresh table rest.public.shared")
+    assert [tuple(row) for row in spark.sql("select id, n from rest.public.shared order by id").collect()] == expected
+
+
+def _written_by_spark(spark: SparkSession) -> dict[int, int]:
+    """The value of `n` by id."""
+    mine, into = dict[int, int](), "insert into rest.public.shared (id, writer, n)"
+    for step in range(6):
+        first = 1000 + 10 * step
+        _tried(spark, f"{into} select id, 'both', 0 from range({first}, {first + 3})")
+        mine.update(dict.fromkeys(range(first, first + 3), 0))
+        if step % 2:
+            _tried(spark, f"delete from rest.public.shared where id = {first - 10}")
+            _tried(spark, f"update rest.public.shared set n = 5 where id = {first - 9}")
+            mine.pop(first - 10)
+            mine[first - 9] = 5
+        if step == 2:
+            _tried(spark, "alter table rest.public.shared add column more int")
+    return mine
+
+
+def _written_by_postgres(lake: Lake) -> dict[int, int]:
+    """The same."""
+    mine = dict[int, int]()
+    with lake.connect() as connection:
+        for step in range(40):
+            connection.execute("insert into public.shared (id, writer, n) values (%s, 'both', 0)", (step,))
+            mine[step] = 0
+            for _ in range(300):
+                try:
+                    connection.execute("update public.shared set n = n + 1 where id = %s", (step // 2,))
+                except psycopg.errors.SerializationFailure:
+                    continue
+                mine[step // 2] += 1
+                break
+    return mine
+
+
+def _tried(spark: SparkSession, statement: str) -> None:
+    """Until nobody else is faster: Iceberg itself tries an append a few times, and others only where it may."""
+    for _ in range(100):
+        try:
+            spark.sql(statement)
+        except Exception as error:
+            if not any(word in str(error) for word in ("CommitFailedException", "ValidationException")):
+                raise
+            spark.sql("refresh table rest.public.shared")
+        else:
+            return
+    raise AssertionError("Postgres was always faster")

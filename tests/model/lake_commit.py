@@ -34,12 +34,18 @@ class Mistake(Enum):
     """After a lost answer the commit is staged again, and not sent again."""
     LOSS_IS_FAILURE = auto()
     """A move that was sent again and finds the pointer elsewhere is taken for one that has not happened."""
+    REFUSAL_IS_LOSS = auto()
+    """A move that was sent again and that Postgres ends for a deadlock is taken for one that has not happened."""
     DELETES_AFTER_LOSS = auto()
     """Who has lost the answer tells the client that it failed, and deletes the files."""
     SWEEPS_AT_ONCE = auto()
-    """Files of a dead server are swept while its last message may still have its effect."""
+    """A sweep deletes without a fence: files of a dead server, whose last message may still have its effect, among them."""
+    PASSES_FENCES = auto()
+    """Who stages upon a fence does not look whether files of its own were swept."""
     EXPIRES_AT_ONCE = auto()
     """Snapshots expire while a server may still ask whether its commit has made them."""
+    KEEPS_COMMON_FILES = auto()
+    """Files with the rows of a whole group are committed after one of the group has failed."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,8 @@ class Server(NamedTuple):
     again: bool = False
     attempts: int = 0
     is_alive: bool = True
+    common: tuple[int, ...] = ()
+    """Transactions whose rows are in files that it would commit again: a mistake."""
 
 
 class State(NamedTuple):
@@ -99,9 +107,13 @@ class State(NamedTuple):
     deaths: int = 0
     expired: frozenset[tuple[int, int]] = frozenset()
     """Snapshots that the tables' metadata does not name any more. Their rows stay."""
+    swept: frozenset[int] = frozenset()
+    """Transactions whose files a sweep has taken for garbage: nothing had them, and they were old enough."""
 
 
 Step = tuple[str, State]
+FENCE = -1
+"""In a chain, instead of a transaction: the commit of a sweep."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +176,8 @@ class Protocol:
         server = state.servers[number]
         chosen = list[int]()
         for place in group:
-            if self._conflicts(state, place, chosen):
+            is_swept = place in state.swept and self.mistake is not Mistake.PASSES_FENCES
+            if is_swept or self._conflicts(state, place, chosen):
                 state = _with(state, place, state.transactions[place]._replace(phase=Phase.FAILED))
                 state = state._replace(deleted=state.deleted | {place})
             else:
@@ -172,10 +185,12 @@ class Protocol:
                 state = _with(state, place, state.transactions[place]._replace(phase=Phase.LED))
         moves = list[tuple[int, Chain, Chain]]()
         for table in self.tables:
-            added = tuple((place, server.attempts) for place in chosen if table in self.specs[place].changes)
+            rows_of = sorted({*chosen, *server.common})
+            added = tuple((place, server.attempts) for place in rows_of if table in self.specs[place].changes)
             if added:
                 moves.append((table, state.pointers[table], state.pointers[table] + added))
-        return _server(state, number, Server(tuple(moves), attempts=server.attempts + 1))
+        common = tuple(chosen) if self.mistake is Mistake.KEEPS_COMMON_FILES else ()
+        return _server(state, number, Server(tuple(moves), attempts=server.attempts + 1, common=common))
 
     def _conflicts(self, state: State, place: int, earlier: list[int]) -> bool:
         if self.mistake is Mistake.NO_ROW_CHECK:
@@ -183,8 +198,8 @@ class Protocol:
         for table, changes_row in self.specs[place].changes.items():
             if not changes_row:
                 continue
-            seen = {known for known, _ in state.transactions[place].cut[table] or ()}
-            new = {known for known, _ in state.pointers[table]} - seen
+            seen = _committed(state.transactions[place].cut[table] or ())
+            new = _committed(state.pointers[table]) - seen
             if self.mistake is not Mistake.NO_CHECK_IN_GROUP:
                 new |= set(earlier)
             if any(self.specs[known].changes.get(table) for known in new):
@@ -215,6 +230,7 @@ class Protocol:
         is_done = happened.pointers != without.pointers
         yield f"{name} and answers", self._answered(happened, number, is_done=is_done)
         if state.losses < self.losses:
+            yield f"{name}, and ends it for a deadlock", self._refused(without, number)
             yield f"{name}, and the answer is lost", self._lost(happened, number)
             yield f"{number}'s move is lost", self._lost(without, number)
             late = without._replace(flying=without.flying | {(number, moves, False)})
@@ -239,7 +255,17 @@ class Protocol:
         phase = Phase.DONE if is_done else Phase.WAITING
         for place in group:
             state = _with(state, place, state.transactions[place]._replace(phase=phase))
-        return _server(state, number, Server(attempts=server.attempts))
+        common = () if is_done else server.common
+        return _server(state, number, Server(attempts=server.attempts, common=common))
+
+    def _refused(self, state: State, number: int) -> State:
+        """Nothing has happened by this message. What an earlier one of the same move has done is not known."""
+        if not state.servers[number].again or self.mistake is Mistake.REFUSAL_IS_LOSS:
+            state = state._replace(losses=state.losses + 1)
+            for place in self._group(state, number):
+                state = _with(state, place, state.transactions[place]._replace(phase=Phase.WAITING))
+            return _server(state, number, Server(attempts=state.servers[number].attempts))
+        return self._lost(state, number)
 
     def _lost(self, state: State, number: int) -> State:
         """The server does not know what became of its message."""
@@ -265,17 +291,25 @@ class Protocol:
         ]
 
     def _sweep(self, state: State) -> Iterator[Step]:
-        """Files of the dead that nothing points to go, when no message of theirs can have an effect any more."""
-        known = {place for chain in state.pointers for place, _ in chain}
-        flying = {place for _, moves, _ in state.flying for _, _, after in moves for place, _ in after}
+        """Once: files that nothing has are deleted, whether their transaction is dead or just slow.
+
+        First a fence is committed, so that what was staged before it comes to nothing. What is there then stays.
+        """
+        if state.swept:
+            return
         for place, now in enumerate(state.transactions):
-            is_safe = place not in flying or self.mistake is Mistake.SWEEPS_AT_ONCE
-            if now.phase is Phase.DEAD and place not in known | state.deleted and is_safe:
-                yield f"{place} is swept", state._replace(deleted=state.deleted | {place})
+            table = min(self.specs[place].changes)
+            if now.phase in (Phase.IDLE, Phase.DONE, Phase.FAILED) or place in _committed(state.pointers[table]):
+                continue
+            fenced = list(state.pointers)
+            if self.mistake is not Mistake.SWEEPS_AT_ONCE:
+                fenced[table] += ((FENCE, place),)
+            swept = state._replace(pointers=tuple(fenced), deleted=state.deleted | {place}, swept=frozenset({place}))
+            yield f"{place} is swept", swept
 
     def _expire(self, state: State) -> Iterator[Step]:
         """Once: old snapshots go from the metadata, but none that a server may still ask for."""
-        known = {entry for chain in state.pointers for entry in chain}
+        known = {entry for chain in state.pointers for entry in chain if entry[0] != FENCE}
         asked = {entry for server in state.servers for _, _, after in server.moves for entry in after}
         gone = frozenset(known if self.mistake is Mistake.EXPIRES_AT_ONCE else known - asked)
         if gone and not state.expired:
@@ -283,7 +317,7 @@ class Protocol:
 
     def wrong(self, state: State) -> str | None:
         """What must not be."""
-        committed = [{place for place, _ in chain} for chain in state.pointers]
+        committed = [_committed(chain) for chain in state.pointers]
         for chain in state.pointers:
             if len({place for place, _ in chain}) != len(chain):
                 return "a commit was applied twice"
@@ -301,9 +335,9 @@ class Protocol:
 
     def _lost_update(self, state: State) -> str | None:
         for table, chain in enumerate(state.pointers):
-            changers = [place for place, _ in chain if self.specs[place].changes.get(table)]
+            changers = [place for place, _ in chain if place != FENCE and self.specs[place].changes.get(table)]
             for position, place in enumerate(changers):
-                seen = {known for known, _ in state.transactions[place].cut[table] or ()}
+                seen = _committed(state.transactions[place].cut[table] or ())
                 if not set(changers[:position]) <= seen:
                     return "an update was lost"
         return None
@@ -312,11 +346,16 @@ class Protocol:
         for now in state.transactions:
             if None in now.cut:
                 continue
-            seen = [{place for place, _ in chain or ()} for chain in now.cut]
+            seen = [_committed(chain or ()) for chain in now.cut]
             for place, spec in enumerate(self.specs):
                 if len({place in seen[table] for table in spec.changes}) > 1:
                     return "a transaction reads half of another"
         return None
+
+
+def _committed(chain: Chain) -> set[int]:
+    """The transactions in it."""
+    return {place for place, _ in chain if place != FENCE}
 
 
 def _moved(pointers: Chains, moves: Moves, *, compare: bool = True) -> Chains | None:

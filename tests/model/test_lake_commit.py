@@ -6,16 +6,19 @@ from tests.model.checker import walk
 from tests.model.lake_commit import APPENDING, CONFLICTING, Mistake, Phase, Protocol, State
 
 FOUND = {
-    Mistake.NO_COMPARE: "what was committed is not there",
+    Mistake.NO_COMPARE: "files of a commit are gone",
     Mistake.ONE_BY_ONE: "half of a commit can be read",
     Mistake.CUT_TABLE_BY_TABLE: "a transaction reads half of another",
     Mistake.NO_ROW_CHECK: "an update was lost",
     Mistake.NO_CHECK_IN_GROUP: "an update was lost",
     Mistake.STAGED_ANEW: "a commit was applied twice",
     Mistake.LOSS_IS_FAILURE: "a commit was applied twice",
+    Mistake.REFUSAL_IS_LOSS: "a commit was applied twice",
     Mistake.DELETES_AFTER_LOSS: "what was rolled back is there",
     Mistake.SWEEPS_AT_ONCE: "files of a commit are gone",
+    Mistake.PASSES_FENCES: "files of a commit are gone",
     Mistake.EXPIRES_AT_ONCE: "a commit was applied twice",
+    Mistake.KEEPS_COMMON_FILES: "what was rolled back is there",
 }
 
 
@@ -30,7 +33,9 @@ def test_rows_that_are_only_added_never_conflict_and_the_same_holds() -> None:
     protocol = Protocol(APPENDING, losses=1, deaths=0)
 
     def wrong(state: State) -> str | None:
-        failed = any(now.phase is Phase.FAILED for now in state.transactions)
+        failed = any(
+            now.phase is Phase.FAILED and place not in state.swept for place, now in enumerate(state.transactions)
+        )
         return "a conflict" if failed else protocol.wrong(state)
 
     walked = walk(protocol.start(), protocol.steps, wrong)
@@ -51,7 +56,9 @@ def test_of_transactions_in_conflict_one_always_can_commit() -> None:
 @pytest.mark.parametrize("mistake", Mistake, ids=lambda mistake: mistake.name.lower())
 def test_each_mistake_is_found(mistake: Mistake) -> None:
     specs = (
-        APPENDING if mistake in (Mistake.STAGED_ANEW, Mistake.LOSS_IS_FAILURE, Mistake.EXPIRES_AT_ONCE) else CONFLICTING
+        APPENDING
+        if mistake in (Mistake.STAGED_ANEW, Mistake.LOSS_IS_FAILURE, Mistake.REFUSAL_IS_LOSS, Mistake.EXPIRES_AT_ONCE)
+        else CONFLICTING
     )
     protocol = Protocol(specs, mistake)
     walked = walk(protocol.start(), protocol.steps, protocol.wrong)

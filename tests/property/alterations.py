@@ -43,19 +43,37 @@ WIDER = {"smallint": "int", "int": "bigint", "real": "float8", "numeric(12,2)": 
 NAMES = (*ROLES, "state", "at", "select", "größe", 'a "b"', "c.d", "Id")
 """What columns are called. There are few, so that they exchange their names, and a new one has the name of an old one."""
 MOST = 8
+KEY = 2
+"""So many columns, the first ones, are the primary key."""
+CHECKS = {"short": "{id} < 1000", "not_105": "{id} <> 105"}
+"""By the name of the constraint. Rows of every new month hold them, and what is inserted or moved may break them."""
 
 
 @dataclass
 class Shape:
     """The columns of both tables: what each is called, of what type it is, whether NULL is refused. By their numbers."""
 
+    roles: list[str | None] = field(default_factory=lambda: list(ROLES))
+    """What the first ones were called in the beginning."""
     names: list[str] = field(default_factory=lambda: list(ROLES))
     kinds: list[str] = field(default_factory=lambda: ["bigint", "timestamptz", "text", "numeric(12,2)"])
     required: set[int] = field(default_factory=lambda: {0, 1, 2})
 
     def copy(self) -> "Shape":
         """What a rollback goes back to."""
-        return Shape(list(self.names), list(self.kinds), set(self.required))
+        return Shape(list(self.roles), list(self.names), list(self.kinds), set(self.required))
+
+    def add(self, name: str, kind: str) -> None:
+        """One column more, at the end."""
+        self.roles.append(None)
+        self.names.append(name)
+        self.kinds.append(kind)
+
+    def drop(self, column: int) -> str:
+        """One column less; returns what it was called."""
+        del self.roles[column], self.kinds[column]
+        self.required = {number - (number > column) for number in self.required - {column}}
+        return self.names.pop(column)
 
     def free_name(self, wanted: str) -> str:
         """The name, or if a column has it, one that none has."""
@@ -118,8 +136,7 @@ class Add:
         first, *afterwards = self.how.format(name=identifier(name), value=value, now=now).split("; ")
         if not follows and self.how.startswith(";"):
             afterwards = []  # the sync would not know what came first
-        shape.names.append(name)
-        shape.kinds.append(self.kind)
+        shape.add(name, self.kind)
         if "not null" in first and not any("drop not null" in later for later in afterwards):
             shape.required.add(len(shape.names) - 1)
         return [f"add column {identifier(name)} {self.kind} {first}", *afterwards]
@@ -148,27 +165,24 @@ class DropDefault:
     def alter(self, shape: Shape, follows: bool) -> list[str]:
         """Of a column that can do without."""
         column = self.column % len(shape.names)
-        if column >= len(ROLES) and column in shape.required:
+        if shape.roles[column] is None and column in shape.required:
             return []
         return [f"alter column {identifier(shape.names[column])} drop default"]
 
 
 @dataclass(frozen=True)
 class Drop:
-    """One column less, of those that were added."""
+    """One column less, of those that are not in the key."""
 
     column: int
     on_relation: bool = False
 
     def alter(self, shape: Shape, follows: bool) -> list[str]:
         """Postgres refuses it where no event trigger lets the relation stand aside."""
-        added = range(len(ROLES), len(shape.names))
-        if not follows or not added:
+        others = range(KEY, len(shape.names))
+        if not follows or not others:
             return []
-        column = added[self.column % len(added)]
-        del shape.kinds[column]
-        shape.required = {number - (number > column) for number in shape.required - {column}}
-        return [f"drop column {identifier(shape.names.pop(column))}"]
+        return [f"drop column {identifier(shape.drop(others[self.column % len(others)]))}"]
 
 
 @dataclass(frozen=True)

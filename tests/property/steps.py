@@ -4,10 +4,10 @@ from hypothesis import strategies as st
 
 from frostline.failpoints import Failpoint
 
-INSERT = """insert into public.{t}
-select i, '{at}'::timestamptz + interval '1 h' * i, 'late', 0 from generate_series(100, 106) i where i % {every} = 0"""
-UPDATE = """update public.{t} set {amount} = {amount} + 1, {status} = 'changed {every}'
- where {ts} >= '{at}' and {id} % {every} = 0"""
+INSERT = """insert into public.{t} ({listed}) select {present} from (
+    select i as id, '{at}'::timestamptz + interval '1 h' * i as ts, 'late' as status, 0 as amount from generate_series(100, 106) i) r
+ where r.id % {every} = 0"""
+UPDATE = "update public.{t} set {changed} where {ts} >= '{at}' and {id} % {every} = 0"
 DELETE = "delete from public.{t} where {ts} >= '{at}' and {ts} < '{next}' and {id} % {every} = 0"
 FILL = "update public.{t} set {column} = {value} where {ts} >= '{at}' and {id} % {every} = 0"
 MOVE = """update public.{t} set {id} = {id} + 1000, {ts} = {ts} + interval '{days} days'

@@ -24,8 +24,8 @@ from hypothesis.stateful import (
 from tests.fixtures import killed, states
 from tests.fixtures.lake import Lake
 from tests.fixtures.months import World, beginning, contents, identifier
-from tests.fixtures.statements import run
-from tests.property.alterations import MOST, Change, Shape, Widen, changes
+from tests.fixtures.statements import run, value
+from tests.property.alterations import CHECKS, MOST, Change, Shape, Widen, changes
 from tests.property.steps import DELETE, FILL, FILLED, INSERT, MOVE, UPDATE, deaths
 
 from frostline.errors import UsageError
@@ -62,8 +62,10 @@ class Life(RuleBasedStateMachine):
         self.follows = follows
         _have_event_triggers(self.lake, follows)
         self.shape = Shape()
+        self.checks: set[str] = set()
         self.reader: psycopg.Connection | None = None
         self.seen: list[Any] | None = None
+        self.is_rewritten = False
         self.writer: psycopg.Connection | None = None
 
     @property
@@ -76,7 +78,8 @@ class Life(RuleBasedStateMachine):
     @rule()
     @precondition(lambda self: not self.writer and self.seen is None and self.world.month < 8)
     def add_a_month(self) -> None:
-        self.world.fill()
+        if not (self.reader and self.world.holds_rows_of_the_next_month()):
+            self.world.fill()
 
     @rule(every=rows_of, back=months_back, ending=endings)
     @precondition(lambda self: not self.writer)
@@ -113,17 +116,18 @@ class Life(RuleBasedStateMachine):
         back: int,
         days: int = 0,
         column: int = 0,
+        relation: str = "events",
     ) -> None:
         month = max(1, self.world.month - back)
         column %= len(self.shape.names)
         named = self.world.named | {"column": identifier(self.shape.names[column])}
         values = {"at": beginning(month), "next": beginning(month + 1), "every": every, "days": days}
-        value = FILLED[self.shape.kinds[column]].format(**named)
+        filled = FILLED[self.shape.kinds[column]].format(**named)
         with connection.transaction(force_rollback=ending == "rollback"):
             keep = ending != "savepoint"
             ours, theirs = (
-                _outcome(connection, statement.format(t=t, value=value, **values, **named), keep=keep)
-                for t in ("events", "plain")
+                _outcome(connection, statement.format(t=t, value=filled, **values, **named), keep=keep)
+                for t in (relation, "plain")
             )
         assert ours == theirs or {ours, theirs} == REFUSALS
 
@@ -158,9 +162,8 @@ class Life(RuleBasedStateMachine):
         self._write_several([(UPDATE, every, back), (FILL, every + 1, back)])
 
     def _alter(self, change: Change) -> None:
-        if self.reader and isinstance(change, Widen):
-            return
         altered = change.alter(self.shape, self.follows)
+        self.is_rewritten = self.is_rewritten or isinstance(change, Widen)
         for name in ("events" if self.follows and change.on_relation else "_events", "plain"):
             for statement in altered:
                 run(self.world.connection, f"alter table public.{name} {statement}")
@@ -168,7 +171,7 @@ class Life(RuleBasedStateMachine):
 
     def _become(self, shape: Shape) -> None:
         self.shape = shape
-        self.world.columns = shape.names
+        self.world.roles = {role: name for role, name in zip(shape.roles, shape.names, strict=True) if role}
 
     def _write_several(self, written: list[tuple[str, int, int]]) -> None:
         for statement, every, back in written:
@@ -182,21 +185,74 @@ class Life(RuleBasedStateMachine):
         """If rows of the lake would need one, as the guide says: without it, and then the default, and then values."""
         called = self.shape.free_name("made")
         name = identifier(called)
-        both = [f"alter table public.{heap} {{}}" for heap in ("_events", "plain")]
-        for statement in both:
-            run(self.world.connection, statement.format(f"add column {name} int default (random() * 0)::int + {every}"))
         try:
+            self._alter_both(f"add column {name} int default (random() * 0)::int + {every}")
             following.follow(self.lake.catalog, self.lake.table())
-        except UsageError:
-            for change in (f"drop column {name}", f"add column {name} int"):
-                for statement in both:
-                    run(self.world.connection, statement.format(change))
-                following.tried(self.lake.catalog, self.lake.table().name)
-            for statement in both:
-                run(self.world.connection, statement.format(f"alter column {name} set default {every}"))
+        except (psycopg.NotSupportedError, UsageError) as refused:
+            if isinstance(refused, UsageError):  # without event triggers the column is there
+                self._alter_both(f"drop column {name}")
+            self._alter_both(f"add column {name} int")
+            following.tried(self.lake.catalog, self.lake.table().name)
+            self._alter_both(f"alter column {name} set default {every}")
             following.follow(self.lake.catalog, self.lake.table())
-        self.shape.names.append(called)
-        self.shape.kinds.append("int")
+        self.shape.add(called, "int")
+
+    def _alter_both(self, change: str) -> None:
+        for heap in ("_events", "plain"):
+            run(self.world.connection, f"alter table public.{heap} {change}")
+
+    @rule()
+    @precondition(lambda self: self.follows and not self.writer and not self.reader and len(self.shape.names) < MOST)
+    def give_each_row_a_uuid(self) -> None:
+        """Another one each, and from then on always the same: the plain table has what was shown then."""
+        called = self.shape.free_name("token")
+        name, named = identifier(called), self.world.named
+        with self.world.connection.transaction():
+            run(self.world.connection, f"alter table public._events add column {name} uuid default gen_random_uuid()")
+            run(self.world.connection, f"alter table public._events alter column {name} drop default")
+            run(self.world.connection, f"alter table public.plain add column {name} uuid")
+            same = "p.{id} = e.{id} and p.{ts} = e.{ts}".format(**named)
+            run(self.world.connection, f"update public.plain p set {name} = e.{name} from public.events e where {same}")
+        distinct = f"select count(distinct {name}) = count(*) from public.events"
+        assert value(self.world.connection, distinct)
+        self.shape.add(called, "uuid")
+
+    # Constraints. Without event triggers nobody looks at rows of the lake.
+
+    @rule(check=st.sampled_from(sorted(CHECKS)))
+    @precondition(lambda self: self.follows and not self.writer and self.seen is None)
+    def hold_a_check_or_no_more(self, check: str) -> None:
+        if check in self.checks:
+            self._alter_both(f"drop constraint {check}")
+            self.checks.remove(check)
+        elif self._is_valid(check, CHECKS[check].format(**self.world.named)):
+            self.checks.add(check)
+
+    @rule(role=st.sampled_from(["status", "amount"]))
+    @precondition(lambda self: self.follows and not self.writer and self.seen is None)
+    def refuse_null_or_allow_it(self, role: str) -> None:
+        if role not in self.world.roles:
+            return
+        name, column = self.world.named[role], self.shape.roles.index(role)
+        if column in self.shape.required:
+            self._alter_both(f"alter column {name} drop not null")
+            self.shape.required.remove(column)
+        elif self._is_valid("is_there", f"{name} is not null"):
+            self._alter_both(f"alter column {name} set not null")
+            self._alter_both("drop constraint is_there")
+            self.shape.required.add(column)
+
+    def _is_valid(self, check: str, condition: str) -> bool:
+        """Add it, and have old rows looked at; it goes again if some break it."""
+        self._alter_both(f"add constraint {check} check ({condition}) not valid")
+        validate = f"alter table public.{{}} validate constraint {check}"
+        ours, theirs = (
+            _outcome(self.world.connection, validate.format(heap), keep=True) for heap in ("_events", "plain")
+        )
+        assert ours == theirs
+        if isinstance(ours, str):
+            self._alter_both(f"drop constraint {check}")
+        return not isinstance(ours, str)
 
     # Transactions that stay open
 
@@ -205,24 +261,36 @@ class Life(RuleBasedStateMachine):
     def open_a_reader(self, reads: bool) -> None:
         """It has a Postgres snapshot; one that has not read either table yet lets them be altered."""
         self.reader = self.world.connect()
+        self.is_rewritten = False
         run(self.reader, "begin isolation level repeatable read; select 1")
         if reads:
             self._look()
 
     def _look(self) -> None:
+        """All is as at the snapshot; but tables that were rewritten since show no row, and the relation says so."""
         assert self.reader is not None
+        try:
+            found = contents(self.reader, "events")
+        except psycopg.errors.SerializationFailure:
+            assert self.is_rewritten
+            self._close_the_reader()
+            return
         if self.seen is None:
             self.seen = contents(self.reader, "plain")
-        assert contents(self.reader, "events") == self.seen
+        assert found == self.seen
+
+    def _close_the_reader(self) -> None:
+        assert self.reader is not None
+        self.reader.close()
+        self.reader = self.seen = None
 
     @rule(closes=st.booleans())
     @precondition(lambda self: bool(self.reader))
     def look_again(self, closes: bool) -> None:
         assert self.reader is not None
         self._look()
-        if closes:
-            self.reader.close()
-            self.reader = self.seen = None
+        if closes and self.reader:
+            self._close_the_reader()
 
     @rule(every=rows_of, back=months_back)
     @precondition(lambda self: not self.writer)
@@ -308,6 +376,17 @@ class Life(RuleBasedStateMachine):
         self._write(self.world.connection, INSERT, "commit", every=every, back=back)
         assert contents(self.world.connection, "events_all") == contents(self.world.connection, "plain")
         form.change(self.lake.catalog, self.lake.table(), "events")
+
+    @rule(every=rows_of, back=months_back)
+    @precondition(lambda self: self.follows and not self.writer and not self.reader)
+    def have_another_name_for_a_while(self, every: int, back: int) -> None:
+        run(self.world.connection, "alter view public.events rename to happenings")
+        assert contents(self.world.connection, "happenings") == contents(self.world.connection, "plain")
+        self._write(self.world.connection, UPDATE, "commit", every=every, back=back, relation="happenings")
+        (result,) = self.lake.fold("happenings")
+        assert result.error is None, result.error
+        assert contents(self.world.connection, "happenings") == contents(self.world.connection, "plain")
+        run(self.world.connection, "alter view public.happenings rename to events")
 
     @rule(death=deaths, back=months_back)
     @precondition(lambda self: not self.writer)

@@ -7,7 +7,8 @@ import pytest
 from pydantic import SecretStr
 
 from frostline.errors import UsageError
-from frostline.observe.doctor import database, lakeside, machine, store
+from frostline.model.names import Name
+from frostline.observe.doctor import database, lakeside, machine, plans, store
 from frostline.observe.doctor.examination import CHECKS, Check, examine
 from frostline.observe.doctor.patient import Patient, State, Unknowable, Verdict, ok
 from frostline.settings import Settings
@@ -105,19 +106,34 @@ def test_a_job_must_find_room_for_its_tasks(open_now: int, wanted: int | None, s
 
 
 @pytest.mark.parametrize(
-    ("above", "rows", "state"),
-    [(100_000, 3_000_000, State.OK), (100_000, 4_000_000, State.WARNING), (-1, 1e12, State.OK)],
+    ("above", "dearest", "state"),
+    [(100_000, 99_000.0, State.OK), (100_000, 101_000.0, State.WARNING), (-1, 1e12, State.OK)],
 )
-def test_a_lake_whose_look_ups_are_compiled_is_doubtful(above: float, rows: float, state: State) -> None:
-    assert database.judge_compiling(above, rows, "alter database").state is state
+def test_a_lake_whose_scans_are_compiled_is_doubtful(above: float, dearest: float, state: State) -> None:
+    scans = [(Name("public", "small"), 7.0), (Name("public", "large"), dearest)]
+    verdict = plans.judge_compiling(above, scans, "alter database")
+    assert verdict.state is state
+    assert ("public.large" in verdict.detail) is (state is State.WARNING)
+    assert plans.judge_compiling(above, [], "alter database").state is State.OK
 
 
-def test_a_role_that_could_keep_its_plans_is_named_and_that_is_no_warning() -> None:
-    verdict = database.judge_prepared_statements(["app", "other"], psql, lambda name: f'"{name}"')
+def test_roles_that_could_keep_their_plans_are_named_and_that_is_no_warning() -> None:
+    gain = plans.Gain(Name("public", "events"), 0.2312, 0.0411)
+    verdict = plans.judge_prepared_statements(["app", "other"], gain, psql, lambda name: f'"{name}"')
     assert verdict.state is State.OK
-    assert verdict.detail.startswith("app plans them anew each time")
-    assert 'alter role "app" set plan_cache_mode = force_generic_plan' in str(verdict.hint)
-    assert database.judge_prepared_statements([], psql, str).hint is None
+    assert verdict.detail.startswith("app, other: ")
+    assert "0.231 ms in Postgres, and 0.0411 ms" in verdict.detail
+    for name in ("app", "other"):
+        assert f'alter role "{name}" set plan_cache_mode = force_generic_plan' in str(verdict.hint)
+    assert plans.judge_prepared_statements([], None, psql, str).hint is None
+
+
+def test_nobody_is_told_to_keep_plans_that_take_longer() -> None:
+    gain = plans.Gain(Name("public", "events"), 0.2, 0.3)
+    verdict = plans.judge_prepared_statements(["app"], gain, psql, str)
+    assert (verdict.state, verdict.hint) == (State.OK, None)
+    assert "0.2 ms" in verdict.detail
+    assert "0.3 ms" in verdict.detail
 
 
 @pytest.mark.parametrize(

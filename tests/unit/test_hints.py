@@ -27,15 +27,16 @@ NO_COMMANDS = ("export", "time zone", "lake server", "spark", "at least as new a
 
 def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Every text of a module that is no docstring, with holes for what is put in."""
+    nodes = list(ast.walk(tree))
     passed_over = {
         id(node.body[0].value)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
-    passed_over |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
+    passed_over |= {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             parts = [part.value if isinstance(part, ast.Constant) else HOLE for part in node.values]
             yield node.lineno, "".join(map(str, parts))
@@ -73,7 +74,8 @@ def said() -> list[tuple[str, str, bool]]:
     """Where, the command, and whether the message consists of it alone."""
     named: list[tuple[str, str, bool]] = []
     for path in sorted(SOURCE.rglob("*.py")):
-        for line, text in texts(ast.parse(path.read_text())):
+        source = path.read_text()
+        for line, text in texts(ast.parse(source)) if _COMMAND.search(source) else ():
             for match in _COMMAND.finditer(text):
                 if text[match.end() :].startswith((HOLE, *NO_COMMANDS)):
                     continue  # for a hole, see the other tests

@@ -147,6 +147,7 @@ REQUIRED = {
     "undo": ["t"],
     "thaw": ["t", "--from", "1"],
     "snapshot create": ["n", "--tables", "public.*"],
+    "lake create": ["t", "--as", "select 1 as a"],
 }
 """What else such a command must be told. The database does not answer, so none does anything."""
 

@@ -33,6 +33,8 @@ Results go to stdout, everything else to stderr. With `--output json` each resul
 line for each that failed. Log lines are on stderr too; none begins with `{`.
 """
 _ROW = re.compile(r"^\| (.*?) \| (.*?) \| (.*?) \|(?: (.*?) \|)?$", re.MULTILINE)
+_ANCHOR = re.compile(r"\]\(([^)#:\s]*\.md)?#([^)]+)\)")
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 _INTERNAL_NAMES = {
     "boolean": "bool", "smallint": "int2", "integer": "int4", "bigint": "int8", "real": "float4", "integer[]": "_int4",
@@ -128,3 +130,15 @@ def test_every_type_travels_as_described(formatted: str, lake_type: str, travels
 def test_every_link_leads_somewhere(page: Path) -> None:
     broken = [link for link in _LINK.findall(page.read_text()) if not (page.parent / link).exists()]
     assert not broken
+
+
+@pytest.mark.parametrize("page", [DOCS.parent / "README.md", *DOCS.rglob("*.md")], ids=lambda page: page.name)
+def test_every_link_to_a_heading_finds_it(page: Path) -> None:
+    links = [(page.parent / file if file else page, heading) for file, heading in _ANCHOR.findall(page.read_text())]
+    assert not [heading for file, heading in links if heading not in headings(file)]
+
+
+def headings(page: Path) -> set[str]:
+    """As links name them: small letters and hyphens."""
+    words = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text) for text in _HEADING.findall(page.read_text()))
+    return {re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-") for text in words}

@@ -68,9 +68,13 @@ def relation(connection: Connection, name: Name) -> Relation:
     if row is None:
         raise not_managed(name)
     relation_name, view, heap = row
-    columns = fetch(connection, Target, _statement("columns"), {"relation": view, "heap": heap})
     ((key,),) = facts.rows(connection, "primary_key", oid=heap)
-    return Relation(Name(name.schema, relation_name), tuple(columns), tuple(key or ()))
+    return Relation(Name(name.schema, relation_name), columns(connection, view, heap), tuple(key or ()))
+
+
+def columns(connection: Connection, relation: int, heap: int) -> tuple[Target, ...]:
+    """The columns of a heap, with the defaults of its relation, by their oids."""
+    return tuple(fetch(connection, Target, _statement("columns"), {"relation": relation, "heap": heap}))
 
 
 def begin(connection: Connection, name: Name, label: str | None, mode: str, rows: int) -> Claim:

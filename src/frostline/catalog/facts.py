@@ -89,7 +89,6 @@ def read(connection: Connection, name: Name, *, catalogs_only: bool = False) -> 
         raise UsageError(f"table {name} does not exist", hint=hint)
     oid = heap.oid
     partitions = read_partitions(connection, oid, sizes=not catalogs_only)
-    keys = rows(connection, "primary_key", oid=oid)[0][0]
     owner_is_ours = rows(connection, "may_use", owner=heap.owner)[0][0]
     dangers = tuple(trust.refusals(connection, oid)) if owner_is_ours else ()
     return HeapFacts(
@@ -106,7 +105,7 @@ def read(connection: Connection, name: Name, *, catalogs_only: bool = False) -> 
         is_typed=heap.is_typed,
         row_security=heap.row_security,
         columns=read_columns(connection, oid),
-        primary_key=tuple(keys or ()),
+        primary_key=primary_key(connection, oid),
         partitions=partitions,
         default_has_rows=not catalogs_only and not dangers and _default_has_rows(connection, partitions),
         inbound_foreign_keys=_texts(connection, "inbound_foreign_keys", oid),
@@ -122,6 +121,12 @@ def read(connection: Connection, name: Name, *, catalogs_only: bool = False) -> 
         grouping_views=_texts(connection, "grouping_views", oid),
         other_policies=_texts(connection, "other_policies", oid),
     )
+
+
+def primary_key(connection: Connection, oid: int) -> tuple[str, ...]:
+    """The columns of a table's primary key, in its order; none when it has no key. Takes no lock."""
+    ((key,),) = rows(connection, "primary_key", oid=oid)
+    return tuple(key or ())
 
 
 def read_columns(connection: Connection, oid: int, *, defaults: bool = True) -> tuple[HeapColumn, ...]:

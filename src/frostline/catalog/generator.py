@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, LiteralString
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection, fetch, only_value
+from frostline.catalog.connect import Connection, fetch, first_value, only_value
 
 _statement = sqlfiles.statements(__name__, "queries/generator")
 
@@ -77,6 +77,14 @@ def follow_descriptions(connection: Connection, table_id: int) -> None:
     connection.execute(_statement("follow_descriptions"), {"table_id": table_id})
 
 
+def follow_keys(connection: Connection, table_id: int) -> None:
+    """Inside a transaction: what holds the table's foreign keys for rows in the lake stands where they lead now.
+
+    SHARE ROW EXCLUSIVE on a table that gets a trigger, ACCESS EXCLUSIVE on one that loses it.
+    """
+    connection.execute(_statement("follow_keys"), {"table_id": table_id})
+
+
 def stand_aside(connection: Connection, table_id: int, statement: str) -> None:
     """Inside a transaction that goes on to run the statement: no object of ours uses a column of the heap any more.
 
@@ -117,6 +125,44 @@ def look_at_cold_rows(connection: Connection, table_id: int, constraint: Constra
     connection.execute(_statement("look_at_cold_rows"), values)
 
 
+def note_generations(connection: Connection, table_id: int) -> list[str]:
+    """Write down how generated columns are computed, and return those that are not any more."""
+    return only_value(connection.execute(_statement("note_generations"), {"table_id": table_id}))
+
+
+def changed_generations(connection: Connection, table_id: int) -> dict[str, bool]:
+    """The columns that are computed otherwise than when they were looked at; whether one is computed at all."""
+    rows = connection.execute(_statement("changed_generations"), {"table_id": table_id})
+    return {name: not is_plain for name, is_plain in rows}
+
+
+def note_rights(connection: Connection, table_id: int) -> None:
+    """Write down what others may do with the heap. What they may not do with the relation stays apart from it."""
+    connection.execute(_statement("note_rights"), {"table_id": table_id})
+
+
+def is_stale(connection: Connection, table_id: int) -> bool:
+    """Whether the relation has not the owner of the heap, or others not the rights that they have got or lost there."""
+    return only_value(connection.execute(_statement("is_stale"), {"table_id": table_id}))
+
+
 def stale_defaults(connection: Connection, table_id: int) -> list[str]:
     """The columns that have another default in the relation than in the heap. Takes no lock."""
     return [name for (name,) in connection.execute(_statement("stale_defaults"), {"table_id": table_id})]
+
+
+def object_digests(connection: Connection, table_id: int) -> dict[str, str]:
+    """What was written down for each of a managed table's objects when it was made; nothing of older versions."""
+    digests = first_value(connection.execute(_statement("object_digests"), {"table_id": table_id}))
+    return json.loads(digests) if digests and digests.startswith("{") else {}
+
+
+def lock_objects(connection: Connection, table_id: int) -> None:
+    """Until the end of the transaction nobody else changes a managed table's objects. Readers and writers go on."""
+    connection.execute(_statement("lock_objects"), {"table_id": table_id})
+
+
+def set_object_digests(connection: Connection, table_id: int, digests: Mapping[str, str]) -> None:
+    """Write it down, in the transaction that makes them."""
+    values = {"table_id": table_id, "digests": json.dumps(digests, ensure_ascii=False)}
+    connection.execute(_statement("set_object_digests"), values)

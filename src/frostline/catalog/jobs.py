@@ -175,7 +175,7 @@ class PastJob:
 
 
 def is_remembered(connection: Connection, name: Name) -> bool:
-    """Whether a table of that name was managed once, and had jobs."""
+    """Whether a table of that name was managed once, or is a lake table, and had jobs."""
     values = {"schema": name.schema, "table": name.table}
     return only_value(connection.execute(_statement("is_remembered"), values))
 

@@ -33,8 +33,13 @@ def replace(
     connection: Connection, table: Table, job_id: int, gone: Sequence[str], files: Sequence[RecordedFile]
 ) -> None:
     """Record files in place of others, in the publishing transaction."""
-    connection.execute(_statement("delete"), {"table_id": table.id, "paths": list(gone)})
+    forget(connection, table, gone)
     _insert(connection, table, job_id, files)
+
+
+def forget(connection: Connection, table: Table, gone: Sequence[str]) -> None:
+    """These are not in the lake any more, from the publishing transaction on."""
+    connection.execute(_statement("delete"), {"table_id": table.id, "paths": list(gone)})
 
 
 def _insert(connection: Connection, table: Table, job_id: int, files: Sequence[RecordedFile]) -> None:

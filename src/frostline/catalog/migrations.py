@@ -65,8 +65,7 @@ def _in_use() -> UnavailableError:
 
 
 def _apply(connection: Connection) -> list[str]:
-    refuse_old_server(connection.info.server_version)
-    _refuse_wrong_encoding(connection)
+    refuse_unfit(connection)
     connection.execute(_statement("lock_out_other_installers"))
     _refuse_strange_schemas(connection)
     connection.execute(_statement("make_room"))
@@ -76,6 +75,8 @@ def _apply(connection: Connection) -> list[str]:
     for step in missing:
         connection.execute(step.text)
         connection.execute(_statement("record"), {"number": step.number, "name": step.name})
+    if missing:
+        connection.execute(_statement("take_back_defaults"))
     return [f"{step.number:03}_{step.name}" for step in missing]
 
 
@@ -94,6 +95,12 @@ def _refuse_strange_schemas(connection: Connection) -> None:
             f"schema {schema} belongs to role {quoted(owner)}",
             hint=f"run it as {quoted(owner)} if that role installed Frostline; else drop the schema",
         )
+
+
+def refuse_unfit(connection: Connection) -> None:
+    """UsageError for a server that is too old, or a database that is not in UTF8."""
+    refuse_old_server(connection.info.server_version)
+    _refuse_wrong_encoding(connection)
 
 
 def refuse_old_server(version: int) -> None:

@@ -26,6 +26,9 @@ class Entry:
     is_readable: bool
     """By the role that was asked for."""
     is_writable: bool
+    """Any row of it may be changed."""
+    is_owned: bool
+    """What it is called and consists of may be changed."""
 
 
 def children(connection: Connection, parent: Sequence[str], *, after: str | None, most: int | None) -> list[str]:

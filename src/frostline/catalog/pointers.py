@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection, fetch, first_value
+from frostline.catalog.connect import Connection, fetch, first_value, only_value
 from frostline.errors import ConflictError
 from frostline.model.names import Name
 from frostline.model.tables import Standing, Table
@@ -61,6 +61,11 @@ class LakePointer:
         """What the Iceberg catalog calls it."""
         return Pointer(self.namespace, self.table)
 
+    @property
+    def name(self) -> Name:
+        """What people call it."""
+        return Name(self.namespace, self.table)
+
 
 @dataclass(frozen=True)
 class LakeMove:
@@ -70,6 +75,8 @@ class LakeMove:
     """`lake_table_id`."""
     previous: str
     location: str
+    snapshot_id: int | None = None
+    """The snapshot by which it is known later, when nobody names its metadata any more."""
 
 
 def standing(connection: Connection, table: Table) -> Standing:
@@ -121,12 +128,18 @@ def add_lake(connection: Connection, pointer: Pointer, location: str) -> bool:
 
 
 def swap_lake(connection: Connection, moves: Sequence[LakeMove]) -> int | None:
-    """Move all of them, in this order. Gives the first that is elsewhere: then nothing may be committed."""
-    for move in moves:
-        values = {"id": move.id, "previous_location": move.previous, "metadata_location": move.location}
-        if connection.execute(_statement("swap_lake"), values).rowcount != 1:
-            return move.id
-    return None
+    """Move all of them, or none: then this is the first that is elsewhere."""
+    values = {
+        "ids": [move.id for move in moves],
+        "previous": [move.previous for move in moves],
+        "locations": [move.location for move in moves],
+    }
+    return only_value(connection.execute(_statement("swap_lake"), values))
+
+
+def lock_lake(connection: Connection, lake_table_ids: Iterable[int]) -> None:
+    """In a transaction: nobody else moves or drops these lake tables until it ends. In the order of `swap_lake`."""
+    connection.execute(_statement("lock_lake"), {"ids": list(lake_table_ids)})
 
 
 def rename_lake(connection: Connection, old: Pointer, new: Pointer) -> None:
@@ -203,6 +216,11 @@ def drop_copies(connection: Connection, pointers: Iterable[Pointer]) -> None:
     namespaces = {pointer.namespace for pointer in gone}
     for level in (namespaces, {namespace.partition(".")[0] for namespace in namespaces}):
         connection.execute(_statement("drop_empty_namespaces"), {"namespaces": sorted(level)})
+
+
+def lead_into(connection: Connection, folder: str) -> bool:
+    """Whether a table of the Iceberg catalog has its metadata in this folder, whoever has committed it."""
+    return only_value(connection.execute(_statement("lead_into"), {"folder": folder}))
 
 
 def _add_namespaces(connection: Connection, namespaces: Iterable[str]) -> None:

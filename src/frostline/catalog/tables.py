@@ -1,6 +1,5 @@
 """Managed tables: reading, adding and removing their rows in the catalog."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -9,7 +8,7 @@ from typing import Any
 from frostline import sqlfiles
 from frostline.catalog import facts
 from frostline.catalog.connect import Connection, fetch, first_value, only_row, only_value
-from frostline.errors import CorruptionError, UsageError
+from frostline.errors import ConflictError, CorruptionError, UsageError
 from frostline.model.names import Name
 from frostline.model.policy import ExpireBy, ForeignKeys, Mode, Policy
 from frostline.model.registration import HeapColumn
@@ -30,7 +29,7 @@ class _Row:
     relation_name: str | None
     tier_key: str
     tier_kind: str
-    lake_partition: str
+    lake_partition: str | None
     mode: str
     held_from: int | None
     token: str
@@ -85,8 +84,7 @@ def names(connection: Connection) -> list[Name]:
 
 def heaps(connection: Connection) -> dict[Name, Name]:
     """By the names of all managed tables, what their heaps are called."""
-    rows = connection.execute(_statement("heaps")).fetchall()
-    return {Name(schema, table): Name(schema, heap) for schema, table, heap in rows}
+    return {Name(schema, table): Name(schema, heap) for schema, table, heap in connection.execute(_statement("heaps"))}
 
 
 def own_name(connection: Connection, name: Name) -> Name:
@@ -156,7 +154,7 @@ def _bare(row: _Row) -> Table:
         key=(),
         tier_key=row.tier_key,
         tier_kind=TierKind(row.tier_kind),
-        lake_partition=row.lake_partition or None,
+        lake_partition=row.lake_partition,
         policy=_policy(row),
         mode=Mode(row.mode),
         held_from=row.held_from,
@@ -187,7 +185,7 @@ def _described(connection: Connection, table: Table) -> Table:
     oid = heap_oid(connection, table)
     rows = fetch(connection, _Carried, _statement("columns"), {"table_id": table.id, "oid": oid})
     carried = {row.attnum: row for row in rows}
-    ((key,),) = facts.rows(connection, "primary_key", oid=oid)
+    key = only_value(connection.execute(_statement("key"), {"table_id": table.id, "oid": oid}))
     columns = (
         replace(
             column(heap, known.field_id, known.encoding, is_later=known.is_later),
@@ -211,6 +209,21 @@ def heap_oid(connection: Connection, table: Table) -> int:
             hint=f"restore it, or: {adopt if table.has_lake else give_up}",
         )
     return row[0]
+
+
+def require_unaltered(connection: Connection, table: Table) -> Table:
+    """The table as it is; ConflictError when its columns or its key are not those that it had when it was read."""
+    current = by_id(connection, table.id)
+    changed = current.difference(table)
+    if changed is not None:
+        raise altered(table, changed)
+    return current
+
+
+def altered(table: Table, changed: str | None = None) -> ConflictError:
+    """What a job says that finds other columns than it has planned with, and what has changed, if it is known."""
+    what = f"the columns of {table.name} have changed since the run began"
+    return ConflictError(what if changed is None else f"{what}: {changed}", hint="try again")
 
 
 def column(heap: HeapColumn, field_id: int, encoding: LakeEncoding, *, is_later: bool = False) -> Column:
@@ -255,7 +268,7 @@ def insert(connection: Connection, table: Table) -> None:
         "relation": table.relation_name,
         "tier_key": table.tier_key,
         "tier_kind": table.tier_kind.value,
-        "lake_partition": table.lake_partition or "",  # the column has no NULL
+        "lake_partition": table.lake_partition,
         "mode": table.mode.value,
         "foreign_keys": table.foreign_keys.value,
         **_policy_values(table.tier_kind, table.policy),
@@ -273,13 +286,13 @@ def replace_columns(connection: Connection, table: Table, columns: Iterable[Colu
 
 def insert_dropped(connection: Connection, table: Table, dropped: Mapping[int, tuple[str, str]]) -> None:
     """Write down which fields an adopted lake had, by id, with name and lake type: none is given to a new column."""
-    named = list(dropped.values())
     values = {
+        "table_id": table.id,
         "field_ids": list(dropped),
-        "names": [name for name, _ in named],
-        "lake_types": [kind for _, kind in named],
+        "names": [name for name, _ in dropped.values()],
+        "lake_types": [kind for _, kind in dropped.values()],
     }
-    connection.execute(_statement("insert_dropped"), {"table_id": table.id, **values})
+    connection.execute(_statement("insert_dropped"), values)
 
 
 def _column_values(table: Table, added: Column) -> dict[str, Any]:
@@ -297,11 +310,13 @@ def _column_values(table: Table, added: Column) -> dict[str, Any]:
     }
 
 
-def delete(connection: Connection, table: Table) -> None:
-    """Forget the table; its seam, jobs and records go with it."""
+def delete(connection: Connection, table: Table, *, with_jobs: bool = False) -> None:
+    """Forget the table; its seam and records go with it. Its jobs stay under its name, unless told otherwise."""
     connection.execute(_statement("delete_pins"), {"table_id": table.id})
-    connection.execute(_statement("name_jobs"), {"table_id": table.id})
+    jobs = [job_id for (job_id,) in connection.execute(_statement("name_jobs"), {"table_id": table.id})]
     connection.execute(_statement("delete"), {"table_id": table.id})
+    if with_jobs:
+        connection.execute(_statement("delete_jobs"), {"jobs": jobs})
 
 
 def _policy_values(kind: TierKind, policy: Policy) -> dict[str, Any]:
@@ -334,8 +349,7 @@ def set_relation(connection: Connection, table: Table, relation_name: str | None
 
 def set_foreign_keys(connection: Connection, table: Table, foreign_keys: ForeignKeys) -> Table:
     """Write down what the table's foreign keys mean for rows in the lake, and return the table as it is then."""
-    values = {"table_id": table.id, "foreign_keys": foreign_keys.value}
-    connection.execute(_statement("set_foreign_keys"), values)
+    connection.execute(_statement("set_foreign_keys"), {"table_id": table.id, "foreign_keys": foreign_keys.value})
     return replace(table, foreign_keys=foreign_keys)
 
 
@@ -354,23 +368,6 @@ def set_swept(connection: Connection, table: Table) -> None:
     connection.execute(_statement("set_swept"), {"table_id": table.id})
 
 
-def object_digests(connection: Connection, table: Table) -> dict[str, str]:
-    """What was written down for each of the table's objects when it was made; nothing of older versions."""
-    digests = first_value(connection.execute(_statement("object_digests"), {"table_id": table.id}))
-    return json.loads(digests) if digests and digests.startswith("{") else {}
-
-
-def lock_objects(connection: Connection, table: Table) -> None:
-    """Until the end of the transaction nobody else changes the table's objects. Readers and writers go on."""
-    connection.execute(_statement("lock_objects"), {"table_id": table.id})
-
-
-def set_object_digests(connection: Connection, table: Table, digests: Mapping[str, str]) -> None:
-    """Write it down, in the transaction that makes them."""
-    values = {"table_id": table.id, "digests": json.dumps(digests, ensure_ascii=False)}
-    connection.execute(_statement("set_object_digests"), values)
-
-
 def has_row_security(connection: Connection, table: Table) -> bool:
     """Whether row security of the heap is switched on."""
     return bool(first_value(connection.execute(_statement("has_row_security"), {"table_id": table.id})))
@@ -378,8 +375,7 @@ def has_row_security(connection: Connection, table: Table) -> bool:
 
 def strayed_row_security(connection: Connection, only: Table | None = None) -> dict[Name, str]:
     """The tables whose row security is not what their relation applies, and how it differs; of all, or of one."""
-    values = {"table_id": None if only is None else only.id}
-    rows = connection.execute(_statement("strayed_row_security"), values).fetchall()
+    rows = connection.execute(_statement("strayed_row_security"), {"table_id": None if only is None else only.id})
     return {Name(schema, table): problem for schema, table, problem in rows}
 
 

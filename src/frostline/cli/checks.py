@@ -8,13 +8,15 @@ import click
 
 from frostline.catalog import tables
 from frostline.cli.invocation import Invocation
-from frostline.cli.names import TABLE, chosen, tables_argument
+from frostline.cli.names import TABLE, tables_argument, with_lake_tables
 from frostline.cli.output import Record
 from frostline.errors import FrostlineError, UsageError
 from frostline.model.names import Name
 
 if TYPE_CHECKING:
+    from frostline.pipeline.lake_verify import Report as LakeReport
     from frostline.pipeline.repair import Findings
+    from frostline.pipeline.verify import Report
 
 _FAULTY = 1
 _SHOWN_FILES = 10
@@ -46,39 +48,44 @@ def _finding_lines(finding: Record) -> str:
 
 @click.command()
 @tables_argument
+@click.option("--history", is_flag=True, help="Of lake tables also read the files of every earlier state that is kept.")
 @click.pass_obj
-def verify(invocation: Invocation, names: tuple[Name, ...]) -> int:
+def verify(invocation: Invocation, names: tuple[Name, ...], history: bool) -> int:  # noqa: FBT001
     """Compare every value of the lake with its recorded fingerprint, and with the heap where that still has it.
+
+    Of lake tables, of whose values nothing is recorded, read every file, and compare it with what the metadata says.
 
     Exit code 1 when anything differs; each fault names its file or partition.
     """
     from frostline.lake import warehouse  # noqa: PLC0415
+    from frostline.pipeline import lake_verify  # noqa: PLC0415
     from frostline.pipeline import verify as job  # noqa: PLC0415
 
     settings = invocation.settings()
     with ExitStack() as stack:
         connection = stack.enter_context(invocation.catalog())
-        checked = chosen(connection, names)
-        if checked:
+        tables, lakes = with_lake_tables(connection, names)
+        if tables or lakes:
             stack.enter_context(warehouse.guarded(connection, settings.warehouse))
-        reports = [job.run(connection, table) for table in checked]
-        is_missing = any(fault.what == job.MISSING for report in reports for fault in report.faults)
+        tiered = [job.run(connection, table) for table in tables]
+        reports = [_verified(report, report.partitions) for report in tiered]
+        reports += [_verified(lake_verify.run(connection, lake, history=history), 0) for lake in lakes]
+        is_missing = any(fault.endswith(f" {job.MISSING}") for report in reports for fault in report["faults"])
         why = warehouse.deleted(connection) if is_missing else None
-    invocation.output.records(
-        [
-            {
-                "table": str(report.table.name),
-                "files": report.files,
-                "rows": report.rows,
-                "heap_partitions": report.partitions,
-                "faults": [f"{fault.where} {fault.what}" for fault in report.faults],
-            }
-            for report in reports
-        ]
-    )
+    invocation.output.records(reports)
     if why:
         invocation.output.say(f"missing files: {why}")
-    return _FAULTY if any(report.faults for report in reports) else 0
+    return _FAULTY if any(report["faults"] for report in reports) else 0
+
+
+def _verified(report: "Report | LakeReport", heap_partitions: int) -> Record:
+    return {
+        "table": str(report.table.name),
+        "files": report.files,
+        "rows": report.rows,
+        "heap_partitions": heap_partitions,
+        "faults": [f"{fault.where} {fault.what}" for fault in report.faults],
+    }
 
 
 @click.command()
@@ -103,7 +110,7 @@ def repair(invocation: Invocation, name: Name, restore: bool, adopt: bool) -> No
             difference = job.adopt(connection, settings, table)
         else:
             difference = job.look(connection, table)
-    invocation.output.screen(_described(difference), [_brief(difference)], _lines(difference))
+    invocation.output.screen(_described(difference), [[_brief(difference)]], _lines(difference))
 
 
 def _described(difference: "Findings") -> dict[str, Any]:

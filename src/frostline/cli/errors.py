@@ -12,7 +12,7 @@ from frostline.catalog import faults
 from frostline.cli.invocation import Invocation
 from frostline.cli.output import ClosedOutput, Complaint, Output
 from frostline.errors import FrostlineError, UnavailableError, UsageError
-from frostline.model.tables import Table
+from frostline.model.names import Named
 
 INTERRUPTED = 130
 """128 and the number of SIGINT, as shells say it."""
@@ -45,7 +45,7 @@ class TableResult(Protocol):
     """What a job did on one table, or why it failed."""
 
     @property
-    def table(self) -> Table:
+    def table(self) -> Named:
         """The table."""
         ...
 

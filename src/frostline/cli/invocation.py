@@ -53,7 +53,9 @@ class Invocation:
     @contextmanager
     def catalog(self) -> Generator[Connection]:
         """A connection to a database that has Frostline's catalog."""
-        with connect(self.settings().dsn, purpose="command") as connection:
+        said = self.settings()
+        said.refuse_node()
+        with connect(said.dsn, purpose="command") as connection:
             migrations.require(connection)
             yield connection
 

@@ -51,8 +51,8 @@ class Output(ABC):
         """Print one record."""
 
     @abstractmethod
-    def screen(self, complete: Record, brief: Sequence[Record], lines: Sequence[str]) -> None:
-        """Print one screen: to programs what is complete, to people what is brief and then the lines."""
+    def screen(self, complete: Record, briefs: Sequence[Sequence[Record]], lines: Sequence[str]) -> None:
+        """Print one screen: to programs what is complete, to people the brief tables and then the lines."""
 
     @abstractmethod
     def line(self, text: str) -> None:
@@ -102,9 +102,10 @@ class TextOutput(Output):
             printed.append(record)
         return printed
 
-    def screen(self, complete: Record, brief: Sequence[Record], lines: Sequence[str]) -> None:  # noqa: ARG002
-        """Print a table and lines below it."""
-        self.records(brief)
+    def screen(self, complete: Record, briefs: Sequence[Sequence[Record]], lines: Sequence[str]) -> None:  # noqa: ARG002
+        """Print the tables that are not empty, or a word, and lines below."""
+        for brief in [brief for brief in briefs if brief] or [()]:
+            self.records(brief)
         for line in lines:
             self.line(line)
 
@@ -136,7 +137,7 @@ class JsonOutput(Output):
         self.records(collected)
         return collected
 
-    def screen(self, complete: Record, brief: Sequence[Record], lines: Sequence[str]) -> None:  # noqa: ARG002
+    def screen(self, complete: Record, briefs: Sequence[Sequence[Record]], lines: Sequence[str]) -> None:  # noqa: ARG002
         """Print an object."""
         self.record(complete)
 

@@ -16,7 +16,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from frostline.model.tables import Table
+from frostline.model.names import Named
 
 if TYPE_CHECKING:
     from frostline.pipeline import tasks
@@ -30,7 +30,7 @@ def copying(snapshot: str) -> Generator["Callable[[tasks.Progress], None]"]:
 
 
 @contextmanager
-def exporting() -> Generator["Callable[[Table, tasks.Progress], None]"]:
+def exporting() -> Generator["Callable[[Named, tasks.Progress], None]"]:
     """Show rows, bytes and the time left of each table's export while the block runs."""
     with _bar() as report:
         yield lambda table, progress: report(str(table.name), progress)

@@ -160,7 +160,7 @@ def show(invocation: Invocation, name: str, version: int | None) -> None:
         tables = snapshot_versions.tables(connection, chosen)
     query = rules.cut_query(name, version)
     complete = _listed(chosen) | {"cut": query, "copies": [_copied(table) for table in tables]}
-    invocation.output.screen(complete, [_brief(table) for table in tables], ["", query])
+    invocation.output.screen(complete, [[_brief(table) for table in tables]], ["", query])
 
 
 def _copied(shown: "Shown") -> dict[str, Any]:

@@ -6,21 +6,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from frostline.catalog import jobs as catalog
-from frostline.catalog import tables
 from frostline.cli.invocation import Invocation
-from frostline.cli.names import TABLE
+from frostline.cli.names import TABLE, with_lake_tables
 from frostline.cli.output import duration, size
 from frostline.model.health import Problem
 from frostline.model.names import Name
 
 if TYPE_CHECKING:
-    from frostline.observe.status import Next, TableStatus
+    from frostline.observe.status import LakeTableStatus, Next, TableStatus
 
 
 @click.command()
 @click.pass_obj
 def status(invocation: Invocation) -> None:
-    """Show every managed table, what comes next, and what is wrong. Works while the lake is down."""
+    """Show every managed table and lake table, what comes next, and what is wrong. Works while the lake is down.
+
+    Of a lake table: what it had when a worker or a command has looked at it last, and the commits since.
+    """
     from frostline.observe.status import problems, read  # noqa: PLC0415
     from frostline.runtime.watchdog import answers  # noqa: PLC0415
 
@@ -28,16 +30,18 @@ def status(invocation: Invocation) -> None:
     with invocation.catalog() as connection:
         current = read(connection)
     wrong = list(problems(current))
-    if current.tables and not answers((settings.lake_host, settings.lake_port), 1.0):
+    if (current.tables or current.lake_tables) and not answers((settings.lake_host, settings.lake_port), 1.0):
         where = f"{settings.lake_host}:{settings.lake_port}"
         wrong.append(Problem(f"the lake server does not answer on {where}", "frostline serve"))
     complete = {
         "tables": [_described(table) for table in current.tables],
+        "lake_tables": [_lake_described(table) for table in current.lake_tables],
         "worker": current.leader,
         "problems": [_problem(problem) for problem in wrong],
     }
     lines = [f"worker: {current.leader or 'none'}", *(f"! {problem.what}\n    {problem.command}" for problem in wrong)]
-    invocation.output.screen(complete, [_brief(table) for table in current.tables], lines)
+    briefs = [[_brief(table) for table in current.tables], [_lake_brief(table) for table in current.lake_tables]]
+    invocation.output.screen(complete, briefs, lines)
 
 
 def _problem(problem: Problem) -> dict[str, str]:
@@ -69,12 +73,52 @@ def _described(shown: "TableStatus") -> dict[str, Any]:
         "uncleaned_partitions": lake.uncleaned_partitions,
         "uncleaned_bytes": lake.uncleaned_bytes,
         "running": shown.state.leased_by,
+        **_described_work(job, following),
+        "problems": [_problem(it) for it in shown.problems],
+    }
+
+
+def _described_work(job: catalog.Job | None, following: "Next | None") -> dict[str, Any]:
+    return {
         "last_job": f"{job.kind} {job.job_id} {job.state.value} {job.changed_at:%Y-%m-%d %H:%M:%S}" if job else None,
         "error": job.error if job else None,
         "next_action": following.kind.value if following else None,
         "next_at": following.at if following else None,
         "next_why": following.why if following else None,
+    }
+
+
+def _lake_described(shown: "LakeTableStatus") -> dict[str, Any]:
+    standing, look = shown.standing, shown.standing.look
+    return {
+        "table": str(standing.name),
+        "metadata": standing.metadata_location,
+        "looked_at": standing.looked_at,
+        "commits_since": shown.state.commits,
+        "rows": look.rows if look else None,
+        "files": look.files if look else None,
+        "delete_files": look.delete_files if look else None,
+        "size_bytes": look.size_bytes if look else None,
+        "snapshots": look.snapshots if look else None,
+        "running": standing.leased_by,
+        **_described_work(standing.last_job, shown.next_action),
         "problems": [_problem(it) for it in shown.problems],
+    }
+
+
+def _lake_brief(shown: "LakeTableStatus") -> dict[str, Any]:
+    """What a person takes in at a glance: what it had when somebody looked."""
+    standing, look = shown.standing, shown.standing.look
+    return {
+        "lake_table": str(standing.name),
+        "had": f"{_counted(look.rows, 'row')}, {size(look.size_bytes)}, {_counted(look.files, 'file')}"
+        if look
+        else None,
+        "delete_files": look.delete_files if look else None,
+        "snapshots": look.snapshots if look else None,
+        "commits_since": shown.state.commits,
+        "last": _last(standing.last_job),
+        "next": f"running: {standing.leased_by}" if standing.leased_by else _next(shown.next_action),
     }
 
 
@@ -134,7 +178,7 @@ def jobs(invocation: Invocation, name: Name | None, limit: int, failed: bool) ->
     """
     with invocation.catalog() as connection:
         if name and not catalog.is_remembered(connection, name):
-            tables.get(connection, name)
+            with_lake_tables(connection, [name])
         past = catalog.history(connection, name, limit=limit, failed=failed)
     invocation.output.records([_job(job) for job in past])
 

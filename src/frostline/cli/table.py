@@ -153,12 +153,19 @@ def sync(invocation: Invocation, name: Name) -> None:
 @click.argument("change")
 @click.pass_obj
 def alter(invocation: Invocation, name: Name, change: str) -> None:
-    """Run ALTER TABLE with this CHANGE on the heap, as 'drop column note'. For databases without event triggers."""
-    from frostline.relation import altering  # noqa: PLC0415
+    """Run ALTER TABLE with this CHANGE on the heap, as 'drop column note'. For databases without event triggers.
 
-    with invocation.catalog() as connection:
-        altering.alter(connection, tables.with_lake(connection, name), change)
-    invocation.output.say(f"{name} is altered")
+    A column that needs a value of its own in each row is added in steps; killed, the same command goes on.
+    """
+    from frostline.pipeline import fill_columns, spark  # noqa: PLC0415
+
+    with (
+        invocation.catalog() as connection,
+        exporting() as report,
+        spark.for_jobs(connection, invocation.settings(), report) as jobs,
+    ):
+        rows = fill_columns.alter(jobs, tables.with_lake(connection, name), change)
+    invocation.output.say(f"{name} is altered" + (f"; {rows} rows were given a value" if rows is not None else ""))
 
 
 @table.command(name="row-security")
@@ -182,6 +189,7 @@ def row_security(invocation: Invocation, name: Name, state: str) -> None:
 @click.pass_obj
 def remove(invocation: Invocation, name: Name, keep_lake: bool, thaw: bool, dry_run: bool) -> None:  # noqa: FBT001
     """Give a table back as the plain table it was."""
+    from frostline.cli.upkeep import delete_left  # noqa: PLC0415
     from frostline.relation import removal  # noqa: PLC0415
 
     if keep_lake and thaw:
@@ -190,10 +198,11 @@ def remove(invocation: Invocation, name: Name, keep_lake: bool, thaw: bool, dry_
         if thaw and not dry_run:
             _thaw_everything(invocation, connection, name)
         statements = removal.remove(connection, name, keep_lake=keep_lake or (thaw and dry_run), dry_run=dry_run)
+        if not dry_run:
+            invocation.output.say(f"{name} is a plain table again")
+            delete_left(invocation, connection)
     for statement in statements if dry_run else ():
         invocation.output.line(statement)
-    if not dry_run:
-        invocation.output.say(f"{name} is a plain table again")
 
 
 def _thaw_everything(invocation: Invocation, connection: Connection, name: Name) -> None:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from frostline.catalog import pins
+from frostline.catalog.connect import Connection
 from frostline.cli import errors
 from frostline.cli.invocation import Invocation, master_option
-from frostline.cli.names import chosen, managed, tables_argument
+from frostline.cli.names import managed, tables_argument, with_lake_tables
 from frostline.cli.output import Output
 from frostline.model.names import Name
 from frostline.model.tables import Table
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from frostline.pipeline.compact import Plan as CompactionPlan
     from frostline.pipeline.compact import Result as Compacted
     from frostline.pipeline.expire import Result as Expired
+    from frostline.pipeline.lake_compact import Plan as LakeCompactionPlan
     from frostline.pipeline.premake import Result as Premade
     from frostline.pipeline.retain import Result as Retained
     from frostline.pipeline.sweep import Result as Swept
@@ -109,21 +111,27 @@ def _retained(result: "Retained") -> dict[str, Any]:
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @click.pass_obj
 def compact(invocation: Invocation, names: tuple[Name, ...], master: str | None, dry_run: bool) -> int:  # noqa: FBT001
-    """Merge small lake files to about the table's target file size, and make few manifests of many."""
+    """Merge small lake files to about the table's target file size, and make few manifests of many.
+
+    Of lake tables, too: rows that were deleted or replaced there are left out of the new files.
+    """
     from frostline.pipeline import compact as job  # noqa: PLC0415
+    from frostline.pipeline import lake_compact  # noqa: PLC0415
 
     with invocation.jobs(master) as jobs:
-        tables = chosen(jobs.connection, names)
+        tables, lakes = with_lake_tables(jobs.connection, names)
         if dry_run:
-            invocation.output.records([_compact_planned(table, job.plan(jobs.connection, table)) for table in tables])
+            records = [_compact_planned(table.name, job.plan(jobs.connection, table)) for table in tables]
+            records += [_compact_planned(table.name, lake_compact.plan(table)) for table in lakes]
+            invocation.output.records(records)
             return 0
-        results = job.run(jobs, tables)
+        results = [*job.run(jobs, tables), *lake_compact.run(jobs, lakes)]
     return errors.report_results(invocation, results, _compacted)
 
 
-def _compact_planned(table: Table, plan: "CompactionPlan") -> dict[str, Any]:
+def _compact_planned(name: Name, plan: "CompactionPlan | LakeCompactionPlan") -> dict[str, Any]:
     return {
-        "table": str(table.name),
+        "table": str(name),
         "merged_files": plan.files,
         "written_files": len(plan.bins),
         "read_bytes": plan.size_bytes,
@@ -146,11 +154,17 @@ def _compacted(result: "Compacted") -> dict[str, Any]:
 @click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
 @click.pass_obj
 def expire(invocation: Invocation, names: tuple[Name, ...], dry_run: bool) -> int:  # noqa: FBT001
-    """Remove lake snapshots older than the table's snapshot retention that nobody can still read, and their files."""
+    """Remove lake snapshots older than the table's snapshot retention that nobody can still read, and their files.
+
+    Of lake tables, too: those that were replaced longer ago than the table's policy says (frostline lake set).
+    """
     from frostline.pipeline import expire as job  # noqa: PLC0415
+    from frostline.pipeline import lake_expire  # noqa: PLC0415
 
     with invocation.catalog() as connection:
-        results = job.run(connection, invocation.settings(), chosen(connection, names), dry_run=dry_run)
+        tables, lakes = with_lake_tables(connection, names)
+        results = job.run(connection, invocation.settings(), tables, dry_run=dry_run)
+        results += lake_expire.run(connection, invocation.settings(), lakes, dry_run=dry_run)
     return errors.report_results(invocation, results, _expired)
 
 
@@ -174,20 +188,38 @@ def _expired(result: "Expired") -> dict[str, Any]:
 @click.pass_obj
 def sweep(invocation: Invocation, names: tuple[Name, ...], older_than: str, dry_run: bool, take_over: bool) -> int:  # noqa: FBT001
     """Delete files in the tables' folders that no state of the lake needs: what dead jobs and expiries left there."""
-    from frostline.pipeline import snapshot_drop  # noqa: PLC0415
+    from frostline.pipeline import lake_sweep, snapshot_drop  # noqa: PLC0415
     from frostline.pipeline import sweep as job  # noqa: PLC0415
 
     with invocation.catalog() as connection:
         request = job.Request(older_than, dry_run, take_over)
-        results = job.run(connection, invocation.settings(), chosen(connection, names), request)
+        tables, lakes = with_lake_tables(connection, names)
+        results = job.run(connection, invocation.settings(), tables, request)
+        results += lake_sweep.run(connection, invocation.settings(), lakes, request)
         # After the tables, so that --take-over holds for snapshots too.
         left = None if names or dry_run else snapshot_drop.tidy_all(connection, invocation.settings())
+        if not names and not dry_run:
+            delete_left(invocation, connection)
     (_list_orphans if dry_run else _count_orphans)(invocation.output, results)
     _say_left(invocation.output, results)
     if left and left.files:
         invocation.output.say(f"{left.files} files of dead runs and dropped versions of snapshots were deleted")
     failed = [*(result.error for result in results if result.error), *(left.errors if left else ())]
     return errors.report_all(failed, invocation.output, debug=invocation.debug)
+
+
+def delete_left(invocation: Invocation, connection: Connection) -> None:
+    """Delete what tables that were given back have left in the warehouse, and say what has to stay there for now."""
+    from frostline.pipeline import leaving  # noqa: PLC0415
+
+    for left in leaving.delete_left(connection, invocation.settings()):
+        reason = left.error.message if left.error else left.waits_for
+        if reason:
+            invocation.output.say(
+                f"{left.location} stays until the worker, or frostline sweep, can delete it: {reason}"
+            )
+        elif left.left:
+            invocation.output.say(f"{left.left} files in {left.location} are not of this database, and stay")
 
 
 def _list_orphans(output: Output, results: Sequence["Swept"]) -> None:
@@ -220,6 +252,8 @@ def _say_left(output: Output, results: Sequence["Swept"]) -> None:
     for result in results:
         if result.left:
             output.say(f"{result.table.name}: {result.left} files of another lineage were left; see --take-over")
+        for reason in result.waiting:
+            output.say(f"{result.table.name}: {reason}")
         for location in result.unknown:
             output.say(f"{result.table.name}: {location} is not Frostline's, and was left")
 

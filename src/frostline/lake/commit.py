@@ -118,7 +118,7 @@ def stage(
 
 
 def stage_copy(
-    table: tables.LakeTable,
+    table: tables.StoredTable,
     identifier: tuple[str, ...],
     base: tuple[str, TableMetadata] | str,
     add: Sequence[WrittenFile],
@@ -283,7 +283,7 @@ def _created(table: tables.Table, location: str, staging: Staging) -> Table:
     return Table(_identifier(table), metadata, "", paths.file_io(location), staging)
 
 
-def new_metadata(table: tables.LakeTable, location: str, properties: Mapping[str, str]) -> TableMetadata:
+def new_metadata(table: tables.StoredTable, location: str, properties: Mapping[str, str]) -> TableMetadata:
     """A table without snapshots, whose rows change by new files alone."""
     lake_schema, spec, order = schema.iceberg_schema(table), schema.partition_spec(table), schema.sort_order(table)
     return schema.empty_metadata(lake_schema, spec, order, location, "copy-on-write", properties)
@@ -335,7 +335,7 @@ def _write_snapshot(
 
 
 def _exchange(
-    table: tables.LakeTable,
+    table: tables.StoredTable,
     current: Table,
     producer: SnapshotProducer,
     add: Sequence[WrittenFile],

@@ -10,7 +10,7 @@ from pyiceberg.typedef import Record
 from frostline.errors import CorruptionError
 from frostline.lake import bounds, ducksql, parquet, schema
 from frostline.lake.parquet import Chunk
-from frostline.model.tables import Fingerprint, LakeTable, RecordedFile
+from frostline.model.tables import Fingerprint, RecordedFile, StoredTable
 
 Columns: TypeAlias = Mapping[int, Sequence[Chunk]]
 """The column chunks of a file, by field id."""
@@ -65,7 +65,7 @@ class Seal:
     fingerprint: Fingerprint
 
 
-def copy_options(table: LakeTable, *, dictionaries: bool) -> str:
+def copy_options(table: StoredTable, *, dictionaries: bool) -> str:
     """How DuckDB's COPY writes data files: compression, row groups, Iceberg field ids."""
     field_ids = zip(schema.parquet_names(table), table.columns, strict=True)
     chosen = {
@@ -82,7 +82,7 @@ def copy_options(table: LakeTable, *, dictionaries: bool) -> str:
     return ", ".join(f"{name} {value}" for name, value in chosen.items())
 
 
-def describe(location: str, table: LakeTable, seal: Seal, *, in_order: bool) -> WrittenFile:
+def describe(location: str, table: StoredTable, seal: Seal, *, in_order: bool) -> WrittenFile:
     """Describe a written file by its footer. The file has at least one row."""
     fingerprint = seal.fingerprint
     footer = parquet.footer(location)
@@ -111,7 +111,7 @@ def describe(location: str, table: LakeTable, seal: Seal, *, in_order: bool) -> 
     )
 
 
-def _bounds(table: LakeTable, columns: Columns) -> tuple[dict[int, bytes], dict[int, bytes]]:
+def _bounds(table: StoredTable, columns: Columns) -> tuple[dict[int, bytes], dict[int, bytes]]:
     """Lower and upper bounds. DuckDB gives none for floats with a NaN, where Iceberg could say nothing right either."""
     lowers: dict[int, bytes] = {}
     uppers: dict[int, bytes] = {}
@@ -127,7 +127,7 @@ def _bounds(table: LakeTable, columns: Columns) -> tuple[dict[int, bytes], dict[
     return lowers, uppers
 
 
-def _place(table: LakeTable, columns: Columns, location: str) -> tuple[int, int, int | None]:
+def _place(table: StoredTable, columns: Columns, location: str) -> tuple[int, int, int | None]:
     """Smallest and largest tier value, and the partition."""
     if table.tier is None or table.lake_partition is None:
         return 0, 0, None
@@ -151,7 +151,7 @@ def _split_offsets(chunks: Sequence[Chunk]) -> tuple[int, ...]:
     return tuple(sorted(chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks))
 
 
-def to_data_file(written: WrittenFile, table: LakeTable, partition: Record | None = None) -> DataFile:
+def to_data_file(written: WrittenFile, table: StoredTable, partition: Record | None = None) -> DataFile:
     """The manifest entry's content for a written file; `partition` where the table is cut by other columns too."""
     own = Record() if written.partition is None else Record(written.partition)
     return DataFile.from_args(

@@ -2,14 +2,16 @@
 
 What was compared is remembered by path, size and time of the last change, so a file that is changed later is compared
 again. One that rots without a trace in the file system is found by the next process that reads it, or by
-`frostline verify`. docs/design/damaged-files.md has the reasons and what it costs.
+`frostline verify`. In an object store nobody waits for a second look: it is taken beside the queries, now and then.
+docs/design/damaged-files.md has the reasons and what it costs.
 """
 
+import contextlib
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
@@ -20,7 +22,8 @@ MOST_REMEMBERED = 200_000
 _UNKNOWN_S = 600.0
 """A file without a recorded checksum is asked for again after this time: a `frostline verify` may have added it."""
 _STORE_S = 60.0
-"""How long an object store is not asked again about a file. Nothing is changed in place there."""
+"""How long an object store is not asked again about a file. Frostline changes nothing in place there, but a file may be
+deleted, or restored by somebody."""
 _STORE_THREADS = 16
 _FOR_EVER = float("inf")
 _POLL_S = 0.05
@@ -96,6 +99,8 @@ class FileCheck:
         self._seen: OrderedDict[str, _Seen] = OrderedDict()
         self._path_locks = [threading.Lock() for _ in range(64)]
         """Several who want the same file wait for the one who reads it."""
+        self._due: set[str] = set()
+        """Files in an object store that are to be looked at again, or are being looked at."""
 
     def compare(self, files: Sequence[File], recorded: Recorded, give_up: GiveUp = lambda: None) -> int:
         """CorruptionError for a file that is not what was written; UnreadableFile for one that is not there.
@@ -148,10 +153,10 @@ class FileCheck:
             stamps.append(seen.stamp)
         return tuple(stamps)
 
-    @staticmethod
-    def _is_still(path: str, seen: _Seen, now: float) -> bool:
+    def _is_still(self, path: str, seen: _Seen, now: float) -> bool:
         if objectstore.holds(path):
-            return now < seen.looked_at + _STORE_S
+            self._look_again_if_due(path, seen, now)
+            return True
         try:
             return paths.stamp(path) == seen.stamp
         except OSError:
@@ -175,9 +180,50 @@ class FileCheck:
         return stamps
 
     def _is_fresh(self, path: str) -> bool:
-        """Whether an object store was asked about the file a moment ago."""
+        """Whether it is known as it is without a look: in an object store, where it was compared before."""
         seen, now = self._seen.get(path), time.monotonic()
-        return seen is not None and objectstore.holds(path) and now < min(seen.looked_at + _STORE_S, seen.until)
+        if seen is None or now >= seen.until or not objectstore.holds(path):
+            return False
+        self._look_again_if_due(path, seen, now)
+        return True
+
+    def _look_again_if_due(self, path: str, seen: _Seen, now: float) -> None:
+        """Nobody waits for it: the file is what it was but for a deletion or a repair by hand."""
+        if now < seen.looked_at + _STORE_S:
+            return
+        with self._lock:
+            is_idle = not self._due
+            self._due.add(path)
+        if is_idle:
+            threading.Thread(target=self._look_again, name="frostline-look", daemon=True).start()
+
+    def _look_again(self) -> None:
+        """Until nothing is due. What is not as it was is forgotten, so that the next query compares it."""
+        due = self._still_due(())
+        while due:
+            others: list[str] = []
+            _in_threads(due, lambda path, _, others=others: self._look_at_again(path, others), _STORE_THREADS, _go_on)
+            if others:
+                self._changed()
+                with self._lock:
+                    for path in others:
+                        self._seen.pop(path, None)
+            due = self._still_due(due)
+
+    def _still_due(self, done: Collection[str]) -> list[str]:
+        with self._lock:
+            self._due.difference_update(done)
+            return list(self._due)
+
+    def _look_at_again(self, path: str, others: list[str]) -> None:
+        """A store that does not answer is asked again soon: whoever needs the file is told what is wrong."""
+        with contextlib.suppress(Exception):
+            stamp, seen = paths.stamp(path), self._seen.get(path)
+            if seen is None or seen.stamp != stamp:
+                others.append(path)
+                return
+            with self._lock:
+                self._seen[path] = replace(seen, looked_at=time.monotonic())
 
     def _is_another(self, path: str, stamp: Stamp) -> bool:
         """Whether somebody has put another file in its place. In a directory DuckDB itself sees that."""
@@ -214,6 +260,10 @@ class FileCheck:
                 self._seen.move_to_end(path)
             while len(self._seen) > MOST_REMEMBERED:
                 self._seen.popitem(last=False)
+
+
+def _go_on() -> None:
+    """Nobody waits who could give up."""
 
 
 def _looked_at(file: File) -> Stamp:

@@ -1,17 +1,17 @@
 """The Iceberg side of a table that lives in the lake alone: its columns as Postgres has them, its metadata, its files.
 
-Everything that a node has to know of the table is in its metadata file, so that nodes need no state of their own. The
-Postgres types are in a table property; a column that another engine has added has none, and gets the type that fits.
+Everything that a node has to know of the table is in its metadata file, so that nodes need no state of their own.
 """
 
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from datetime import UTC, datetime, timedelta
+from functools import cached_property, lru_cache
 from typing import Any
 
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestFile
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
@@ -23,46 +23,19 @@ from pyiceberg.table.sorting import (
     SortOrder,
 )
 from pyiceberg.transforms import IdentityTransform, Transform, parse_transform
-from pyiceberg.types import NestedField
+from pyiceberg.types import DoubleType, FloatType, NestedField
 
 from frostline.errors import UnavailableError, UsageError
-from frostline.lake import paths, schema, snapshots
-from frostline.model import laketypes
-from frostline.model.lake_tables import LakeOnly
-from frostline.model.names import Name
-from frostline.model.policy import Policy
+from frostline.lake import lake_files, lake_format, lake_history, paths, pg_types, schema, snapshots
+from frostline.model.lake_tables import Check
 from frostline.model.tables import Column, KeyBounds, LakeFile
-from frostline.model.tiers import TierKind
-from frostline.model.types import Collation, PgType, encoding
 
-PG_COLUMNS = "frostline.pg-columns"
-"""The table property with the Postgres types, by field id, in JSON."""
+PG_CHECKS = "frostline.pg-checks"
+"""The table property with the CHECKs that the lake server holds, by name, in JSON."""
+NAME_MAPPING = "schema.name-mapping.default"
+"""The table property that says what columns are called in files that somebody wrote without Iceberg's field ids."""
 _CALL = re.compile(r"\s*(\w+)\s*\(\s*(?:(\d+)\s*,\s*)?(.+?)\s*\)\s*", re.DOTALL)
-_FITTING = {
-    "boolean": "boolean",
-    "int": "integer",
-    "long": "bigint",
-    "float": "real",
-    "double": "double precision",
-    "date": "date",
-    "timestamp": "timestamp without time zone",
-    "timestamptz": "timestamp with time zone",
-    "string": "text",
-    "binary": "bytea",
-    "uuid": "uuid",
-    "time": "time without time zone",
-}
-"""The Postgres type of a column that no Postgres has made."""
-_SHORT = {
-    "boolean": "bool",
-    "integer": "int4",
-    "bigint": "int8",
-    "real": "float4",
-    "double precision": "float8",
-    "timestamp without time zone": "timestamp",
-    "timestamp with time zone": "timestamptz",
-    "time without time zone": "time",
-}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -71,34 +44,37 @@ class Layout:
 
     partition: Sequence[str] = ()
     sort: Sequence[str] = ()
+    key: Sequence[str] = ()
+    """The columns by which a row is told from the others. Nothing makes sure of it."""
 
 
-def new_metadata(columns: Sequence[Column], layout: Layout, location: str, owner: str) -> TableMetadata:
-    """The metadata of an empty table. UsageError for a layout that it cannot have."""
-    lake_schema = Schema(
-        *(NestedField(column.field_id, column.name, schema.iceberg_type(column), required=column.not_null)
-          for column in columns)
-    )  # fmt: skip
-    spec, order = _spec(lake_schema, layout.partition), _order(lake_schema, layout.sort)
-    properties = {"owner": owner, PG_COLUMNS: _written(columns)}
+def new_metadata(
+    columns: Sequence[Column], layout: Layout, location: str, owner: str, checks: Sequence[Check] = ()
+) -> TableMetadata:
+    """The metadata of an empty table. UsageError for a layout that it cannot have.
+
+    Without a sort order of its own, its rows are sorted by the key.
+    """
+    fields = tuple(
+        NestedField(column.field_id, column.name, schema.iceberg_type(column), required=column.not_null)
+        for column in columns
+    )
+    lake_schema = Schema(*fields, identifier_field_ids=_identifiers(Schema(*fields), layout.key))
+    spec, order = _spec(lake_schema, layout.partition), _order(lake_schema, layout.sort or layout.key)
+    properties = {"owner": owner, pg_types.PG_COLUMNS: pg_types.written(columns)}
+    if checks:
+        properties[PG_CHECKS] = json.dumps({check.name: check.expression for check in checks})
     return schema.empty_metadata(lake_schema, spec, order, location, "merge-on-read", properties)
 
 
-def _written(columns: Sequence[Column]) -> str:
-    return json.dumps(
-        {
-            str(column.field_id): {
-                "type": column.pg_type.formatted,
-                "name": column.pg_type.name,
-                "builtin": column.pg_type.builtin,
-                "precision": column.pg_type.precision,
-                "scale": column.pg_type.scale,
-                "collation": column.collation.value,
-                "collation_name": column.collation_name,
-            }
-            for column in columns
-        }
-    )
+def _identifiers(lake_schema: Schema, key: Sequence[str]) -> list[int]:
+    fields = [_field(lake_schema, name) for name in key]
+    for field in fields:
+        if isinstance(field.field_type, (FloatType, DoubleType)):
+            raise UsageError(
+                f"--key {field.name!r}: a {field.field_type} tells no row from another", hint="choose other columns"
+            )
+    return [field.field_id for field in fields]
 
 
 def _spec(lake_schema: Schema, partition: Sequence[str]) -> PartitionSpec:
@@ -108,6 +84,8 @@ def _spec(lake_schema: Schema, partition: Sequence[str]) -> PartitionSpec:
         source = _field(lake_schema, name)
         if not transform.can_transform(source.field_type):
             raise UsageError(f"--partition {text!r}: {source.field_type} has no such transform", hint="choose another")
+        if isinstance(source.field_type, (FloatType, DoubleType)):  # engines do not agree about NaN and -0
+            raise UsageError(f"--partition {text!r}: no table is cut by a {source.field_type}", hint="choose another")
         called = name if isinstance(transform, IdentityTransform) else f"{name}_{str(transform).partition('[')[0]}"
         field_id = PARTITION_FIELD_ID_START + len(fields)
         fields.append(PartitionField(source.field_id, field_id, transform=transform, name=called))
@@ -147,66 +125,10 @@ def _field(lake_schema: Schema, name: str) -> NestedField:
         raise UsageError(f"there is no column {name!r}", hint="name one of --column") from None
 
 
-def columns(metadata: TableMetadata) -> tuple[Column, ...]:
-    """The columns as Postgres has them."""
-    known: Mapping[str, Any] = json.loads(metadata.properties.get(PG_COLUMNS, "{}"))
-    fields = metadata.schema().fields
-    return tuple(_column(place, field, known.get(str(field.field_id))) for place, field in enumerate(fields, 1))
-
-
-def _column(place: int, field: NestedField, known: Mapping[str, Any] | None) -> Column:
-    lake_type = str(field.field_type)
-    pg_type, collation, collation_name = _fitting(lake_type, field), Collation.NONE, None
-    if known is not None:
-        name, builtin = str(known["name"]), bool(known["builtin"])
-        pg_type = PgType(str(known["type"]), name, builtin, known["precision"], known["scale"])
-        collation, collation_name = Collation(known["collation"]), known["collation_name"]
-    elif pg_type.name == "text":
-        collation = Collation.LINGUISTIC
-    travels = encoding(pg_type, collation)
-    if travels.lake_type.replace(" ", "") != lake_type.replace(" ", ""):
-        raise UnavailableError(
-            f"column {field.name} is {pg_type.formatted} in Postgres and {lake_type} in the lake",
-            hint="another engine has changed its type",
-        )
-    return Column(
-        name=field.name,
-        attnum=place,
-        field_id=field.field_id,
-        pg_type=pg_type,
-        encoding=travels,
-        collation=collation,
-        collation_name=collation_name,
-        not_null=field.required,
-    )
-
-
-def _fitting(lake_type: str, field: NestedField) -> PgType:
-    digits = laketypes.decimal(lake_type)
-    if digits is not None:
-        return PgType(f"numeric({digits[0]},{digits[1]})", "numeric", True, *digits)  # noqa: FBT003
-    formatted = _FITTING.get(lake_type)
-    if formatted is None:
-        raise UnavailableError(
-            f"column {field.name} of type {lake_type} cannot be shown in Postgres", hint="read it with another engine"
-        )
-    return PgType(formatted, _SHORT.get(formatted, formatted), builtin=True)
-
-
-def described(lake_table_id: int, name: Name, metadata: TableMetadata) -> LakeOnly:
-    """The table as the lake server's translator sees it."""
-    its_columns = columns(metadata)
-    return LakeOnly(
-        id=-lake_table_id,
-        name=name,
-        columns=its_columns,
-        key=tuple(column.name for column in its_columns),
-        tier_key="",
-        tier_kind=TierKind.BIGINT,
-        lake_partition=None,
-        policy=Policy(),
-        token="",
-    )
+def checks(metadata: TableMetadata) -> tuple[Check, ...]:
+    """The CHECKs that the lake server holds."""
+    known: Mapping[str, Any] = json.loads(metadata.properties.get(PG_CHECKS, "{}"))
+    return tuple(Check(name, str(expression)) for name, expression in known.items())
 
 
 @dataclass(frozen=True)
@@ -219,6 +141,20 @@ class State:
     """Data files, by path."""
     deletes: Mapping[str, DataFile]
     """Files of position deletes, by path."""
+    manifests: Sequence[ManifestFile]
+    """All of the snapshot, the newest first."""
+    printed: Sequence[str] | None = None
+    """Its snapshots as they are in a metadata file, if that is known."""
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """As Postgres has them."""
+        return pg_types.columns(self.metadata)
+
+    @cached_property
+    def history(self) -> Sequence[str]:
+        """The snapshots as they are printed in a metadata file."""
+        return lake_history.printed(self.metadata.snapshots) if self.printed is None else self.printed
 
     @property
     def snapshot_id(self) -> int | None:
@@ -229,11 +165,44 @@ class State:
 @lru_cache(maxsize=64)
 def state(location: str) -> State:
     """What a table consists of; UnavailableError for one with files that we cannot read as they are meant."""
+    known = _committed.pop(location, None)
+    if known is not None:
+        return known
+    return _state(location, snapshots.read_metadata(location))
+
+
+def snapshot_of(metadata: TableMetadata, as_of: int | datetime) -> int | None:
+    """The snapshot with that id, or the one that was current at that time; None for one that is not there."""
+    if isinstance(as_of, int):
+        return as_of if metadata.snapshot_by_id(as_of) else None
+    if as_of.tzinfo is None:
+        raise UsageError(f"as_of {as_of} has no time zone", hint="say which: datetime(..., tzinfo=UTC)")
+    until_ms = (as_of - _EPOCH) // timedelta(milliseconds=1)
+    past = [entry for entry in metadata.snapshot_log if entry.timestamp_ms <= until_ms]
+    return past[-1].snapshot_id if past and metadata.snapshot_by_id(past[-1].snapshot_id) else None
+
+
+@lru_cache(maxsize=64)
+def state_at(location: str, snapshot_id: int) -> State:
+    """What it consisted of at one of the snapshots that its metadata has, with the columns that it has now."""
     metadata = snapshots.read_metadata(location)
+    assert metadata.snapshot_by_id(snapshot_id) is not None
+    return _state(location, metadata.model_copy(update={"current_snapshot_id": snapshot_id}))
+
+
+def _state(location: str, metadata: TableMetadata) -> State:
+    lake_format.require_read(metadata)
+    if metadata.properties.get(NAME_MAPPING):
+        raise UnavailableError(
+            f"the table at {metadata.location} has files without field ids, which are not served",
+            hint=f"rewrite the table's files with the engine that wrote it, and remove the property {NAME_MAPPING}",
+        )
     snapshot, io = metadata.current_snapshot(), paths.file_io(location)
     data, deletes = dict[str, DataFile](), dict[str, DataFile]()
-    for manifest in snapshots.manifests(snapshot, io) if snapshot else ():
-        for entry in _entries(manifest):
+    manifests = snapshots.manifests(snapshot, io) if snapshot else []
+    for manifest in manifests:
+        lake_files.require_inside(manifest.manifest_path, metadata)
+        for entry in entries(manifest):
             kinds = {DataFileContent.DATA: data, DataFileContent.POSITION_DELETES: deletes}
             file = entry.data_file
             file.spec_id = manifest.partition_spec_id
@@ -242,20 +211,36 @@ def state(location: str) -> State:
                     f"{file.file_path} is a file of {file.content.name} in {file.file_format}, which is not served",
                     hint="rewrite the table's files with the engine that wrote it",
                 )
-            if not paths.is_inside(file.file_path, metadata.location.rstrip("/")):
-                # Whoever may commit to a table could have our server read another one for them.
-                raise UnavailableError(
-                    f"{file.file_path} is not in the table's folder {metadata.location}, so it is not served",
-                    hint="write its rows into the table instead",
-                )
+            lake_files.require_inside(file.file_path, metadata)
             kinds[file.content][file.file_path] = file
-    return State(location, metadata, data, deletes)
+    return State(location, metadata, data, deletes, manifests)
+
+
+_committed = dict[str, State]()
+"""On its way into the cache of `state`."""
+
+
+def remember(new: State) -> None:
+    """Spare the reading of what this process has just written: `state` gives this."""
+    _committed[new.location] = new
+    state(new.location)
 
 
 @lru_cache(maxsize=4096)
-def _entries(manifest: Any) -> list[ManifestEntry]:
+def entries(manifest: Any) -> list[ManifestEntry]:
     """The live entries of a manifest, which never changes. Manifests are equal when their paths are."""
-    return snapshots.entries(manifest, paths.file_io(manifest.manifest_path))
+    known = _listed.pop(manifest.manifest_path, None)
+    return snapshots.entries(manifest, paths.file_io(manifest.manifest_path)) if known is None else known
+
+
+_listed = dict[str, list[ManifestEntry]]()
+"""On its way into the cache of `entries`."""
+
+
+def remember_entries(manifest: ManifestFile, listed: list[ManifestEntry]) -> None:
+    """The same for a manifest. The entries are as they would be read: with their snapshot and sequence numbers."""
+    _listed[manifest.manifest_path] = listed
+    entries(manifest)
 
 
 def lake_file(file: DataFile, keys: Sequence[tuple[int, bool]]) -> LakeFile:

@@ -46,6 +46,18 @@ def names(location: str) -> dict[int, str]:
         return dict(zip(_field_ids(reader), reader.schema_arrow.names, strict=True))
 
 
+def rows(location: str) -> int:
+    """How many rows a file has."""
+    with paths.open_input(location) as file:
+        return int(pq.ParquetFile(file).metadata.num_rows)
+
+
+def has_field_ids(location: str) -> bool:
+    """Whether each column of a file says which of the table's it is."""
+    with _opened(location) as (_, reader):
+        return all(b"PARQUET:field_id" in (field.metadata or {}) for field in reader.schema_arrow)
+
+
 def batches(location: str, only: Collection[int] | None = None) -> Iterator[dict[int, Values]]:
     """The file's rows in batches of bounded size, as arrays by field id; text comes as dictionaries where stored so.
 

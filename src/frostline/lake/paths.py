@@ -29,6 +29,8 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _REFUSED = re.compile(r"[*?\[\]{}#=\\\x00-\x1f\x7f]")
 _S3 = re.compile(r"s3[an]?")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_MOST_OF_A_NAME = 120
+"""Of a name in a folder's: percent-encoded, one of 255 characters is longer than file systems take."""
 _CHECKED = "frostline.lake.expected.CheckedIO"
 _FOLDERS = ("data", "metadata")
 _PROBE = ".frostline-clock"
@@ -100,14 +102,26 @@ def lake_tables_root(warehouse: str) -> str:
 
 def new_lake_table(warehouse: str, namespace: str, table: str) -> str:
     """A folder for such a table, which no other one has: a table of the same name may have been dropped before."""
-    return f"{lake_tables_root(warehouse)}/{_part(namespace)}/{_part(table)}-{uuid.uuid4().hex[:12]}"
+    names = (_part(name)[:_MOST_OF_A_NAME] for name in (namespace, table))
+    return f"{lake_tables_root(warehouse)}/{'/'.join(names)}-{uuid.uuid4().hex[:12]}"
+
+
+def is_pattern(place: str) -> bool:
+    """Whether a lake reader would take it for a pattern, or something else than a place."""
+    return _REFUSED.search(place) is not None
 
 
 def is_inside(place: str, folder: str) -> bool:
     """Whether a file is in a folder, however somebody's library writes the same store."""
+    return inside(place, folder) is not None
+
+
+def inside(place: str, folder: str) -> str | None:
+    """A file in a folder as a listing of the folder names it, whoever's library has written it; None if elsewhere."""
     plain = _OTHER_SCHEMES.sub(lambda scheme: "s3://" if scheme[1] else "file:///", place)
     parts = plain.removeprefix(f"{folder}/").split("/")
-    return plain.startswith(f"{folder}/") and not {"", ".", ".."} & set(parts) and "\0" not in place
+    is_there = plain.startswith(f"{folder}/") and not {"", ".", ".."} & set(parts) and "\0" not in place
+    return plain if is_there else None
 
 
 def _part(text: str) -> str:

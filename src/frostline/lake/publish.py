@@ -2,7 +2,8 @@
 
 Whoever commits to the built-in Iceberg catalog does it here, job or server, and writes nothing of its own to a pointer
 or a seam. A commit moves the pointer; that of a managed table moves the seam with it, to the frost line it has or to
-another one (`lake`), and that of a snapshot's copies has neither (`copies`).
+another one (`lake`), and that of a snapshot's copies has neither (`copies`). Lake tables, which have no seam and many
+who commit to them at once, have a commit of their own: `lake_publish`.
 
     with publish.transaction(connection, "publishing ...", hint="..."):
         publish.lake(connection, table, seam, staged)
@@ -15,9 +16,10 @@ from dataclasses import dataclass, replace
 
 import psycopg
 
-from frostline.catalog import jobs, lake_files, leases, pointers, seams
+from frostline.catalog import jobs, lake_files, leases, locks, pointers, seams, tables
 from frostline.catalog.connect import Connection, first_line
 from frostline.catalog.jobs import State
+from frostline.catalog.locks import Lock
 from frostline.catalog.pointers import Move, Pointer
 from frostline.errors import ConflictError, OutcomeUnknown
 from frostline.lake import commit, foreign, paths, warehouse
@@ -52,7 +54,9 @@ def lake(
     a transaction with an older snapshot notices by it.
     ConflictError when the job has lost its lease, the seam is not the old one any more, or somebody else has committed
     to the lake. What was staged must have been built upon the old seam's state: the pointer moves from there only.
+    Also when the table has got other columns since it was read. ACCESS SHARE on the heap.
     """
+    _require_columns(connection, table)
     leases.require(connection, table)
     foreign.refuse(connection, table)
     new, manifests = _with_line(old, line), None
@@ -64,6 +68,19 @@ def lake(
         manifests = staged.manifests
         lake_files.record_checksums(connection, table, staged.checksums)
     seams.move(connection, table, old, new, manifests)
+
+
+def _require_columns(connection: Connection, table: Table) -> None:
+    """Nobody has altered the table since it was read, nor does until the transaction ends.
+
+    What is recorded of a file is of the columns that the table has: an ALTER writes it down of the files that it sees,
+    and must see this one. The heap comes before the seam, as whoever alters a table takes them.
+    """
+    try:
+        locks.take_only(connection, Lock.ACCESS_SHARE, table.heap)
+    except psycopg.errors.UndefinedTable:
+        raise tables.altered(table) from None
+    tables.require_unaltered(connection, table)
 
 
 def _with_line(seam: Seam, line: int | None) -> Seam:
@@ -102,7 +119,7 @@ def first(connection: Connection, table: Table, staged: StagedCommit, line: int)
 def begin_anew(connection: Connection, table: Table) -> None:
     """In a transaction: the table has nothing in the lake, as before its first archive. Its files there stay."""
     seam, files = seams.get(connection, table), lake_files.recorded(connection, table)
-    lake_files.replace(connection, table, 0, [file.path for file in files], [])
+    lake_files.forget(connection, table, [file.path for file in files])
     pointers.drop(connection, Pointer.of(table))
     seams.move(connection, table, seam, replace(seam, snapshot_id=None, metadata_location=None))
 

@@ -10,8 +10,11 @@ from typing import Any, TypeAlias
 import requests
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import DEFAULT_ENDPOINTS, Endpoint, RestCatalog
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator  # pyright: ignore[reportPrivateUsage]
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile, ManifestWriterV2
+from pyiceberg.schema import Schema
 from pyiceberg.table import CreateTableTransaction, StagedTable, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
@@ -162,3 +165,12 @@ class DeleteManifestWriter(ManifestWriterV2):
     @property
     def _meta(self) -> dict[str, str]:
         return {**super()._meta, "content": "deletes"}
+
+
+def by_bounds(schema: Schema, condition: BooleanExpression) -> Callable[[DataFile], bool]:
+    """Tells whether a file can have a row for which the condition holds, by its bounds and counts.
+
+    PyIceberg does so for the current snapshot of a table of a catalog only. Instead: a public evaluator of data files,
+    as there is one of manifests' partitions (`expression_evaluator`).
+    """
+    return _InclusiveMetricsEvaluator(schema, condition).eval

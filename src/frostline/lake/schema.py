@@ -22,7 +22,7 @@ from pyiceberg.types import NestedField, PrimitiveType
 
 from frostline.errors import UsageError
 from frostline.lake import pyiceberg_compat
-from frostline.model.tables import Column, LakeTable
+from frostline.model.tables import Column, StoredTable
 from frostline.model.tiers import MICROS_PER_DAY, TierKind, civil
 
 _ICEBERG = TypeAdapter(PrimitiveType)
@@ -35,7 +35,7 @@ def iceberg_type(column: Column) -> PrimitiveType:
     return _ICEBERG.validate_python(column.encoding.lake_type)
 
 
-def iceberg_schema(table: LakeTable) -> Schema:
+def iceberg_schema(table: StoredTable) -> Schema:
     """All fields are optional: writers outside Iceberg cannot declare a required one, and readers check that."""
     return Schema(
         *(NestedField(column.field_id, column.name, iceberg_type(column), required=False) for column in table.columns)
@@ -63,7 +63,7 @@ def follow(transaction: Transaction, wanted: Schema) -> None:
     pyiceberg_compat.apply(transaction, updates, (required,))
 
 
-def parquet_names(table: LakeTable) -> tuple[str, ...]:
+def parquet_names(table: StoredTable) -> tuple[str, ...]:
     """The columns' names inside data files, which readers match by field id.
 
     They are the columns' own names, but for those that differ from an earlier one by case only: DuckDB would rename it.
@@ -97,7 +97,7 @@ def _transform(text: str) -> Transform[Any, Any]:
     return {"day": _AnyDay, "hour": _AnyHour}[text]() if text in ("day", "hour") else parse_transform(text)
 
 
-def partition_spec(table: LakeTable) -> PartitionSpec:
+def partition_spec(table: StoredTable) -> PartitionSpec:
     """Partition by the table's transform of the tier key.
 
     The field's name is from the reserved ones, so no column can take it and a renamed tier key does not change it.
@@ -114,7 +114,7 @@ def partition_spec(table: LakeTable) -> PartitionSpec:
     return PartitionSpec(field, spec_id=0)
 
 
-def sort_order(table: LakeTable) -> SortOrder:
+def sort_order(table: StoredTable) -> SortOrder:
     """Files are sorted by the tier key, where they are partitioned by it."""
     if table.tier is None or table.lake_partition is None:
         return UNSORTED_SORT_ORDER
@@ -122,14 +122,13 @@ def sort_order(table: LakeTable) -> SortOrder:
     return SortOrder(SortField(source, IdentityTransform(), SortDirection.ASC), order_id=1)
 
 
-def partition_value(table: LakeTable, axis_value: int) -> int:
+def partition_value(table: StoredTable, axis_value: int) -> int:
     """The value of the table's partition transform for a tier value, as Iceberg defines it."""
     assert table.tier is not None
     assert table.lake_partition is not None
     kind = table.tier.kind
-    value = _transformed(table.lake_partition, kind, axis_value)
-    highest = kind.highest if kind is TierKind.BIGINT else _INT_MAX
-    if not -highest - 1 <= value <= highest:
+    value = transformed(table.lake_partition, kind, axis_value)
+    if value is None:
         raise UsageError(
             f"tier value {axis_value} is out of the range of the lake partition {table.lake_partition!r}",
             hint=f"register {table.name} with --lake-partition '{_wide_enough(table.lake_partition)}'",
@@ -141,6 +140,13 @@ def _wide_enough(transform: str) -> str:
     """A transform much like this one that has a value for every tier value: powers of two end where integers do."""
     truncate = _TRUNCATE.fullmatch(transform)
     return f"truncate[{1 << (int(truncate[1]) - 1).bit_length()}]" if truncate else "day"
+
+
+def transformed(transform: str, kind: TierKind, value: int) -> int | None:
+    """The value of a partition transform, as Iceberg defines it, for every value there is; None when it has none."""
+    made = _transformed(transform, kind, value)
+    highest = kind.highest if kind is TierKind.BIGINT else _INT_MAX
+    return made if -highest - 1 <= made <= highest else None
 
 
 def _transformed(transform: str, kind: TierKind, value: int) -> int:

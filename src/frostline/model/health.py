@@ -50,7 +50,7 @@ def of_all(states: Sequence[TableState], due: int, leader: str | None) -> list[P
 
 
 def _faults(state: TableState, signs: Signs) -> Iterator[Problem]:
-    yield from (Problem(*one) for one in signs.lost)
+    yield from (Problem(*loss) for loss in signs.lost)
     if state.foreign:
         yield Problem(f"{state.foreign}; every job on it waits", f"frostline repair {state.name}")
     if signs.columns:

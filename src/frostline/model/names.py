@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from typing import Protocol
 
 from frostline.model.range import Range
 
@@ -60,6 +61,13 @@ class Name:
         return f"{quoted(self.schema)}.{quoted(self.table)}"
 
 
+class Named(Protocol):
+    """A managed table or a lake table, as far as a report on it goes."""
+
+    @property
+    def name(self) -> Name: ...  # noqa: D102
+
+
 def _split(text: str) -> list[str]:
     parts: list[str] = []
     position = 0
@@ -106,7 +114,7 @@ def internal(table: str, table_id: int) -> str:
 
 @dataclass(frozen=True)
 class RemoteName:
-    """What a foreign table asks the lake server for: one managed table between two tier values.
+    """What a foreign table of a managed table asks the lake server for: the table between two tier values.
 
     `lower` is None for "from the beginning". The text form is the foreign table's `table_name`
     option, so it shows in EXPLAIN VERBOSE; the bounds are axis values (see `model.tiers`).

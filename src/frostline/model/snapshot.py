@@ -48,6 +48,8 @@ class Relation:
     is_partition: bool = False
     is_managed: bool = False
     """It has a lake, and this is its relation's name."""
+    is_lake_table: bool = False
+    """It is the foreign table of one that lives in the lake alone."""
 
     @property
     def is_table(self) -> bool:
@@ -118,8 +120,14 @@ def choose(wanted: Sequence[Pattern], excluded: Sequence[Pattern], there: Sequen
     """The tables that are meant, by name. Each pattern must mean one at least.
 
     Views, foreign tables and single partitions are passed over, unless one is named without a star: a partition is
-    then taken, and the others are refused.
+    then taken, and the others are refused. A lake table is never passed over: it has to be excluded.
     """
+    for relation in there:
+        if relation.is_lake_table and _means(wanted, relation) and not _means(excluded, relation):
+            raise BadRequest(
+                f"{relation.name} is a lake table, which snapshots do not take yet",
+                f"leave it out: --exclude '{relation.name}'",
+            )
     matched: dict[Name, Relation] = {}
     for pattern in wanted:
         meant = [relation for relation in there if pattern.matches(relation.name)]
@@ -127,12 +135,14 @@ def choose(wanted: Sequence[Pattern], excluded: Sequence[Pattern], there: Sequen
     for pattern in excluded:
         if not any(pattern.matches(relation.name) for relation in there):
             raise BadRequest(f"--exclude {pattern.text!r} names no table", "take it out, or correct it")
-    chosen = [
-        relation for relation in matched.values() if not any(pattern.matches(relation.name) for pattern in excluded)
-    ]
+    chosen = [relation for relation in matched.values() if not _means(excluded, relation)]
     if not chosen:
         raise BadRequest("no table is left to take", "say --tables 'public.*', and exclude less")
     return sorted(chosen, key=lambda relation: relation.name)
+
+
+def _means(patterns: Sequence[Pattern], relation: Relation) -> bool:
+    return any(pattern.matches(relation.name) for pattern in patterns)
 
 
 def _usable(pattern: Pattern, meant: Sequence[Relation]) -> list[Relation]:

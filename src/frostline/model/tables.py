@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from frostline.model.columns import difference
 from frostline.model.names import Name, internal
 from frostline.model.policy import ForeignKeys, Mode, Policy
 from frostline.model.range import Range
@@ -45,7 +46,7 @@ class TierKey:
     kind: TierKind
 
 
-class LakeTable(Protocol):
+class StoredTable(Protocol):
     """A table as far as its files in the lake are concerned: a managed `Table`, or a `TableCopy`."""
 
     @property
@@ -88,7 +89,7 @@ class TableCopy:
 
     def column(self, name: str) -> Column:
         """The column of that name; KeyError when there is none."""
-        return _column(self.columns, name)
+        return column_named(self.columns, name)
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,14 @@ class Table:
     """What its foreign keys mean for rows in the lake."""
     first_name: Name | None = None
     """What it was called when it was added, if it was renamed since: see `lake_name`."""
+
+    def difference(self, known: "Table") -> str | None:
+        """How its columns, by names, fields and types, and its key are others than known; None when they are not."""
+        then, now = ({column.name: column.pg_type.formatted for column in table.columns} for table in (known, self))
+        fields = {column.name: column.field_id for column in known.columns}
+        anew = [column.name for column in self.columns if column.field_id != fields.get(column.name)]
+        is_other_key = f"its primary key is {', '.join(self.key)} now" if self.key != known.key else None
+        return difference(then, now, anew) or is_other_key
 
     def as_remote(self) -> "Table":
         """The table as the lake server is asked for it: a renamed column has the name that it had first."""
@@ -154,6 +163,11 @@ class Table:
         return TierKey(self.tier_key, self.tier_kind)
 
     @property
+    def bounded(self) -> tuple[str, ...]:
+        """The columns by whose bounds files are passed over."""
+        return self.key
+
+    @property
     def lake_grid(self) -> tuple[str, TierKind]:
         """By what its lake is cut, for the functions of `model/lake_grid.py`. Only of a table that has a lake."""
         assert self.lake_partition is not None
@@ -171,10 +185,11 @@ class Table:
 
     def column(self, name: str) -> Column:
         """The column of that name; KeyError when there is none."""
-        return _column(self.columns, name)
+        return column_named(self.columns, name)
 
 
-def _column(columns: Sequence[Column], name: str) -> Column:
+def column_named(columns: Sequence[Column], name: str) -> Column:
+    """The one of that name; KeyError when there is none."""
     for column in columns:
         if column.name == name:
             return column

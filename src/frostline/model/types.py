@@ -4,6 +4,7 @@ A type with an exact Iceberg twin goes natively. Every other type travels as its
 cast back by the foreign table, so no type is refused and none is approximated.
 """
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -11,6 +12,28 @@ from frostline.model import laketypes
 
 _TEXT_BUT_COMPARABLE = {"uuid"}
 """Types whose canonical text is equal exactly when the values are, and sorts as they do."""
+_PART = r'(?:"(?:[^"]|"")+"|[a-z_][a-z0-9_$]*)'
+_FIELD = "(?:year|month|day|hour|minute|second)"
+_WORDS = (
+    r"character varying|bit varying|double precision|(?:time|timestamp)(?:\(\d\))? with(?:out)? time zone|"
+    f"interval {_FIELD}(?: to {_FIELD})?"
+)
+_NAME = re.compile(rf"{_PART}(?:\.{_PART})?")
+_TYPE = re.compile(rf"(?:{_WORDS}|(?P<schema>{_PART}\.)?{_PART})(?:\(-?\w+(?:, ?-?\w+)*\))?(?:\[\])*", re.ASCII)
+
+
+def is_name(text: str) -> bool:
+    """Whether it is a name in SQL, with or without a schema, and nothing else."""
+    return _NAME.fullmatch(text) is not None
+
+
+def is_type(text: str, *, builtin: bool) -> bool:
+    """Whether it is a type as `format_type` writes it, and nothing else: safe to be put into a statement.
+
+    Where no schema but Postgres' own is searched, it is one of Postgres' own types exactly when no schema is named.
+    """
+    match = _TYPE.fullmatch(text)
+    return match is not None and (match["schema"] is None) is builtin
 
 
 class Collation(StrEnum):
@@ -24,6 +47,15 @@ class Collation(StrEnum):
     """Equality is byte equality; the order is known only to Postgres."""
     NONDETERMINISTIC = "nondeterministic"
     """Even equality is known only to Postgres."""
+
+    def holds_of(self, here: "Collation") -> bool:
+        """Whether what comparisons of a column with this one may rely on is so where the column has that one.
+
+        Only what is no text has NONE, and is compared as its type says, which text of the same name would not be.
+        """
+        if self is Collation.NONDETERMINISTIC:
+            return True
+        return here is self or (self, here) == (Collation.LINGUISTIC, Collation.BYTES)
 
 
 @dataclass(frozen=True)

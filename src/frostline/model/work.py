@@ -16,6 +16,8 @@ LONGEST_PAUSE = timedelta(hours=1)
 FRUITLESS_PAUSE = timedelta(seconds=60)
 """An action that found nothing it could do, though it was due."""
 SWEEP_INTERVAL = timedelta(days=1)
+LOOK_COMMITS, LOOK_INTERVAL = 16, timedelta(minutes=5)
+"""A lake table is looked at after so many commits, or so long after one."""
 
 
 class Kind(StrEnum):
@@ -78,6 +80,12 @@ class TableState:
     has_lake: bool = False
     swept_at: datetime | None = None
     """When its folder was last swept, or the table added."""
+    lake_table_id: int | None = None
+    """Of a lake table."""
+    commits: int = 0
+    """To a lake table, since somebody has looked at it."""
+    looked_at: datetime | None = None
+    """None before the first look."""
     failures: Mapping[Kind, Failures] = field(default_factory=dict[Kind, Failures])
 
 
@@ -88,6 +96,8 @@ class Action:
     kind: Kind
     name: Name
     why: str
+    lake_table_id: int | None = None
+    """Of a lake table."""
 
 
 Tries = Mapping[tuple[Kind, Name], datetime]
@@ -108,7 +118,7 @@ def decide(states: Sequence[TableState], tries: Tries | None = None) -> list[Act
 def due(state: TableState) -> list[Action]:
     """Everything that is due on the table, whether or not it must wait for something."""
     reasons = ((kind, why_due(state)) for kind, why_due in _WHY.items())
-    return [Action(kind, state.name, why) for kind, why in reasons if why is not None]
+    return [Action(kind, state.name, why, state.lake_table_id) for kind, why in reasons if why is not None]
 
 
 def delayed_until(kind: Kind, state: TableState, tries: Tries) -> datetime | None:
@@ -138,6 +148,10 @@ def _why_fold(state: TableState) -> str | None:
 
 
 def _why_compact(state: TableState) -> str | None:
+    if state.lake_table_id is not None:
+        is_long_ago = state.looked_at is None or state.now - state.looked_at >= LOOK_INTERVAL
+        is_due = state.commits >= LOOK_COMMITS or is_long_ago
+        return _plural(state.commits, "commit", "since the lake was looked at") if is_due else None
     if state.can_compact:
         return "many small files in the lake"
     return f"{state.manifests} manifests in the lake" if state.manifests > MANY_MANIFESTS else None

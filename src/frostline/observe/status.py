@@ -1,12 +1,16 @@
-"""Status: where every managed table stands, what comes next, and what is wrong. Asks Postgres only, never the lake."""
+"""Status: where every managed table and lake table stands, what comes next, and what is wrong.
+
+Asks Postgres only, never the lake: of lake tables it tells what was seen by whoever has looked last.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from frostline.catalog import horizon, jobs, lake_files, leases, lost, seams
+from frostline.catalog import horizon, jobs, lake_files, lake_upkeep, leases, lost, seams
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import Job
+from frostline.catalog.lake_upkeep import Standing
 from frostline.model import health, work
 from frostline.model.health import Problem, Signs
 from frostline.model.tables import Table
@@ -81,10 +85,21 @@ class TableStatus:
 
 
 @dataclass(frozen=True)
+class LakeTableStatus:
+    """One lake table."""
+
+    standing: Standing
+    state: TableState
+    next_action: Next | None
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
 class Status:
     """Everything at one point in time."""
 
     tables: tuple[TableStatus, ...]
+    lake_tables: tuple[LakeTableStatus, ...]
     leader: str | None
     """The worker that leads."""
     problems: tuple[Problem, ...]
@@ -92,19 +107,30 @@ class Status:
 
 
 def read(connection: Connection) -> Status:
-    """The status of all managed tables at one point in time, and of the worker."""
+    """The status of all managed tables at one point in time, of the lake tables, and of the worker."""
     statuses, unreadable = survey.each(connection, of_table)
     leader = leases.leader(connection)
-    seen = [table.state for table in statuses]
+    lakes = tuple(map(_of_lake_table, lake_upkeep.survey(connection)))
+    seen = [table.state for table in (*statuses, *lakes)]
     due = sum(len(work.due(state)) for state in seen)
     broken = [problem for table in unreadable for problem in _unreadable(connection, table)]
-    return Status(tuple(statuses), leader, (*broken, *health.of_all(seen, due, leader)))
+    return Status(tuple(statuses), lakes, leader, (*broken, *health.of_all(seen, due, leader)))
+
+
+def _of_lake_table(standing: Standing) -> LakeTableStatus:
+    state = survey.of_lake_table(standing)
+    due = sorted(work.due(state), key=lambda action: action.kind is Kind.SWEEP)
+    following = [Next(action.kind, work.delayed_until(action.kind, state, {}), action.why) for action in due]
+    wrong = health.problems(state, Signs())
+    if not standing.is_own:
+        wrong.append(Problem("another database may need its files, so none is deleted", "frostline sweep --take-over"))
+    return LakeTableStatus(standing, state, next(iter(following), None), tuple(wrong))
 
 
 def _unreadable(connection: Connection, table: Unreadable) -> list[Problem]:
     """What is gone of it, or else what Postgres says."""
-    gone = [one for one in lost.read(connection) if one.table == table.name]
-    named = [Problem(f"{one.table}: its {one}", f"frostline {one.remedy}") for one in gone]
+    gone = [loss for loss in lost.read(connection) if loss.table == table.name]
+    named = [Problem(f"{loss.table}: its {loss}", f"frostline {loss.remedy}") for loss in gone]
     return named or [Problem(f"{table.name} cannot be read: {table.why}", "frostline doctor")]
 
 
@@ -167,7 +193,7 @@ def _signs(connection: Connection, table: Table, state: TableState, seen: Facts,
         columns=columns.difference(connection, table) if table.has_lake else None,
         constraints=constraints.unseen(connection, table),
         row_security=f"on {table.heap} {strayed}" if strayed else None,
-        lost=tuple((f"its {one}", f"frostline {one.remedy}") for one in lost.read(connection, table)),
+        lost=tuple((f"its {loss}", f"frostline {loss.remedy}") for loss in lost.read(connection, table)),
     )
 
 
@@ -205,4 +231,7 @@ def lag_s(kind: TierKind, lag: int) -> float | None:
 def problems(status: Status) -> Sequence[Problem]:
     """All of them, each with its table's name."""
     named = [Problem(f"{table.table.name}: {it.what}", it.command) for table in status.tables for it in table.problems]
-    return [*status.problems, *named]
+    lakes = [
+        Problem(f"{table.state.name}: {it.what}", it.command) for table in status.lake_tables for it in table.problems
+    ]
+    return [*status.problems, *named, *lakes]

@@ -13,6 +13,7 @@ from frostline.catalog import (
     jobs,
     lake_files,
     lake_states,
+    lake_upkeep,
     leases,
     pins,
     pointers,
@@ -22,8 +23,10 @@ from frostline.catalog import (
 )
 from frostline.catalog.archived_partitions import ArchivedPartition
 from frostline.catalog.connect import Connection, first_line
+from frostline.catalog.lake_upkeep import Standing
 from frostline.catalog.patience import set_lock_timeout
 from frostline.model import upkeep
+from frostline.model.lake_upkeep import commits_between
 from frostline.model.names import Name
 from frostline.model.partitions import Partition
 from frostline.model.tables import Seam, Table
@@ -41,11 +44,32 @@ Read = TypeVar("Read")
 
 
 def list_all(connection: Connection) -> list[TableState]:
-    """The state of all managed tables at one point in time. The log says which cannot be read, and why."""
+    """The state of all managed tables at one point in time, and of the lake tables after that.
+
+    The log says which managed tables cannot be read, and why.
+    """
     states, unreadable = each(connection, of_table)
     for lost in unreadable:
         _log.error("%s", logs.fields(stage="survey", table=str(lost.name), error=lost.why))
-    return states
+    return [*states, *map(of_lake_table, lake_upkeep.survey(connection))]
+
+
+def of_lake_table(standing: Standing) -> TableState:
+    """The state of a lake table: what Postgres knows of it, and what somebody has seen who has looked at the lake."""
+    seen = standing.look
+    commits = 1 if seen is None else commits_between(seen.metadata_location, standing.metadata_location)
+    return TableState(
+        name=standing.name,
+        now=standing.now,
+        leased_by=standing.leased_by,
+        expirable=standing.expirable if standing.is_own else 0,
+        has_lake=standing.is_own,
+        swept_at=standing.swept_at,
+        lake_table_id=standing.id,
+        commits=commits,
+        looked_at=standing.looked_at,
+        failures=standing.failures,
+    )
 
 
 @dataclass(frozen=True)

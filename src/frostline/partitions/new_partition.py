@@ -9,8 +9,9 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import facts, leases, made, tables
+from frostline.catalog import facts, leases, locks, made, tables
 from frostline.catalog.connect import Connection, first_value
+from frostline.catalog.locks import Lock
 from frostline.catalog.made import Purpose
 from frostline.catalog.patience import patiently
 from frostline.model.names import MAX_BYTES, Name, cut
@@ -95,7 +96,7 @@ def _drop_leftover(connection: Connection, table: Table, purpose: Purpose, oid: 
     leases.require(connection, table)
     target = names.identifier(name)
     with suppress(psycopg.errors.UndefinedTable), connection.transaction():
-        connection.execute(sql.SQL("lock table {} in access exclusive mode nowait").format(target))
+        locks.take(connection, Lock.ACCESS_EXCLUSIVE, name, nowait=True)
         parts = {"oid": sql.Literal(oid), "name": sql.Literal(target.as_string(connection))}
         if first_value(connection.execute(_statement("is_leftover").format(**parts))):
             connection.execute(sql.SQL("drop table {}").format(target))

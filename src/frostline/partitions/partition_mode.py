@@ -80,5 +80,5 @@ def remove(connection: Connection, table: Table, *, dry_run: bool = False) -> tu
         leases.require(connection, table)
         if catalog_facts.exists(connection, table.name):
             premake.clean_up(connection, table)
-        tables.delete(connection, table)
+        tables.delete(connection, table, with_jobs=True)
     return ()

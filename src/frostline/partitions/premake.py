@@ -10,8 +10,9 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import archived_partitions, leases, trust
+from frostline.catalog import archived_partitions, leases, locks, trust
 from frostline.catalog.connect import Connection, first_line
+from frostline.catalog.locks import Lock
 from frostline.catalog.made import Purpose
 from frostline.catalog.patience import RolledBack, in_use, patiently
 from frostline.errors import ConflictError, FrostlineError
@@ -299,15 +300,13 @@ class _Making:
         DEFAULT just before there was a partition for it. A reader that waited for DEFAULT only would know the old
         partitions, and see the rows in none of them.
         """
-        mode = sql.SQL("access exclusive" if self.moves_rows else "share update exclusive")
-        heap_name = names.identifier(self.table.heap)
-        self.connection.execute(sql.SQL("lock table only {} in {} mode").format(heap_name, mode))
+        mode = Lock.ACCESS_EXCLUSIVE if self.moves_rows else Lock.SHARE_UPDATE_EXCLUSIVE
+        locks.take_only(self.connection, mode, self.table.heap)
 
     def _lock_default(self) -> None:
         """At once as ATTACH needs it: a session that has read it and then writes would wait for us, and we for it."""
         if self.default is not None:
-            target = names.identifier(self.default)
-            self.connection.execute(sql.SQL("lock table only {} in access exclusive mode").format(target))
+            locks.take_only(self.connection, Lock.ACCESS_EXCLUSIVE, self.default)
 
     def _watchers(self) -> list[int]:
         """Who has a snapshot from before would look for the moved rows in the new partition, and not see them."""

@@ -103,13 +103,13 @@ def _newest(request: Request) -> str:
     folder, _, file = given.rpartition("/metadata/")
     with store.reachable(f"look for metadata in {folder or given}"):
         held = paths.names_in(f"{folder or given}/metadata")
-    numbers = {found: int(match[1]) for found in held if (match := _VERSION.fullmatch(found))}
+    numbers = {name: int(match[1]) for name in held if (match := _VERSION.fullmatch(name))}
     if folder and file not in numbers:
         raise UsageError(f"there is no metadata file {given}", hint=f"name the lake's folder: {folder}")
     if not numbers:
         hint = "name the folder of the table: WAREHOUSE/SCHEMA/TABLE_NUMBER-TOKEN"
         raise UsageError(f"there is no lake in {given}", hint=hint)
-    newest = sorted(found for found in numbers if numbers[found] == max(numbers.values()))
+    newest = sorted(name for name in numbers if numbers[name] == max(numbers.values()))
     if not folder and len(newest) > 1:
         hint = f"name one of them, most likely the one that was written last: {given}/metadata/{newest[-1]}"
         raise UsageError(f"{given} has {len(newest)} newest metadata files: {', '.join(newest)}", hint=hint)

@@ -19,6 +19,7 @@ from frostline.lake.commit import Rows, StagedCommit
 from frostline.lake.datafiles import WrittenFile
 from frostline.lake.publish import Exchange
 from frostline.model import upkeep
+from frostline.model.names import Named
 from frostline.model.tables import NO_ROWS, Seam, Table
 from frostline.model.upkeep import Bin
 from frostline.pipeline import copying, job, settle
@@ -59,7 +60,7 @@ class Plan:
 class Result:
     """What a compaction of one table did."""
 
-    table: Table
+    table: Named
     merged_files: int = 0
     written_files: int = 0
     replaced_manifests: int = 0

@@ -11,11 +11,12 @@ import duckdb
 from frostline import failpoints
 from frostline.errors import UnavailableError
 from frostline.failpoints import Failpoint
-from frostline.lake import datafiles, duck, ducksql, ducktext, paths, schema, store, warehouse
+from frostline.lake import datafiles, duck, duckfiles, ducksql, ducktext, paths, schema, store, warehouse
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import laketypes
+from frostline.model.lake_upkeep import KeptFile
 from frostline.model.range import Range
-from frostline.model.tables import RecordedFile, Table
+from frostline.model.tables import RecordedFile, StoredTable, Table
 from frostline.tiers import shards
 from frostline.tiers.proof.files import blame, blamed, checked, proved
 
@@ -25,13 +26,13 @@ _SELECT = "select * from {rows} where {condition}"
 _COPY = "copy ({rows} order by {tier_key}) to {location} ({options})"
 
 
-def rows(table: Table, files: Sequence[RecordedFile]) -> str:
+def rows(table: StoredTable, files: Sequence[RecordedFile | KeptFile]) -> str:
     """The rows of these files, as something to select from."""
     columns = zip(schema.parquet_names(table), table.columns, strict=True)
-    return ducksql.read_parquet([ducksql.literal(file.path) for file in files], columns)
+    return duckfiles.read_parquet([ducksql.literal(file.path) for file in files], columns)
 
 
-def column_name(table: Table, column: str) -> str:
+def column_name(table: StoredTable, column: str) -> str:
     """The column's name inside data files, quoted."""
     position = [known.name for known in table.columns].index(column)
     return ducksql.identifier(schema.parquet_names(table)[position])
@@ -43,7 +44,9 @@ def is_marked(table: Table) -> str:
     return shards.is_marked(names[key] for key in table.key)
 
 
-def has_twin_floats(connection: duckdb.DuckDBPyConnection, table: Table, files: Sequence[RecordedFile]) -> bool:
+def has_twin_floats(
+    connection: duckdb.DuckDBPyConnection, table: StoredTable, files: Sequence[RecordedFile | KeptFile]
+) -> bool:
     """Whether a dictionary could take one float for another of other bits: negative zero for zero, NaN for NaN."""
     floats = [column.name for column in table.columns if laketypes.of(column.encoding.lake_type).twins]
     if not floats or not files:

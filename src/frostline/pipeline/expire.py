@@ -17,6 +17,7 @@ from frostline.failpoints import Failpoint
 from frostline.lake import commit, foreign, paths, publish, reachable, snapshots, store
 from frostline.lake.reachable import Sizes
 from frostline.model import upkeep as rules
+from frostline.model.names import Named
 from frostline.model.tables import Table
 from frostline.model.upkeep import Expiry, LakeState
 from frostline.pipeline import job
@@ -30,7 +31,7 @@ _log = logging.getLogger(__name__)
 class Result:
     """What an expiry of one table did, or would do."""
 
-    table: Table
+    table: Named
     snapshots: int = 0
     files: int = 0
     """Those that were deleted: data, manifests and metadata."""

@@ -12,7 +12,7 @@ from frostline.errors import CorruptionError, UnavailableError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import datafiles, duck, ducksql, paths, schema, warehouse
 from frostline.lake.datafiles import WrittenFile
-from frostline.model.tables import LakeTable
+from frostline.model.tables import StoredTable
 from frostline.tiers import shards, survey
 from frostline.tiers.proof import fingerprint
 from frostline.tiers.shards import Shard
@@ -25,7 +25,7 @@ _COPY = "copy ({rows} {order}) to {location} ({options})"
 class Export:
     """A shard that one task writes to one file."""
 
-    table: LakeTable
+    table: StoredTable
     reader: Reader
     shard: Shard
     """Within one lake partition, if the lake has any."""

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, TypeVar
 import psycopg
 
 from frostline import failpoints, logs
-from frostline.catalog import faults, jobs, lake_files, leases, tables
+from frostline.catalog import faults, jobs, lake_files, lake_upkeep, leases, tables
 from frostline.catalog.connect import Connection, operational_errors
+from frostline.catalog.pointers import LakePointer
 from frostline.errors import FrostlineError, message_of
 from frostline.failpoints import Failpoint
 from frostline.lake import expected, foreign, paths, store, warehouse
+from frostline.model.names import Named
 from frostline.model.tables import Table
 from frostline.pipeline import tasks
 from frostline.pipeline.tasks import Progress, Report
@@ -33,9 +35,10 @@ _log = logging.getLogger(__name__)
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 Result = TypeVar("Result")
+AnyTable = TypeVar("AnyTable", bound=Named)
 
 
-def ignore_progress(_table: Table, _progress: Progress) -> None:
+def ignore_progress(_table: Named, _progress: Progress) -> None:
     """Progress is for people."""
 
 
@@ -49,7 +52,7 @@ class JobContext:
     """Starts Spark when it is first called."""
     report: Report = ignore_progress
 
-    def run_tasks(self, table: Table, function: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
+    def run_tasks(self, table: Named, function: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
         """Call the function for each item as a Spark task. Spark starts only if there is an item."""
         if not items:
             return []
@@ -57,7 +60,7 @@ class JobContext:
 
 
 def for_each(
-    chosen: Sequence[Table], command: str, job: Callable[[Table], Result], result: Callable[..., Result]
+    chosen: Sequence[AnyTable], command: str, job: Callable[[AnyTable], Result], result: Callable[..., Result]
 ) -> list[Result]:
     """Do the job on each table in turn. One table's failure does not stop the others.
 
@@ -115,6 +118,11 @@ def settled_names(connection: Connection, table: Table) -> Generator[None]:
         yield
     except psycopg.errors.UndefinedTable as error:
         raise heap.changed(table) from error
+    except (psycopg.errors.UndefinedColumn, psycopg.errors.DatatypeMismatch, psycopg.errors.UndefinedFunction) as error:
+        changed = tables.by_id(connection, table.id).difference(table)
+        if changed is None:
+            raise
+        raise tables.altered(table, changed) from error
 
 
 def remove_leftovers(connection: Connection, settings: Settings, table: Table) -> None:
@@ -154,6 +162,19 @@ def begun(
     Yields the job's id, and what the line is to say if all goes well.
     """
     job_id = start(connection, table, kind, from_line, to_line)
+    said = logs.stage(logger, kind, table=str(table.name), job=job_id, **values)
+    with failure_recorded(connection, job_id), said as line:
+        yield job_id, line
+
+
+@contextmanager
+def begun_on_lake(
+    logger: logging.Logger, connection: Connection, table: LakePointer, kind: str, **values: logs.Value
+) -> Generator[tuple[int, dict[str, logs.Value]]]:
+    """The same for a lake table, which has no lease: two jobs at once are harmless."""
+    failpoints.reached(Failpoint(f"{kind}_before_start"))
+    job_id = lake_upkeep.start(connection, table, kind)
+    failpoints.reached(Failpoint(f"{kind}_started"))
     said = logs.stage(logger, kind, table=str(table.name), job=job_id, **values)
     with failure_recorded(connection, job_id), said as line:
         yield job_id, line

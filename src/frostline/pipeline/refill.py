@@ -17,7 +17,7 @@ from frostline import failpoints
 from frostline.catalog.connect import Connection, Dsn, connect, first_line
 from frostline.errors import UnavailableError, UsageError
 from frostline.failpoints import Failpoint
-from frostline.lake import duck, ducksql, ducktext, schema, store
+from frostline.lake import duck, duckfiles, ducksql, ducktext, schema, store
 from frostline.model.names import Name
 from frostline.model.range import Range
 from frostline.model.tables import Column, Fingerprint, RecordedFile, Table
@@ -111,7 +111,9 @@ def _query(piece: Piece) -> str:
     )
     return _LINES.format(
         fields=fields,
-        rows=ducksql.read_parquet([ducksql.literal(piece.file.path)], zip(names.values(), table.columns, strict=True)),
+        rows=duckfiles.read_parquet(
+            [ducksql.literal(piece.file.path)], zip(names.values(), table.columns, strict=True)
+        ),
         in_range=ducktext.within(ducksql.identifier(names[table.tier_key]), table.tier_kind, piece.range),
     )
 

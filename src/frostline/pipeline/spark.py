@@ -126,7 +126,7 @@ def _options(master: str, memory: str) -> dict[str, str]:
     """Our settings, without those that the user has made for all of Spark. The first two are for settings of ours."""
     first = {"spark.driver.memory": memory, "spark.sql.session.timeZone": "UTC"}
     known = configured(os.environ)
-    others = {**_quiet(), **_closed(master)}
+    others = {**_quiet(), **_closed(master), **_patient(master)}
     return first | {key: value for key, value in others.items() if key not in known}
 
 
@@ -163,6 +163,15 @@ def _closed(master: str) -> dict[str, str]:
         encrypted = ("spark.network.crypto.enabled", "spark.io.encryption.enabled")
         return dict.fromkeys(("spark.authenticate", *encrypted), "true")
     return {}
+
+
+def _patient(master: str) -> dict[str, str]:
+    """Local Spark outlives a machine that sleeps.
+
+    It is one process, and yet after two minutes without a heartbeat gives up the half of itself that runs tasks: it
+    then fails to register again for ten minutes, and ends itself.
+    """
+    return {"spark.storage.blockManagerHeartbeatTimeoutMs": f"{365 * 86_400}s"} if is_local(master) else {}
 
 
 def _warn_if_open(spark: SparkSession) -> None:

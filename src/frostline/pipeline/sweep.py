@@ -14,6 +14,7 @@ from frostline.errors import FrostlineError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.lake import foreign, paths, reachable, snapshots, store, warehouse
 from frostline.lake.paths import StoredFile
+from frostline.model.names import Named
 from frostline.model.tables import Table
 from frostline.pipeline import job
 from frostline.relation import staging
@@ -40,12 +41,14 @@ class Orphan:
 class Result:
     """What a sweep of one table deleted, or would delete."""
 
-    table: Table
+    table: Named
     orphans: tuple[Orphan, ...] = ()
     left: int = 0
     """Old files that belong to nothing here, and may belong to another lineage of this database."""
     unknown: tuple[str, ...] = ()
     """Old files that no job named. They are never deleted."""
+    waiting: tuple[str, ...] = ()
+    """Why nothing was looked for."""
     error: FrostlineError | None = None
 
     @property
@@ -67,7 +70,7 @@ class Request:
 
 def run(connection: Connection, settings: Settings, chosen: Sequence[Table], request: Request) -> list[Result]:
     """Sweep each table's folder in turn. One table's failure does not stop the others; it is in its result."""
-    age = _age(connection, request)
+    age = safety_age(connection, request)
     if request.take_over and not request.dry_run:
         with suppress(FrostlineError) if chosen else nullcontext():  # of a wrong warehouse each table tells
             warehouse.require(connection, settings.warehouse)
@@ -78,10 +81,10 @@ def run(connection: Connection, settings: Settings, chosen: Sequence[Table], req
 def sweep_table(connection: Connection, settings: Settings, table: Table) -> Result:
     """Sweep one table's folder, as the worker does."""
     request = Request()
-    return _sweep(connection, settings, table, _age(connection, request), request)
+    return _sweep(connection, settings, table, safety_age(connection, request), request)
 
 
-def _age(connection: Connection, request: Request) -> timedelta:
+def safety_age(connection: Connection, request: Request) -> timedelta:
     """The safety age. A short one is for looking only: it guards against mistakes, the lease against running jobs."""
     periods.check_interval(connection, "older-than", request.older_than)
     age = timedelta(seconds=periods.seconds(connection, request.older_than))

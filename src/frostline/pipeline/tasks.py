@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 from frostline import errors, filemode
 from frostline.catalog import faults
 from frostline.lake import objectstore, store, warehouse
-from frostline.model.tables import Table
+from frostline.model.names import Named
 from frostline.pipeline.java import call_java, say_no_more, told_by_java
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Progress:
     size_bytes: int
 
 
-Report = Callable[[Table, Progress], None]
+Report = Callable[[Named, Progress], None]
 """What a job calls while its tasks run."""
 
 

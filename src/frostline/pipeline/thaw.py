@@ -29,7 +29,7 @@ from frostline.pipeline import job, undo
 from frostline.pipeline.job import JobContext
 from frostline.pipeline.refill import Piece, fill
 from frostline.pipeline.undo import Lowering
-from frostline.relation import bound, columns, following, heap, names, refill
+from frostline.relation import bound, following, heap, names, refill
 from frostline.tiers.proof import fingerprint
 
 Wanted = tuple[str | None, str | None]
@@ -218,9 +218,8 @@ class Thaw:
 
     def _attach_at_once(self, cold_range: ColdRange, name: Name) -> Name:
         attached = refill.attach(self.connection, self.table, cold_range, name)
-        # It was filled by name, and two columns may have exchanged theirs.
-        columns.require_unchanged(self.connection, self.table)
-        # The same T and S: a writer with an older snapshot, which cannot see these rows, notices by it.
+        # The same T and S: a writer with an older snapshot, which cannot see these rows, notices by it. It is refused
+        # if the columns have changed: the table was filled by name, and two of them may have exchanged theirs.
         seam = seams.get(self.connection, self.table)
         publish.lake(self.connection, self.table, seam, None)
         lower = None if cold_range.lower == self.table.tier_kind.lowest else cold_range.lower

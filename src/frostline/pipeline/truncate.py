@@ -121,13 +121,12 @@ class Truncation:
         self.identities = sql.SQL(_IDENTITIES[restart_identity])
         self.seam = seams.get(connection, table)
         self.files = lake_files.recorded(connection, table)
-        self.job_id = 0
 
     def run(self) -> Result:
         """All steps in order. An error before publish leaves readers as they were and the job row failed."""
         begun = job.begun(_log, self.connection, self.table, "truncate", self.seam.frost_line)
-        with begun as (self.job_id, said):
-            change = Exchange(self.table, self.job_id, [file.path for file in self.files], ())
+        with begun as (job_id, said):
+            change = Exchange(self.table, job_id, [file.path for file in self.files], ())
             staged = change.stage(self.connection, self.settings)
             failpoints.reached(Failpoint.TRUNCATE_STAGED)
             done = self._publish(change, staged)
@@ -165,16 +164,16 @@ class Truncation:
         overlay = names.overlay(self.table)
         marked = self.connection.execute(_statement("empty_overlay").format(overlay=overlay)).rowcount
         done = _result(self.table, self.seam, line, self.files, marked, partitions)
-        self._describe(done)
+        self._describe(change.job_id, done)
         self.connection.execute(_statement("own_search_path"))
         with marks.marking_disabled(self.connection, self.table):
             self.connection.execute(_statement("truncate").format(heap=target, identities=self.identities))
         failpoints.reached(Failpoint.TRUNCATE_EMPTIED)
         return done
 
-    def _describe(self, done: Result) -> None:
-        jobs.advance(self.connection, self.job_id, State.PUBLISHED, rows=done.lake_rows)
-        jobs.describe(self.connection, self.job_id, f"all rows are gone: {done.lake_rows} of the lake, and the heap's")
+    def _describe(self, job_id: int, done: Result) -> None:
+        jobs.advance(self.connection, job_id, State.PUBLISHED, rows=done.lake_rows)
+        jobs.describe(self.connection, job_id, f"all rows are gone: {done.lake_rows} of the lake, and the heap's")
 
     def _in_use(self) -> UnavailableError:
         return UnavailableError(

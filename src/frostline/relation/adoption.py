@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from psycopg import sql
 
-from frostline.catalog import archived_partitions, facts, jobs, lost, made, seams, tables
+from frostline.catalog import archived_partitions, facts, generator, jobs, lost, made, seams, tables
 from frostline.catalog.archived_partitions import ArchivedPartition
 from frostline.catalog.connect import Connection
 from frostline.catalog.lost import Lost
@@ -17,7 +17,7 @@ from frostline.errors import CorruptionError, UsageError
 from frostline.model.names import Name, quoted
 from frostline.model.registration import HeapFacts
 from frostline.model.tables import Table
-from frostline.relation import bound, foreign_keys, foreign_server, heap, marks, names, objects, registration, renewal
+from frostline.relation import bound, foreign_server, heap, marks, names, objects, registration, renewal
 from frostline.relation.definition import OVERLAY_COLUMNS, columns_of, comments, default_partition
 from frostline.relation.objects import DatabaseObject, Kind, SequenceRight, template
 from frostline.relation.views import from_lake, lake_key_equals
@@ -68,6 +68,7 @@ def adopt(connection: Connection, name: Name, *, accept_lost_changes: bool = Fal
         if is_archived:
             _restore_cold_half(connection, table, gone)
         renewal.record(connection, table, granted)
+        generator.note_rights(connection, table.id)
         return Adopted(table, tuple(gone), tuple(done))
 
 
@@ -80,20 +81,20 @@ def _refuse_renamed(connection: Connection, table: Table, gone: Sequence[Lost]) 
     """What only has another name must not be made a second time."""
     names_now = lost.renamed(connection, table)
     wanted = {"heap": ("table", table.heap), "relation": ("view", table.relation)}
-    for one in gone:
-        if one.what in names_now:
-            kind, name = wanted[one.what]
-            now = names_now[one.what]
+    for loss in gone:
+        if loss.what in names_now:
+            kind, name = wanted[loss.what]
+            now = names_now[loss.what]
             hint = f"give it its name back: alter {kind} {now} rename to {quoted(name.table)}"
-            raise UsageError(f"the {one.what} {name} is called {now} now", hint=hint)
+            raise UsageError(f"the {loss.what} {name} is called {now} now", hint=hint)
 
 
 def _refuse_losses(table: Table, gone: Sequence[Lost], *, is_archived: bool) -> None:
     """What holds rows, or would have noted their changes; before anything is archived, changes need no note."""
-    for one in gone:
-        if one.what in LOSSES and (is_archived or one.what in {"heap", "DEFAULT partition"}):
+    for loss in gone:
+        if loss.what in LOSSES and (is_archived or loss.what in {"heap", "DEFAULT partition"}):
             raise UsageError(
-                f"the {one}: {LOSSES[one.what]}",
+                f"the {loss}: {LOSSES[loss.what]}",
                 hint=f"restore a backup of Postgres, or: frostline table adopt {table.name} --accept-lost-changes",
             )
 
@@ -102,7 +103,7 @@ def _statements(
     connection: Connection, bare: Table, those: Sequence[Lost], granted: list[SequenceRight]
 ) -> Iterator[sql.Composed]:
     """Each is run before the next is asked for: what is made depends on what is there. Notes what it grants."""
-    gone = {one.what for one in those}
+    gone = {loss.what for loss in those}
     for schema in _SCHEMAS:
         yield template("schema").format(schema=sql.Identifier(schema))
     if "heap" in gone:
@@ -119,7 +120,6 @@ def _statements(
     for database_object in _missing(connection, table):
         yield from database_object.create
     yield from renewal.kept_plans(connection, table)
-    yield from foreign_keys.statements(connection, table)
     if "relation" in gone:
         granted += registration.missing_rights(connection, heap_facts)
         yield from registration.rights(connection, table, heap_facts)
@@ -128,12 +128,14 @@ def _statements(
 
 def _missing(connection: Connection, table: Table) -> list[DatabaseObject]:
     """What is made, each after what it needs; also what is there and can be put in its own place."""
-    wanted = [one for one in objects.read(connection, table.id) if one.is_wanted]
+    wanted = [described for described in objects.read(connection, table.id) if described.is_wanted]
     present = objects.present(connection, wanted)
     return [
-        one
-        for one in wanted
-        if one.is_replaceable or one.addresses[0].kind is Kind.TRIGGER or one.addresses[0] not in present
+        described
+        for described in wanted
+        if described.is_replaceable
+        or described.addresses[0].kind is Kind.TRIGGER
+        or described.addresses[0] not in present
     ]
 
 
@@ -166,7 +168,7 @@ def _heap(connection: Connection, table: Table) -> sql.Composed:
 
 def _restore_cold_half(connection: Connection, table: Table, those: Sequence[Lost]) -> None:
     """The lake can be asked again; the heap has the rows of the marks, and the marks those of the heap."""
-    line, gone = bound.restore(connection, table), {one.what for one in those}
+    line, gone = bound.restore(connection, table), {loss.what for loss in those}
     if gone & {"heap", "DEFAULT partition"}:
         with marks.marking_disabled(connection, table), marks.user_triggers_disabled(connection):
             connection.execute(_heap_rows(table))

@@ -13,8 +13,9 @@ import psycopg
 from psycopg import sql
 
 from frostline import logs, sqlfiles
-from frostline.catalog import facts, horizon, lake_files, leases, seams, tables
+from frostline.catalog import facts, horizon, lake_files, leases, locks, seams, tables
 from frostline.catalog.connect import Connection, first_line, only_value
+from frostline.catalog.locks import Lock
 from frostline.model.names import MAX_BYTES, Name, RemoteName, cut
 from frostline.model.partitions import bounds
 from frostline.model.registration import HeapPartition
@@ -78,7 +79,7 @@ def raise_to(connection: Connection, table: Table, upper: int, report: Callable[
 
 def _attach(connection: Connection, table: Table, lower: int | None, upper: int) -> None:
     """With the columns of today: attached by name, a column that was renamed since would be asked for as another."""
-    connection.execute(sql.SQL("lock table only {} in share update exclusive mode").format(names.lake(table)))
+    locks.take_only(connection, Lock.SHARE_UPDATE_EXCLUSIVE, names.lake(table))
     table = tables.by_id(connection, table.id)
     foreign_table = sql.Identifier("frostline_lake", _foreign_name(table, upper))
     connection.execute(
@@ -200,7 +201,7 @@ def _replace(connection: Connection, table: Table, upper: Callable[[], int | Non
     """One foreign table, up to what `upper` says under the lock, in place of all; or none, if it says None."""
     try:
         with connection.transaction():
-            connection.execute(sql.SQL("lock table {} in access exclusive mode nowait").format(names.lake(table)))
+            locks.take(connection, Lock.ACCESS_EXCLUSIVE, names.lake(table), nowait=True)
             bound = upper()
             foreign = sorted(_foreign(connection, table), key=lambda partition: partition.rows_estimate)
             largest = foreign.pop().name if foreign and bound is not None else None

@@ -8,18 +8,18 @@ import logging
 from collections.abc import Iterator, Sequence
 
 import psycopg
-from psycopg import sql
 
 from frostline import logs, sqlfiles
-from frostline.catalog import facts, generator, jobs, lake_files, leases, tables
+from frostline.catalog import facts, generator, jobs, lake_files, leases, locks, tables
 from frostline.catalog.connect import Connection, first_line
+from frostline.catalog.locks import Lock
 from frostline.catalog.patience import patiently
 from frostline.errors import FrostlineError
 from frostline.model import registration as rules
 from frostline.model.names import Name
 from frostline.model.registration import HeapColumn, HeapFacts, Refusal
 from frostline.model.tables import Table
-from frostline.relation import columns, missing, names, registration, renewal
+from frostline.relation import columns, foreign_keys, missing, names, registration, renewal
 from frostline.relation.objects import template
 
 _statement = sqlfiles.statements(__name__, "columns")
@@ -37,7 +37,7 @@ def tried(connection: Connection, name: Name) -> bool:
         table = tables.get(connection, name)
         if not table.has_lake:
             return False
-        if columns.difference(connection, table) is None and not generator.stale_defaults(connection, table.id):
+        if columns.difference(connection, table) is None and not _stale(connection, table):
             return False
         return bool(follow(connection, table))
     except (FrostlineError, psycopg.Error) as error:
@@ -61,7 +61,7 @@ def follow(connection: Connection, table: Table) -> tuple[str, ...]:
 def _followed(connection: Connection, table: Table) -> tuple[str, ...]:
     renewal.let_guard_pass(connection)
     leases.require(connection, table)
-    stale = [f"{name} has another default" for name in generator.stale_defaults(connection, table.id)]
+    stale = _stale(connection, table)
     if columns.difference(connection, table) is None:  # nobody is kept waiting for nothing
         generator.follow_descriptions(connection, table.id)
         return tuple(stale)
@@ -73,10 +73,20 @@ def _followed(connection: Connection, table: Table) -> tuple[str, ...]:
     added = _added(connection, before)
     if added:
         _follow_added(connection, before, added)
-    if renamed or added:
+    plain = [f"{name} is not computed any more" for name in generator.note_generations(connection, table.id)]
+    if renamed or added or plain:
         renewal.replace_objects(connection, tables.get(connection, table.name))
         generator.follow_descriptions(connection, table.id)
-    return (*renamed, *(column.name for column in added))
+    return (*renamed, *(column.name for column in added), *plain)
+
+
+def _stale(connection: Connection, table: Table) -> list[str]:
+    stale = [f"{name} has another default" for name in generator.stale_defaults(connection, table.id)]
+    if generator.is_stale(connection, table.id):
+        stale.append("owner or rights")
+    if table.name in foreign_keys.strayed(connection):
+        stale.append("foreign keys")
+    return stale
 
 
 def _follow_added(connection: Connection, before: Table, added: Sequence[HeapColumn]) -> None:
@@ -94,8 +104,7 @@ def _keep_statements_out(connection: Connection, table: Table) -> None:
     """
     for view in (names.identifier(table.relation), names.inner(table)):
         connection.execute(template("keep_statements_out").format(view=view))
-    lock = sql.SQL("lock table {} in share row exclusive mode")
-    connection.execute(lock.format(names.identifier(table.heap)))
+    locks.take(connection, Lock.SHARE_ROW_EXCLUSIVE, table.heap)
 
 
 def _added(connection: Connection, table: Table) -> list[HeapColumn]:

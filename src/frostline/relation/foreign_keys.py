@@ -1,24 +1,21 @@
 """Foreign keys of a managed table hold for the rows that only the lake has: docs/design/foreign-keys.md.
 
-Triggers on the tables that the heap references ask the lake. What they do is decided by functions of the catalog when
-they fire, from the constraints as they are then.
+Triggers on the tables that the heap references ask the lake. They are among the table's objects, and `sql/parents.sql`
+makes them. What they do is decided by functions of the catalog when they fire, from the constraints as they are then.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import facts
 from frostline.catalog.connect import Connection
-from frostline.errors import CorruptionError
 from frostline.model.names import Name, quoted
 from frostline.model.policy import ForeignKeys
 from frostline.model.registration import Refusal
 from frostline.model.tables import Table
-from frostline.relation import names, objects
-from frostline.relation.objects import Address, DatabaseObject, Kind
+from frostline.relation import names
 
 _statement = sqlfiles.statements(__name__, "foreign_keys")
 _ACTIONS = {"a": "no action", "r": "restrict", "c": "cascade", "n": "set null", "d": "set default"}
@@ -96,98 +93,5 @@ def strayed(connection: Connection) -> list[Name]:
     return [Name(*row) for row in connection.execute(_statement("strayed")).fetchall()]
 
 
-def listed(connection: Connection, table: Table) -> list[DatabaseObject]:
-    """The objects that hold the table's foreign keys, each after what it needs; not wanted where they are ignored."""
-    heap = facts.relation(connection, table.heap)
-    if heap is None:
-        raise CorruptionError(f"the heap {table.heap} is gone", hint=f"frostline table adopt {table.name}")
-    parents = _parents(connection, table)
-    is_wanted = table.foreign_keys is ForeignKeys.HOLD and bool(parents)
-    return [
-        _door(table, heap.owner, is_wanted=is_wanted),
-        _function(table, heap.owner, is_wanted=is_wanted),
-        *(_triggers(table, parent) for parent in parents if is_wanted),
-    ]
-
-
-def unwanted(connection: Connection, table: Table) -> Iterator[sql.Composed]:
-    """Drops triggers that stand where no foreign key leads any more."""
-    function = sql.Literal(names.function(table, _VERB).as_string(connection))
-    query = _statement("unwanted").format(function=function, heap=_heap(connection, table))
-    for trigger, schema, parent in connection.execute(query).fetchall():
-        yield _statement("drop_trigger").format(trigger=sql.Identifier(trigger), parent=sql.Identifier(schema, parent))
-
-
-def statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
-    """Makes the objects that are wanted."""
-    for database_object in listed(connection, table):
-        if database_object.is_wanted:
-            yield from database_object.create
-
-
-def drops(table: Table) -> Iterator[sql.Composed]:
-    """Drops all of them, whatever is there."""
-    yield objects.template("drop_function").format(function=names.function(table, _VERB))
-    yield _statement("drop_door").format(door=_door_name(table))
-
-
-_VERB = "children"
-
-
-def _door_name(table: Table) -> sql.Identifier:
-    return names.door(table, "foreign keys")
-
-
 def _heap(connection: Connection, table: Table) -> sql.Literal:
     return sql.Literal(names.identifier(table.heap).as_string(connection))
-
-
-def _parents(connection: Connection, table: Table) -> list[Name]:
-    rows = connection.execute(_statement("parents").format(heap=_heap(connection, table))).fetchall()
-    return [Name(*row) for row in rows]
-
-
-def _door(table: Table, owner: str, *, is_wanted: bool) -> DatabaseObject:
-    """What the lake's rows are written through, with columns called by the heap's attribute numbers."""
-    door = _door_name(table)
-    columns = names.COMMA.join(
-        sql.SQL("{} as {}").format(names.column("i", column.name), sql.Identifier(f"c{column.attnum}"))
-        for column in table.columns
-    )
-    create = _statement("door").format(
-        door=door, columns=columns, inner=names.inner(table), owner=sql.Identifier(owner)
-    )
-    drop = _statement("drop_door").format(door=door)
-    return DatabaseObject((Address(Kind.VIEW, door.as_string()),), (create,), drop, is_wanted=is_wanted)
-
-
-def _function(table: Table, owner: str, *, is_wanted: bool) -> DatabaseObject:
-    function = names.function(table, _VERB)
-    hint = f"frostline up, or frostline serve; without the lake: frostline table set {table.name} --foreign-keys ignore"
-    create = _statement("function").format(
-        function=function,
-        body=names.dollar_quote([str(table.name), str(table.heap)]),
-        table_id=sql.Literal(table.id),
-        heap=names.identifier(table.heap),
-        hint=sql.Literal(hint),
-    )
-    signature = sql.Literal(function.as_string() + "()")
-    own = _statement("own").format(signature=signature, owner=sql.Literal(owner))
-    drop = objects.template("drop_function").format(function=function)
-    return DatabaseObject((Address(Kind.FUNCTION, function.as_string()),), (create, own), drop, is_wanted=is_wanted)
-
-
-def _triggers(table: Table, parent: Name) -> DatabaseObject:
-    on_delete, on_update = trigger_names(table)
-    create = _statement("triggers").format(
-        on_delete=sql.Identifier(on_delete),
-        on_update=sql.Identifier(on_update),
-        parent=names.identifier(parent),
-        function=names.function(table, _VERB),
-    )
-    return objects.triggers(names.identifier(parent), [on_delete, on_update], create)
-
-
-def trigger_names(table: Table) -> Sequence[str]:
-    """What the triggers on referenced tables are called: they fire before those of users, as Postgres' own do."""
-    return f"!frostline_children_{table.id}_delete", f"!frostline_children_{table.id}_update"

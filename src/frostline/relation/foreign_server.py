@@ -1,12 +1,13 @@
 """The foreign server through which Postgres asks the lake server, and the mapping that lets it in."""
 
+from collections.abc import Mapping
 from typing import LiteralString
 
 import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection, first_value
+from frostline.catalog.connect import Connection, first_value, only_value
 from frostline.errors import UsageError
 
 _statement = sqlfiles.statements(__name__, "foreign_server")
@@ -15,6 +16,7 @@ NAME = "frostline_lake"
 DATABASE = "lake"
 """What it asks for, in `foreign_server.sql`; the lake server has no other."""
 NOTHING = sql.SQL("")
+_PUBLIC, _CURRENT = sql.SQL("public"), sql.SQL("current_user")
 TIMEOUTS: dict[LiteralString, str] = {
     "connect_timeout": "5",
     "tcp_user_timeout": "9000",
@@ -37,6 +39,8 @@ def ensure(
 ) -> bool:
     """Create the foreign server and the connected role's mapping, or bring their options up to date.
 
+    Where there is a mapping for all roles, it is that one.
+
     Idempotent; says whether anything changed. The password is in the mapping only, where Postgres hides it from
     other roles; with a `passfile`, a file on the machine of Postgres that has it, it is not in Postgres at all.
     """
@@ -44,8 +48,7 @@ def ensure(
         with connection.transaction():
             connection.execute(_statement("extension"))
             changed = _ensure_server(connection, {"host": host, "port": str(port), "passfile": passfile})
-            changed = _ensure_mapping(connection, user, None if passfile else password) or changed
-            return _follow_in_public_mapping(connection, user, password) or changed
+            return _ensure_mapping(connection, user, None if passfile else password) or changed
     except (psycopg.errors.InsufficientPrivilege, psycopg.errors.FeatureNotSupported) as error:
         role = sql.Identifier(connection.info.user).as_string(connection)
         raise UsageError(
@@ -78,29 +81,64 @@ def _server(connection: Connection) -> dict[str, str] | None:
 
 
 def _ensure_mapping(connection: Connection, user: str, password: str | None) -> bool:
+    dropped = is_for_all(connection) and _drop_own_mappings(connection)
     present = _mapping(connection)
     if password is None:
         _refuse_without_password(connection, present or {})
     wanted: _Options = {"user": user, "password": password}
+    if password is None and is_for_all(connection):
+        wanted["password_required"] = "false"  # noqa: S105
     if present is None:
-        given = [sql.SQL("{} {}").format(sql.SQL(key), sql.Literal(value)) for key, value in wanted.items() if value]
-        connection.execute(_statement("create_mapping").format(changes=sql.SQL(", ").join(given)))
+        _create_mapping(connection, _CURRENT, {key: value for key, value in wanted.items() if value})
         return True
-    return _alter(connection, "alter_mapping", present, wanted)
+    return _alter(connection, "alter_mapping", present, wanted, role=_whose(connection)) or dropped
 
 
-def _follow_in_public_mapping(connection: Connection, user: str, password: str) -> bool:
-    """Let every other role's way to lake tables have the same password, where there is one."""
-    present = first_value(connection.execute(_statement("public_mapping_options").format()))
-    if present is None:
-        return False
-    return _alter(connection, "alter_public_mapping", present, {"user": user, "password": password})
+def is_for_all(connection: Connection) -> bool:
+    """Whether all roles share one mapping."""
+    return only_value(connection.execute(_statement("is_for_all").format()))
 
 
-def _alter(connection: Connection, statement: str, present: dict[str, str], wanted: _Options) -> bool:
+def _whose(connection: Connection) -> sql.SQL:
+    """The role of the mapping that the connected role uses."""
+    return _PUBLIC if is_for_all(connection) else _CURRENT
+
+
+def open_to_all(connection: Connection) -> None:
+    """Let all roles share the connected role's mapping; those of single roles go. Idempotent.
+
+    postgres_fdw has one connection for each mapping that a session uses, and commits one after the other. With one for
+    all, a local transaction has one remote transaction, whatever roles its views and functions run as.
+    """
+    if is_for_all(connection):
+        return
+    given = _mapping(connection) or {}
+    if "password" not in given:
+        if not first_value(connection.execute(_statement("is_superuser"))):
+            return  # nobody else may let roles go without a password; foreign tables are then for this role
+        given["password_required"] = "false"  # noqa: S105
+    _create_mapping(connection, _PUBLIC, given)
+    _drop_own_mappings(connection)
+
+
+def _create_mapping(connection: Connection, role: sql.SQL, given: Mapping[str, str]) -> None:
+    options = [sql.SQL("{} {}").format(sql.Identifier(key), sql.Literal(value)) for key, value in given.items()]
+    connection.execute(_statement("create_mapping").format(role=role, changes=sql.SQL(", ").join(options)))
+
+
+def _drop_own_mappings(connection: Connection) -> bool:
+    own = connection.execute(_statement("other_mappings")).fetchall()
+    for (role,) in own:
+        connection.execute(_statement("drop_mapping").format(role=sql.Identifier(role)))
+    return bool(own)
+
+
+def _alter(
+    connection: Connection, statement: str, present: dict[str, str], wanted: _Options, **gaps: sql.Composable
+) -> bool:
     changes = [_change(key, value, present) for key, value in wanted.items() if present.get(key) != value]
     if changes:
-        connection.execute(_statement(statement).format(changes=sql.SQL(", ").join(changes)))
+        connection.execute(_statement(statement).format(changes=sql.SQL(", ").join(changes), **gaps))
     return bool(changes)
 
 
@@ -116,7 +154,7 @@ def _refuse_without_password(connection: Connection, present: dict[str, str]) ->
     is_superuser = first_value(connection.execute(_statement("is_superuser")))
     if is_superuser or present.get("password_required") == "false":
         return
-    role = sql.Identifier(connection.info.user).as_string(connection)
+    role = "public" if is_for_all(connection) else sql.Identifier(connection.info.user).as_string(connection)
     raise UsageError(
         f"lake_passfile is set, but the mapping of {role} needs a password",
         hint=f"a superuser has to run: alter user mapping for {role} server {NAME} "
@@ -140,6 +178,15 @@ def require(connection: Connection) -> None:
             "the connected role has no user mapping for the lake server",
             hint="run frostline init as this role",
         )
+
+
+def strangers(connection: Connection) -> list[tuple[str, str]]:
+    """Who could have the lake server read and write any lake table, and the command that ends it.
+
+    Postgres asks for rights on a foreign table before it sends anything. But its owner may let it ask for another lake
+    table, and who may use the server can make one. So neither is for roles that could not be the server's owner anyway.
+    """
+    return connection.execute(_statement("strangers")).fetchall()
 
 
 def stored_password(connection: Connection) -> str | None:

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from psycopg import sql
 
-from frostline.catalog import facts, jobs, tables
+from frostline.catalog import facts, generator, jobs, locks, tables
 from frostline.catalog.connect import Connection
+from frostline.catalog.locks import Lock
 from frostline.errors import CorruptionError, UsageError
 from frostline.model.tables import Table
 from frostline.relation import dependents, names, objects, renewal
@@ -30,7 +31,7 @@ def change(connection: Connection, table: Table, relation: str) -> Table:
 
 def _change(connection: Connection, table: Table, wanted: str | None) -> Table:
     for name in (table.relation, table.heap):
-        connection.execute(sql.SQL("lock table {} in access exclusive mode").format(names.identifier(name)))
+        locks.take(connection, Lock.ACCESS_EXCLUSIVE, name)
     view = facts.relation(connection, table.relation)
     if view is None:
         raise CorruptionError(f"the view {table.relation} is gone", hint=f"frostline table adopt {table.name}")
@@ -42,6 +43,7 @@ def _change(connection: Connection, table: Table, wanted: str | None) -> Table:
     for statement in _statements(connection, table, after, (view.oid, heap.oid)):
         connection.execute(statement)
     renewal.replace_objects(connection, after)
+    generator.note_rights(connection, after.id)
     return after
 
 

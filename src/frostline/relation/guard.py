@@ -27,11 +27,15 @@ TRIGGERS = {
     "frostline_lost_guard": _of_drops("guard_trigger"),
     "frostline_hidden_rows": _of_drops("hide_trigger"),
     "frostline_follow": _statement("changes_trigger"),
+    "frostline_children": _statement("children_trigger"),
+    "frostline_heap_named": _statement("heap_named_trigger"),
     "frostline_order": _statement("order_trigger"),
     "frostline_stand_aside": _statement("aside_trigger"),
     "frostline_called": _statement("names_trigger"),
     "frostline_types": _statement("types_trigger"),
+    "frostline_rights": _statement("rights_trigger"),
     "frostline_held": _statement("held_trigger"),
+    "frostline_parents": _statement("parents_trigger"),
     "frostline_dropped_constraints": _statement("dropped_constraints_trigger"),
 }
 

@@ -10,8 +10,9 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import archived_partitions, facts, seams, tables, trust
+from frostline.catalog import archived_partitions, facts, locks, seams, tables, trust
 from frostline.catalog.connect import Connection, first_value, only_value
+from frostline.catalog.locks import Lock
 from frostline.catalog.patience import patiently, set_lock_timeout
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.model import lake_grid
@@ -120,7 +121,7 @@ def keep(connection: Connection, table: Table, wanted: Iterable[Partition]) -> N
     try:
         set_lock_timeout(connection)
         for name, *_ in planned:
-            connection.execute(sql.SQL("lock table only {} in access share mode").format(names.identifier(name)))
+            locks.take_only(connection, Lock.ACCESS_SHARE, name)
         connection.execute(sql.SQL("set local lock_timeout to default"))
     except (psycopg.errors.UndefinedTable, psycopg.errors.LockNotAvailable):
         raise changed(table) from None
@@ -337,7 +338,7 @@ def empty(connection: Connection, table: Table, partition: Name, lower: int | No
     """
     target = names.identifier(partition)
     set_lock_timeout(connection)
-    connection.execute(sql.SQL("lock table only {} in access exclusive mode").format(target))
+    locks.take_only(connection, Lock.ACCESS_EXCLUSIVE, partition)
     if marks(connection, table, lower, upper):
         return False
     columns.require(connection, table)
@@ -360,7 +361,7 @@ def delete_archived(
     partition only, tried for a moment: readers go on; whoever would reference a row of it waits, and then finds none.
     """
     set_lock_timeout(connection)
-    connection.execute(sql.SQL("lock table only {} in exclusive mode").format(names.identifier(partition)))
+    locks.take_only(connection, Lock.EXCLUSIVE, partition)
     if marks(connection, table, lower, upper):
         return CHANGED_JUST_NOW
     columns.require(connection, table)
@@ -378,11 +379,10 @@ def drop(connection: Connection, table: Table, partition: Name) -> bool:
     DROP locks DEFAULT too, so that is locked before. One that got rows since it was emptied stays: they are the heap's
     half of what the overlay shows.
     """
-    lock = sql.SQL("lock table only {} in access exclusive mode nowait")
     try:
         with connection.transaction():
             for name in filter(None, (table.heap, new_partition.default_partition(connection, table), partition)):
-                connection.execute(lock.format(names.identifier(name)))
+                locks.take_only(connection, Lock.ACCESS_EXCLUSIVE, name, nowait=True)
             if has_rows(connection, partition):
                 return False
             if references.inbound(connection, table) and not references.detach(connection, table, partition):

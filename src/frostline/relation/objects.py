@@ -27,9 +27,24 @@ def ensure_generator(connection: Connection) -> bool:
     It is in the database so that a schema change is followed in its own transaction: docs/design/schema-changes.md.
     """
     templates = {
-        f"{noun}.{name}": text for noun in ("objects", "writes") for name, text in sqlfiles.load(_PACKAGE, noun).items()
+        f"{noun}.{name}": text
+        for noun in ("objects", "writes", "children")
+        for name, text in sqlfiles.load(_PACKAGE, noun).items()
     }
-    nouns = ("generator", "follow", "readers", "aside", "constraints", "renames")
+    nouns = (
+        "generator",
+        "parents",
+        "rights",
+        "follow",
+        "unfilled",
+        "readers",
+        "aside",
+        "kept",
+        "constraints",
+        "renames",
+        "on_relation",
+        "held",
+    )
     functions: list[LiteralString] = []
     for noun in nouns:
         functions.extend(_functions(noun))
@@ -84,6 +99,8 @@ class DatabaseObject:
     """False for what the table has only in another state of its heap: with row security, or without."""
     follows: bool = False
     """It is made from what Postgres has, which its statements do not tell: making it anew is never in vain."""
+    holds_keys: bool = False
+    """It holds foreign keys for rows in the lake, and may stand on a table of others: `follow_keys` makes it anew."""
 
     @property
     def key(self) -> str:

@@ -3,17 +3,16 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from psycopg import sql
-
-from frostline.catalog import facts, tables
+from frostline.catalog import facts, locks, tables
 from frostline.catalog.connect import Connection
+from frostline.catalog.locks import Lock
 from frostline.catalog.patience import patiently
 from frostline.errors import UsageError
 from frostline.model.names import Name, quoted
 from frostline.model.policyfile import Entry
 from frostline.model.tables import Table
 from frostline.partitions import partition_mode
-from frostline.relation import names, policy, registration
+from frostline.relation import policy, registration
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ def apply(connection: Connection, entries: Sequence[Entry], *, dry_run: bool = F
     def act() -> list[Imported]:
         for name in new:
             if facts.relation(connection, name) is not None:
-                connection.execute(sql.SQL("lock table {} in access exclusive mode").format(names.identifier(name)))
+                locks.take(connection, Lock.ACCESS_EXCLUSIVE, name)
         return list(_applied(connection, entries))
 
     return patiently(connection, new[0] if new else Name("frostline", "managed_table"), act, dry_run=dry_run)

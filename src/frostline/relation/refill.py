@@ -11,8 +11,9 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import facts, made, tables
+from frostline.catalog import facts, locks, made, tables
 from frostline.catalog.connect import Connection, first_line, only_value
+from frostline.catalog.locks import Lock
 from frostline.catalog.made import Purpose
 from frostline.catalog.patience import set_lock_timeout
 from frostline.errors import CorruptionError, UsageError
@@ -108,11 +109,11 @@ def _lock(connection: Connection, table: Table, cold_range: ColdRange, default: 
     set_lock_timeout(connection)
     # A writer that has looked for its row and not yet marked it holds DEFAULT. Without one, it holds only the heap.
     is_shared = cold_range.partition is None and default is not None
-    mode = sql.SQL("share update exclusive" if is_shared else "access exclusive")
-    connection.execute(sql.SQL("lock table only {} in {} mode").format(names.identifier(table.heap), mode))
+    mode = Lock.SHARE_UPDATE_EXCLUSIVE if is_shared else Lock.ACCESS_EXCLUSIVE
+    locks.take_only(connection, mode, table.heap)
     for partition in filter(None, (default, cold_range.partition)):
-        connection.execute(sql.SQL("lock table only {} in access exclusive mode").format(names.identifier(partition)))
-    connection.execute(sql.SQL("lock table {} in share mode").format(names.overlay(table)))
+        locks.take_only(connection, Lock.ACCESS_EXCLUSIVE, partition)
+    locks.take(connection, Lock.SHARE, names.overlay(table))
 
 
 def _keep_added(connection: Connection, table: Table, cold_range: ColdRange, refill: Name, partition: Name) -> None:

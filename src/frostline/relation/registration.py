@@ -8,8 +8,9 @@ import psycopg
 from psycopg import sql
 
 from frostline.catalog import facts as catalog_facts
-from frostline.catalog import generator, leases, made, seams, tables
+from frostline.catalog import generator, leases, locks, made, seams, tables
 from frostline.catalog.connect import Connection
+from frostline.catalog.locks import Lock
 from frostline.catalog.made import Purpose
 from frostline.catalog.patience import set_lock_timeout
 from frostline.errors import UnavailableError, UsageError
@@ -93,7 +94,7 @@ def add(connection: Connection, request: Request, *, dry_run: bool = False) -> A
     try:
         with connection.transaction(force_rollback=dry_run):
             _limit_waiting(connection)
-            connection.execute(sql.SQL("lock table {} in access exclusive mode").format(names.identifier(request.name)))
+            locks.take(connection, Lock.ACCESS_EXCLUSIVE, request.name)
             return _add(connection, request)
     except psycopg.errors.LockNotAvailable:
         raise UnavailableError(
@@ -181,6 +182,8 @@ def _add(connection: Connection, request: Request) -> Added:
         connection.execute(statement)
     renewal.record(connection, table, granted)
     generator.record_constraints(connection, table.id)
+    generator.note_generations(connection, table.id)
+    generator.note_rights(connection, table.id)
     if not any(partition.is_default for partition in heap.partitions):
         ours = request.name.default_partition(otherwise=heap.default_name_taken)
         made.record(connection, table, ours, Purpose.DEFAULT)
@@ -247,7 +250,6 @@ def _statements(
     yield from renewal.kept_plans(connection, table)
     yield from rights(connection, table, heap)
     yield from dependents.statements(before)
-    yield from foreign_keys.statements(connection, table)
 
 
 def domains(connection: Connection, table: Table) -> Iterator[sql.Composed]:
@@ -263,6 +265,9 @@ def rights(connection: Connection, table: Table, heap: HeapFacts) -> Iterator[sq
     relation, owner = names.identifier(table.relation), sql.Identifier(heap.owner)
     yield template("grant_inner").format(inner=names.inner(table), owner=owner)
     yield template("owner").format(relation=relation, owner=owner)
+    view = catalog_facts.relation(connection, table.relation)
+    if view is not None:  # default privileges have given what nobody had on the table
+        yield from revocations(connection, view.oid, heap.oid, relation)
     yield from grants(connection, heap.oid, relation)
     for right in missing_rights(connection, heap):
         yield template("grant_sequence").format(sequence=names.trusted(right.sequence), grantee=grantee(right.role))

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 from psycopg import sql
 
-from frostline.catalog import facts, jobs, lake_files, made, pointers, tables
+from frostline.catalog import facts, generator, jobs, lake_files, left_folders, made, pointers, tables, warehouses
 from frostline.catalog.connect import Connection
 from frostline.catalog.pointers import Pointer
 from frostline.errors import UsageError
-from frostline.lake import foreign
+from frostline.lake import foreign, paths
 from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.partitions import partition_mode, premake
-from frostline.relation import dependents, foreign_keys, heap, names, objects, refill
+from frostline.relation import dependents, heap, names, objects, refill
 from frostline.relation.objects import template
 from frostline.relation.registration import changing, grantee, grants, revocations
 
@@ -38,8 +38,16 @@ def remove(connection: Connection, name: Name, *, keep_lake: bool = False, dry_r
             done = [_run(connection, statement) for statement in _statements(connection, table)]
             if not keep_lake and not pointers.standing(connection, table).is_foreign:
                 pointers.drop_copies(connection, [Pointer.of(table)])  # it leads to no row
+                _leave_folder(connection, table)
             tables.delete(connection, table)
             return tuple(done)
+
+
+def _leave_folder(connection: Connection, table: Table) -> None:
+    """Nobody needs it any more: `pipeline.leaving` deletes it when nobody can read it either."""
+    claimed = warehouses.find(connection)
+    if claimed is not None:
+        left_folders.leave(connection, table, paths.table_location(claimed.location, table))
 
 
 def _run(connection: Connection, statement: sql.Composed) -> str:
@@ -87,7 +95,6 @@ def _statements(connection: Connection, table: Table) -> Iterator[sql.Composed]:
         yield from dependents.statements(before)
     else:
         yield from back
-    yield from foreign_keys.drops(table)
     for database_object in reversed(ours):
         if database_object.drop is not None:
             yield database_object.drop
@@ -120,7 +127,7 @@ def _drop_unused_domains(connection: Connection) -> Iterator[sql.Composed]:
 
 def _revoke(connection: Connection, table: Table) -> Iterator[sql.Composed]:
     """What registration gave; not what somebody had before, or has taken back."""
-    for right in objects.recorded_rights(tables.object_digests(connection, table)):
+    for right in objects.recorded_rights(generator.object_digests(connection, table.id)):
         if (right.role,) in facts.rows(connection, "sequence_users", sequence=right.sequence):
             parts = {"sequence": names.trusted(right.sequence), "grantee": grantee(right.role)}
             yield template("revoke_sequence").format(**parts)

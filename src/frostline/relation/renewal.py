@@ -1,6 +1,5 @@
 """Brings a table's objects in Postgres to what this version makes of the heap as it is now."""
 
-import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,12 +10,11 @@ from psycopg import sql
 from frostline import logs, sqlfiles
 from frostline.catalog import generator, tables
 from frostline.catalog.connect import Connection, first_line
-from frostline.catalog.generator import State
 from frostline.catalog.patience import patiently
 from frostline.errors import FrostlineError
 from frostline.model.names import Name
 from frostline.model.tables import Table
-from frostline.relation import foreign_keys, names, objects
+from frostline.relation import names, objects
 from frostline.relation.objects import DatabaseObject, SequenceRight
 
 _statement = sqlfiles.statements(__name__, "plans")
@@ -29,8 +27,6 @@ Not the marking function: it asks the lake, and a plan for known values may ask 
 PRUNED_SINCE = 18_00_00
 """Before, the executor prepares every partition that a kept plan may write. With many that costs more than planning."""
 _log = logging.getLogger(__name__)
-_DIGITS = 32
-"""Of a digest: enough to tell any two definitions apart."""
 _LOOK_S = 5.0
 """How long it is tried to see what is there: a start does not wait for somebody who rewrites a table."""
 
@@ -68,22 +64,23 @@ def renew_table(connection: Connection, table: Table) -> bool:
 def replace_objects(connection: Connection, table: Table) -> None:
     """Inside a transaction: put the objects of this version, for the heap as it is now, in the place of the others."""
     let_guard_pass(connection)
-    tables.lock_objects(connection, table)
+    generator.lock_objects(connection, table.id)
     for statement in _changes(connection, table):
         connection.execute(statement)
     for statement in kept_plans(connection, table):
         connection.execute(statement)
+    generator.follow_keys(connection, table.id)
     record(connection, table)
 
 
 def _changes(connection: Connection, table: Table) -> Iterator[sql.Composed]:
     """What differs is made anew, each after what it needs; then goes what is not wanted, before what it needs."""
     state = _State.read(connection, table)
-    yield from foreign_keys.unwanted(connection, table)
-    for database_object in state.objects:
+    ours = [database_object for database_object in state.objects if not database_object.holds_keys]
+    for database_object in ours:
         if database_object.is_wanted and (database_object.follows or not state.is_current(database_object)):
             yield from database_object.create
-    for database_object in reversed(state.objects):
+    for database_object in reversed(ours):
         if database_object.drop is not None and not database_object.is_wanted and not state.is_current(database_object):
             yield database_object.drop
 
@@ -109,7 +106,7 @@ def record(connection: Connection, table: Table, granted: Iterable[SequenceRight
     state = _State.read(connection, table)
     rights = [*objects.recorded_rights(state.recorded), *granted]
     digests = {**dict.fromkeys((right.key for right in rights), ""), **state.digests}
-    tables.set_object_digests(connection, table, digests)
+    generator.set_object_digests(connection, table.id, digests)
 
 
 def is_current(connection: Connection, table: Table) -> bool:
@@ -132,12 +129,11 @@ class _State:
     @classmethod
     def read(cls, connection: Connection, table: Table) -> "_State":
         states = [(objects.described(**state.object), state) for state in generator.state(connection, table.id)]
-        states += _of_foreign_keys(connection, table)
         return cls(
             tuple(database_object for database_object, _ in states),
             frozenset(state.key for _, state in states if state.is_present),
             {state.key: state.digest for database_object, state in states if database_object.is_wanted},
-            tables.object_digests(connection, table),
+            generator.object_digests(connection, table.id),
         )
 
     def is_current(self, database_object: DatabaseObject) -> bool:
@@ -148,17 +144,3 @@ class _State:
             database_object.key in self.present
             and self.recorded.get(database_object.key) == self.digests[database_object.key]
         )
-
-
-def _of_foreign_keys(connection: Connection, table: Table) -> list[tuple[DatabaseObject, State]]:
-    """What the generator does not know of, because it stands on other tables."""
-    listed = foreign_keys.listed(connection, table)
-    present = objects.present(connection, listed)
-
-    def state(database_object: DatabaseObject) -> State:
-        there = [f"{address} {present[address].digest}" for address in database_object.addresses if address in present]
-        texts = [*(statement.as_string(connection) for statement in database_object.create), *there]
-        digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:_DIGITS]
-        return State({}, database_object.key, bool(there), digest)
-
-    return [(database_object, state(database_object)) for database_object in listed]

@@ -19,6 +19,7 @@ def install(settings: Settings, *, new_warehouse: bool = False) -> dict[str, Any
     """Bring the catalog and the foreign server up to date, claim the warehouse, and say what changed. Idempotent."""
     from frostline.lake import claim  # noqa: PLC0415  (Iceberg is slow to load)
 
+    settings.refuse_node()
     with connect(settings.dsn, purpose="init") as connection:
         applied = migrations.apply(connection)
         marked = claim.claim(connection, settings.warehouse, anew=new_warehouse)
@@ -89,7 +90,7 @@ def install_with_home(settings: Settings, home: Path | None, *, new_warehouse: b
         settings = settings.model_copy(update={"lake_password": password})
     result = install(settings, new_warehouse=new_warehouse)
     if home:
-        _write(home, settings)
+        write_home(home, settings)
     return result
 
 
@@ -128,13 +129,14 @@ def lake_password(settings: Settings, connection: Connection) -> str:
     return foreign_server.stored_password(connection) or new_password()
 
 
-def _write(home: Path, settings: Settings) -> None:
+def write_home(home: Path, settings: Settings) -> None:
+    """Write the settings that the other commands need; others that are there stay. The password must be among them."""
     assert settings.lake_password
     try:
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot use {str(home)!r} as home: {error.strerror}", hint="name another --home") from None
-    values = {
+    values: dict[str, str | int] = {
         "dsn": settings.dsn,
         "warehouse": settings.warehouse,
         "lake_host": settings.lake_host,
@@ -142,9 +144,11 @@ def _write(home: Path, settings: Settings) -> None:
         "lake_user": settings.lake_user,
         "lake_password": settings.lake_password.get_secret_value(),
     }
-    if settings.lake_passfile:
-        values["lake_passfile"] = settings.lake_passfile
-    write_file(home / FILE_NAME, values | _object_store(settings))
+    for key in ("lake_passfile", "catalog_dsn"):
+        if text := getattr(settings, key):
+            values[key] = text
+    has = read_file(home / FILE_NAME) if with_home_if_made(home) else {}
+    write_file(home / FILE_NAME, has | values | _object_store(settings))
 
 
 def _object_store(settings: Settings) -> dict[str, str | int]:

@@ -11,8 +11,10 @@ from frostline.catalog import migrations
 from frostline.catalog.connect import connect
 from frostline.errors import UsageError
 from frostline.observe.metrics import http
+from frostline.relation import node_tables
 from frostline.runtime import watchdog
 from frostline.runtime.install import lake_password
+from frostline.runtime.node import claimed
 from frostline.settings import Settings
 
 _FILES = 8_192
@@ -22,29 +24,35 @@ if TYPE_CHECKING:
 
 
 def start(settings: Settings, *, without_lake: bool = False) -> "LakeServer":
-    """Start the lake server for a database that has the catalog.
+    """Start the lake server for a database that has the catalog, or for a node.
 
     It is refused when the warehouse is not the database's, unless somebody knows that. A store that does not answer may
     be back in a moment, and is waited for by nobody.
     """
     from frostline.lake import filecheck, warehouse  # noqa: PLC0415  (Iceberg is slow to load)
     from frostline.server.listen import LakeServer  # noqa: PLC0415  (a refusal needs no engine)
-    from frostline.server.provider import CatalogTables  # noqa: PLC0415
+    from frostline.server.provider import CatalogTables, NoManagedTables  # noqa: PLC0415
 
     _allow_files()
     encryption = tls_context(settings.lake_tls_certificate, settings.lake_tls_key)
-    with connect(settings.dsn, purpose="serve") as connection:
+    catalog_dsn, is_node = settings.catalog_dsn or settings.dsn, settings.catalog_dsn is not None
+    with connect(catalog_dsn, purpose="serve") as connection:
         migrations.require(connection)
         if not without_lake:
             warehouse.expect(connection, settings.warehouse)
+        identity = claimed(connection).identity if is_node else None
+    with connect(settings.dsn, purpose="serve") as connection:
+        if identity is not None:
+            node_tables.require_catalog(connection, identity)
         password = lake_password(settings, connection)
     server = LakeServer(
         host=settings.lake_listen,
         port=settings.lake_port,
-        tables=CatalogTables(settings.dsn, settings.warehouse),
+        tables=NoManagedTables() if is_node else CatalogTables(settings.dsn, settings.warehouse),
         user=settings.lake_user,
         password=password,
         postgres_dsn=settings.dsn,
+        catalog_dsn=catalog_dsn,
         memory_limit=settings.lake_memory,
         threads=settings.lake_threads,
         warehouse=settings.warehouse,
@@ -105,6 +113,7 @@ def _catalog(settings: Settings) -> Generator[None]:
     if settings.rest_port is None:
         yield
         return
+    settings.refuse_node()  # its tokens are those of the catalog's roles
     from frostline.server.rest.listen import CatalogServer  # noqa: PLC0415  (a web framework that few need)
 
     tls = tls_context(settings.lake_tls_certificate, settings.lake_tls_key, "http/1.1")

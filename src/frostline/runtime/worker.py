@@ -6,12 +6,14 @@ It has no state that could be wrong: whatever it does is a job that can be kille
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from threading import Event
 
 from frostline import logs
-from frostline.catalog import faults, jobs, leases, migrations, tables
+from frostline.catalog import faults, jobs, lake_tables, lake_upkeep, leases, migrations, tables
 from frostline.catalog.connect import connect, first_line
+from frostline.catalog.pointers import LakePointer
 from frostline.errors import ConflictError, FrostlineError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import warehouse
@@ -19,7 +21,20 @@ from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.model.work import Action, Failures, Kind, TableState, decide
 from frostline.observe import survey
-from frostline.pipeline import archive, clean, compact, expire, fold, premake, retain, sweep
+from frostline.pipeline import (
+    archive,
+    clean,
+    compact,
+    expire,
+    fold,
+    lake_compact,
+    lake_expire,
+    lake_sweep,
+    leaving,
+    premake,
+    retain,
+    sweep,
+)
 from frostline.pipeline import spark as pipeline_spark
 from frostline.pipeline.job import JobContext
 from frostline.relation import constraints, following, holding, rowsecurity
@@ -47,6 +62,58 @@ ACTIONS: Mapping[Kind, Callable[[JobContext, Table], bool]] = {
     Kind.SWEEP: _sweep,
 }
 """What each kind of action calls; it says whether anything was done."""
+
+
+def _sweep_lake(context: JobContext, table: LakePointer) -> bool:
+    age = sweep.safety_age(context.connection, sweep.Request())
+    lake_sweep.sweep_table(context.connection, context.settings, table, age)
+    return True
+
+
+def _look(context: JobContext, table: LakePointer) -> bool:
+    lake_compact.compact_table(context, table, only_due=True)
+    return True
+
+
+LAKE_ACTIONS: Mapping[Kind, Callable[[JobContext, LakePointer], bool]] = {
+    Kind.COMPACT: _look,
+    Kind.EXPIRE: lambda context, table: lake_expire.expire_table(context.connection, context.settings, table).files > 0,
+    Kind.SWEEP: _sweep_lake,
+}
+"""The same of lake tables."""
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """What an action is about, a managed table or a lake table: how it is done, and how that is written down."""
+
+    name: Name
+    do: Callable[[Kind], bool]
+    failures: Callable[[], Mapping[Kind, Failures]]
+    start: Callable[[Kind], int]
+    record_done: Callable[[Kind, str], None]
+
+
+def _managed(context: JobContext, table: Table) -> _Subject:
+    connection = context.connection
+    return _Subject(
+        table.name,
+        lambda kind: ACTIONS[kind](context, table),
+        lambda: jobs.failures(connection, table),
+        lambda kind: jobs.start(connection, table, kind.value),
+        lambda kind, detail: jobs.record_done(connection, table, kind.value, detail),
+    )
+
+
+def _of_lake(context: JobContext, table: LakePointer) -> _Subject:
+    connection = context.connection
+    return _Subject(
+        table.name,
+        lambda kind: LAKE_ACTIONS[kind](context, table),
+        lambda: lake_upkeep.failures(connection, table.id),
+        lambda kind: lake_upkeep.start(connection, table, kind.value),
+        lambda kind, detail: lake_upkeep.record_done(connection, table, kind.value, detail),
+    )
 
 
 def run(settings: Settings, stop: Event, *, announce: Callable[[str], None], without_lake: bool = False) -> None:
@@ -112,6 +179,7 @@ class Worker:
         following.follow_all(self.context.connection)
         holding.follow(self.context.connection)
         constraints.record_all(self.context.connection)
+        leaving.delete_left(self.context.connection, self.context.settings)
         states = survey.list_all(self.context.connection)
         self._tell(states)
         actions = decide(states, self.tries)
@@ -133,39 +201,47 @@ class Worker:
 
     def perform(self, action: Action) -> None:
         """Do one action. What goes wrong is written down, and is the next round's affair."""
-        table = tables.find(self.context.connection, action.name)
-        if table is None:
+        subject = self._subject(action)
+        if subject is None:
             return
         reached(Failpoint.WORKER_BEFORE_ACTION)
-        before = jobs.failures(self.context.connection, table)
+        before = subject.failures()
         said = logs.stage(_log, "work", action=action.kind.value, table=str(action.name), why=action.why)
         try:
             with said as line:
-                line["done"] = done = ACTIONS[action.kind](self.context, table)
+                line["done"] = done = subject.do(action.kind)
         except ConflictError as error:
             _log.info("%s", logs.fields(stage="work", table=str(action.name), note=error.message))
             done = False
         except Exception as error:
             if self.context.connection.broken or self.context.connection.closed:
                 raise
-            self._failed(action.kind, table, before, error)  # whatever it is, the other tables go on
+            self._failed(action.kind, subject, before, error)  # whatever it is, the other tables go on
             return
         reached(Failpoint.WORKER_AFTER_ACTION)
-        self._succeeded(action, table, before, done=done)
+        self._succeeded(action, subject, before, done=done)
 
-    def _failed(self, kind: Kind, table: Table, before: Mapping[Kind, Failures], error: Exception) -> None:
+    def _subject(self, action: Action) -> _Subject | None:
+        """None for a table that is gone."""
+        if action.lake_table_id is None:
+            table = tables.find(self.context.connection, action.name)
+            return None if table is None else _managed(self.context, table)
+        known = {table.id: table for table in lake_tables.listed(self.context.connection)}
+        return _of_lake(self.context, known[action.lake_table_id]) if action.lake_table_id in known else None
+
+    def _failed(self, kind: Kind, subject: _Subject, before: Mapping[Kind, Failures], error: Exception) -> None:
         """Have the failure in the catalog, which says when to try again. A job that began has done so itself."""
         known = error if isinstance(error, FrostlineError) else faults.understood(error)
         text = known.message if known else f"unexpected {type(error).__name__}: {' '.join(str(error).split())}"
-        _log.error("%s", logs.fields(stage="work", table=str(table.name), action=kind.value, error=text))
-        if jobs.failures(self.context.connection, table).get(kind) == before.get(kind):
-            jobs.fail(self.context.connection, jobs.start(self.context.connection, table, kind.value), text)
+        _log.error("%s", logs.fields(stage="work", table=str(subject.name), action=kind.value, error=text))
+        if subject.failures().get(kind) == before.get(kind):
+            jobs.fail(self.context.connection, subject.start(kind), text)
 
-    def _succeeded(self, action: Action, table: Table, before: Mapping[Kind, Failures], *, done: bool) -> None:
+    def _succeeded(self, action: Action, subject: _Subject, before: Mapping[Kind, Failures], *, done: bool) -> None:
         key = (action.kind, action.name)
         if not done:
             self.tries[key] = tables.now(self.context.connection)
             return
         self.tries.pop(key, None)
-        if action.kind in before and action.kind in jobs.failures(self.context.connection, table):
-            jobs.record_done(self.context.connection, table, action.kind.value, "succeeded after failures")
+        if action.kind in before and action.kind in subject.failures():
+            subject.record_done(action.kind, "succeeded after failures")

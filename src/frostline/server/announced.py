@@ -9,9 +9,10 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from frostline.model.tables import Column, LakeFile, Table
+from frostline.model.lake_tables import LakeTable, Remote, ServedTable
+from frostline.model.tables import Column, LakeFile
 from frostline.model.types import Collation, PgType, encoding
-from frostline.server.lake_tables import LakeTables
+from frostline.server.served_tables import ServedTables
 
 _ANNOUNCED = re.compile(r'"(#(\d+)(?:=((?:[^"]|"")*))?:([^":]+))"')
 _SHORT = {
@@ -65,14 +66,16 @@ def _changed(known: Column, announced: Column | None) -> Column:
 
 @dataclass(frozen=True)
 class Announced:
-    """Implements `LakeTables`: the tables of another, with columns that it does not know yet."""
+    """Implements `ServedTables`: the tables of another, with columns that it does not know yet."""
 
-    tables: LakeTables
+    tables: ServedTables
     columns: Sequence[Column]
 
-    def resolve(self, table_id: int) -> Table:
-        """The table with that id; raises UsageError when there is none."""
-        table = self.tables.resolve(table_id)
+    def resolve(self, remote: Remote) -> ServedTable:
+        """The table that a foreign table asks for; raises UsageError when there is none."""
+        table = self.tables.resolve(remote)
+        if isinstance(table, LakeTable):
+            return table  # nothing is announced of a lake table
         names = {column.name for column in table.columns}
         fresh = {column.field_id: column for column in self.columns if column.name not in names}
         renamed = {column.name: fresh[column.field_id].name for column in table.columns if column.field_id in fresh}
@@ -84,13 +87,13 @@ class Announced:
         """Ask for the tables' columns again: a query has named one that was not there."""
         self.tables.forget()
 
-    def current_snapshot(self, table_id: int) -> int | None:
+    def current_snapshot(self, remote: Remote) -> int | None:
         """The lake snapshot that the seam names now; None while nothing is archived."""
-        return self.tables.current_snapshot(table_id)
+        return self.tables.current_snapshot(remote)
 
-    def files(self, table_id: int, snapshot_id: int) -> Sequence[LakeFile]:
+    def files(self, remote: Remote, snapshot_id: int) -> Sequence[LakeFile]:
         """The files of one snapshot."""
-        return self.tables.files(table_id, snapshot_id)
+        return self.tables.files(remote, snapshot_id)
 
     def checksums(self, paths: Collection[str]) -> Mapping[str, bytes]:
         """What is recorded of these files."""

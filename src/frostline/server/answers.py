@@ -7,12 +7,12 @@ from importlib import metadata
 import pyarrow as pa
 
 from frostline.model import lake_tables
-from frostline.model.names import BadName, Name, RemoteName
+from frostline.model.names import BadName, Name
 from frostline.model.range import overlapping
-from frostline.server.lake_tables import LakeTables
 from frostline.server.portals import Portal
 from frostline.server.protocol import rows
 from frostline.server.protocol.backend import ResultColumn
+from frostline.server.served_tables import ServedTables
 from frostline.server.translate.projection import TYPE_OIDS
 from frostline.server.translate.scope import UnknownName
 from frostline.server.translate.statements import NotServed
@@ -112,7 +112,7 @@ def check_setting(name: str, value: str | None) -> None:
         raise NotServed(f"the lake server cannot set {name} to {value!r}", hint="it answers in UTC, ISO and UTF8")
 
 
-def fixed(sql: str, tables: LakeTables) -> Portal | None:
+def fixed(sql: str, tables: ServedTables) -> Portal | None:
     """The answer to one of the few queries that are no query on a lake table; None for any other."""
     text = sql.strip().rstrip(";").strip()
     words = " ".join(text.split()).lower()
@@ -136,16 +136,16 @@ def _unquoted(literal: str) -> str:
     return text.replace("\\\\", "\\") if literal[0] in "eE" else text
 
 
-def _totals(regclass: str, tables: LakeTables) -> tuple[int, int]:
+def _totals(regclass: str, tables: ServedTables) -> tuple[int, int]:
     """Rows and bytes of the files that the foreign table reads now."""
     try:
         asked = Name.parse(_unquoted(regclass)).table
-        remote = lake_tables.remote(asked) or RemoteName.parse(asked)
+        remote = lake_tables.remote(asked)
     except BadName:
         raise UnknownName(f"not a lake table: {regclass!r}") from None
-    table = tables.resolve(remote.table_id)
-    snapshot = tables.current_snapshot(remote.table_id)
+    tables.resolve(remote)
+    snapshot = tables.current_snapshot(remote)
     if snapshot is None:
         return 0, 0
-    files = overlapping(tables.files(table.id, snapshot), remote.range)
+    files = overlapping(tables.files(remote, snapshot), remote.range)
     return sum(file.rows for file in files), sum(file.size_bytes for file in files)

@@ -5,11 +5,10 @@ import re
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, wait
 from enum import Enum, auto
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -18,14 +17,17 @@ from frostline.errors import FrostlineError, UnavailableError
 from frostline.lake import damage, duck, objectstore, paths, store
 from frostline.lake.damage import UnreadableFile
 from frostline.server import result_memory
+from frostline.server.ahead import Ahead
 from frostline.server.extracts import Extracts, Shortcut
+from frostline.server.protocol.rows import Printed
 from frostline.server.result_memory import ResultMemory
 from frostline.server.translate.duck import local
 
 BATCH_ROWS = 10_240
-"""Rows of a batch: enough to be fast, few enough to have many sessions, each of which holds one or two."""
+"""Rows of a batch: enough to be fast, few enough to have many sessions, each of which holds one to three."""
 
-_AHEAD_BYTES = 4 << 20
+_AHEAD_BYTES, _AHEAD = 4 << 20, 2
+"""As many as the first as have room in this, and so many at most: postgres_fdw fetches up to twice a batch's rows."""
 _MOST_NAMED = 3
 
 _INTERRUPTED = "INTERRUPT Error: Interrupted!"
@@ -39,6 +41,7 @@ _TRUSTING = (
 """A file in an object store never changes, so DuckDB need not ask for its size and date before it uses what it has kept
 of it. `FileCheck` does, once a minute, and `Engine.forget` follows when somebody has put another file in its place."""
 
+Prepared = TypeVar("Prepared")
 Check: TypeAlias = Callable[[Callable[[], None]], None]
 """Looks at files before they are read, for as long as the function that it is given does not raise."""
 
@@ -73,7 +76,7 @@ class _Way(Enum):
     ON_DEMAND = auto()
     """Each batch when the client asks for it."""
     AHEAD = auto()
-    """The next batch while the client is busy with the last."""
+    """The next batches while the client is busy with the last, printed if it wants them so."""
     BY_DISK = auto()
     """All of it at once, into a file, where it waits for the client."""
 
@@ -107,7 +110,7 @@ class Rows:
         self._opened: duckdb.DuckDBPyConnection | None = None
         self._stopped = False
         self._file: Path | None = None
-        self._coming: Future[pa.RecordBatch | None] | None = None
+        self._ahead: Ahead[Any] | None = None
 
     @property
     def _connection(self) -> duckdb.DuckDBPyConnection:
@@ -115,6 +118,13 @@ class Rows:
         return self._opened
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self._batches(lambda batch: batch)
+
+    def printed(self) -> Iterator[pa.RecordBatch | Printed]:
+        """The same rows. What is produced before it is asked for is printed by then, too."""
+        return self._batches(lambda batch: Printed([batch]))
+
+    def _batches(self, prepare: Callable[[pa.RecordBatch], Prepared]) -> Iterator[pa.RecordBatch | Prepared]:
         self._first(self._give_up)  # before there is a connection: what it finds may end the instance
         self._opened = self._connect()
         self._result_memory.opened()
@@ -122,13 +132,14 @@ class Rows:
         batches, began = self._produced(), time.monotonic()
         way, head = self._begin(batches)
         self._shortcut.took(time.monotonic() - began)
+        most = max(1, min(_AHEAD, _AHEAD_BYTES // max(1, sum(batch.nbytes for batch in head))))
         yield from head
         head.clear()  # a client may take its time with the rest
         match way:
             case _Way.ON_DEMAND:
                 yield from batches
             case _Way.AHEAD:
-                yield from self._ahead(batches)
+                yield from self._ahead_of(batches, prepare, most)
             case _Way.BY_DISK:
                 batches.close()
                 yield from self._by_way_of_disk()
@@ -146,12 +157,16 @@ class Rows:
             return (_Way.BY_DISK, []) if len(head) > 1 else (_Way.ON_DEMAND, head)
         return _Way.AHEAD if _is_worth_another(head, self._batch_rows) else _Way.ON_DEMAND, head
 
-    def _ahead(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches; the next one is produced while the client is busy with the last."""
-        self._coming = _later(lambda: next(batches, None))
-        while (batch := self._coming.result()) is not None:
-            self._coming = _later(lambda: next(batches, None))
-            yield batch
+    def _ahead_of(
+        self, batches: Iterator[pa.RecordBatch], prepare: Callable[[pa.RecordBatch], Prepared], most: int
+    ) -> Iterator[pa.RecordBatch | Prepared]:
+        def produce() -> pa.RecordBatch | Prepared | None:
+            batch = next(batches, None)
+            # A large one stays as it is: for a moment it would be there twice.
+            return batch if batch is None or batch.nbytes > _AHEAD_BYTES else prepare(batch)
+
+        self._ahead = ahead = Ahead(produce, most)
+        yield from ahead
 
     def _produced(self) -> Generator[pa.RecordBatch]:
         yield from _translated(self._reader(), self._files)
@@ -184,8 +199,8 @@ class Rows:
     def close(self) -> None:
         """Stop producing and give the memory back."""
         self.interrupt()
-        if self._coming is not None:
-            wait([self._coming])  # a connection is not to be closed while another thread reads from it
+        if self._ahead is not None:
+            self._ahead.close()  # a connection is not to be closed while another thread reads from it
         if self._opened is not None:
             self._opened.close()
             self._opened = None
@@ -197,20 +212,6 @@ class Rows:
 def _is_worth_another(head: Sequence[pa.RecordBatch], batch_rows: int) -> bool:
     """Whether more will come, and is small enough to be held beside what the client is busy with."""
     return sum(batch.num_rows for batch in head) >= batch_rows and all(batch.nbytes <= _AHEAD_BYTES for batch in head)
-
-
-def _later(produce: Callable[[], pa.RecordBatch | None]) -> "Future[pa.RecordBatch | None]":
-    """Produce it in a thread of its own, which nobody waits for at the end of the process: its disk may be away."""
-    coming: Future[pa.RecordBatch | None] = Future()
-
-    def run() -> None:
-        try:
-            coming.set_result(produce())
-        except BaseException as error:  # noqa: BLE001  (it is raised where the batch is asked for)
-            coming.set_exception(error)
-
-    threading.Thread(target=run, name="frostline-lake-ahead", daemon=True).start()
-    return coming
 
 
 def _translated(batches: Iterable[pa.RecordBatch], files: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:

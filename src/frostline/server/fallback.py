@@ -6,7 +6,7 @@ no function that could see or change anything but its arguments, in a transactio
 """
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 
 import psycopg
@@ -58,7 +58,7 @@ class PostgresAnswer:
 
     def __init__(self, candidates: Callable[[Scan], Rows], dsn: str | None) -> None:
         """`candidates` gives the rows of a scan as lines of COPY."""
-        self._connection = _connect(dsn)
+        self._connection = connected(dsn)
         self._candidates = candidates
         self._loading: Rows | None = None
         self._interrupted = False
@@ -95,16 +95,11 @@ class PostgresAnswer:
         cursor = psycopg.RawCursor(self._connection)
         if self._connection.info.server_version >= _HAS_TRANSACTION_TIMEOUT:
             cursor.execute("set local transaction_timeout = 0")
-        self._refuse_volatile(cursor, plan)
+        refuse_volatile(cursor, plan.functions)
         for position, scan in enumerate(plan.scans):
             self._load(cursor, sql.Identifier("pg_temp", f"frostline_{position}"), scan)
         cursor.execute("set transaction read only")
         return cursor
-
-    def _refuse_volatile(self, cursor: psycopg.RawCursor, plan: PostgresPlan) -> None:
-        volatile = cursor.execute(_VOLATILE, [sorted(plan.functions)]).fetchall()
-        if volatile:
-            raise NotServed(f"function {volatile[0][0]} is not served by the lake server", hint="run it in Postgres")
 
     def _load(self, cursor: psycopg.RawCursor, name: sql.Identifier, scan: Scan) -> None:
         try:
@@ -166,7 +161,15 @@ class PostgresAnswer:
         self._connection.close()
 
 
-def _connect(dsn: str | None) -> psycopg.Connection:
+def refuse_volatile(cursor: psycopg.RawCursor, functions: Collection[str]) -> None:
+    """NotServed when one of these functions could see or change anything but its arguments."""
+    volatile = cursor.execute(_VOLATILE, [sorted(functions)]).fetchall()
+    if volatile:
+        raise NotServed(f"function {volatile[0][0]} is not served by the lake server", hint="run it in Postgres")
+
+
+def connected(dsn: str | None) -> psycopg.Connection:
+    """A session of the lake server's own in Postgres, in which every text means what it was checked to mean."""
     if dsn is None:
         raise NotServed("this query needs Postgres, and the lake server has no connection to it")
     try:

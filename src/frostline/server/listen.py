@@ -23,11 +23,11 @@ from frostline.lake.filecheck import Checks, FileCheck
 from frostline.server.authentication import Credentials
 from frostline.server.connection import Connection, HungUp, shut
 from frostline.server.engine import Engine
-from frostline.server.lake_tables import LakeTables
 from frostline.server.protocol.frontend import CancelRequest
 from frostline.server.queries import Backend
+from frostline.server.served_tables import ManagedTables, OnlyManaged
 from frostline.server.translate.complexity import deep_stack
-from frostline.server.writes.transaction import Lake
+from frostline.server.writes.shared import Lake
 
 _log = logging.getLogger(__name__)
 
@@ -103,17 +103,21 @@ class Door:
 
 
 class LakeServer:
-    """Listens, and gives every client a thread. Loopback unless another host is given."""
+    """Listens, and gives every client a thread. Loopback unless another host is given.
+
+    `postgres_dsn` is the Postgres whose queries it answers; the catalog of lake tables may be in another one.
+    """
 
     def __init__(
         self,
         host: str,
         port: int,
-        tables: LakeTables,
+        tables: ManagedTables,
         user: str,
         password: str,
         postgres_dsn: str | None,
         *,
+        catalog_dsn: str | None = None,
         memory_limit: str = "1GB",
         threads: int = 2,
         warehouse: str | None = None,
@@ -133,8 +137,8 @@ class LakeServer:
             trusting=checks is not Checks.OFF,
         )
         check = FileCheck(checks, threads, self._engine.forget)
-        lake = None if postgres_dsn is None else Lake(postgres_dsn, warehouse)
-        self.backend = Backend(tables, self._engine, postgres_dsn, check, lake=lake)
+        lake = None if postgres_dsn is None else Lake(catalog_dsn or postgres_dsn, warehouse, postgres_dsn)
+        self.backend = Backend(OnlyManaged(tables), self._engine, postgres_dsn, check, lake=lake)
         self.credentials = Credentials(user, password)
         self.startup_timeout_s, self.send_timeout_s, self.tls = startup_timeout_s, send_timeout_s, tls
         self._address, self._max_sessions = (host, port), max_sessions

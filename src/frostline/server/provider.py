@@ -8,7 +8,7 @@ import psycopg
 
 from frostline.catalog import lake_files, seams, tables
 from frostline.catalog.connect import Connection, connect
-from frostline.errors import CorruptionError, UnavailableError
+from frostline.errors import CorruptionError, UnavailableError, UsageError
 from frostline.lake import expected, snapshots, warehouse
 from frostline.model.tables import LakeFile, Table
 from frostline.server.own_session import OwnSessionFailed, explained
@@ -22,8 +22,32 @@ CHECKSUMS_CACHED = 500_000
 Answer = TypeVar("Answer")
 
 
+class NoManagedTables:
+    """Implements `ManagedTables` for a node, which has no managed tables: those of the catalog are in its Postgres."""
+
+    def resolve(self, table_id: int) -> Table:
+        """There is none."""
+        raise UsageError(f"there is no managed table {table_id} on a node", hint="query it where the catalog is")
+
+    def forget(self) -> None:
+        """Nothing is remembered."""
+
+    def current_snapshot(self, table_id: int) -> int | None:
+        """There is none."""
+        return self.resolve(table_id).id
+
+    def files(self, table_id: int, snapshot_id: int) -> Sequence[LakeFile]:  # noqa: ARG002
+        """There are none."""
+        self.resolve(table_id)
+        return ()
+
+    def checksums(self, paths: Collection[str]) -> Mapping[str, bytes]:  # noqa: ARG002
+        """Nobody has recorded any of lake tables."""
+        return {}
+
+
 class CatalogTables:
-    """Implements `LakeTables`. Safe for many threads: what is cached is true for good, or for a while."""
+    """Implements `ManagedTables`. Safe for many threads: what is cached is true for good, or for a while."""
 
     def __init__(self, dsn: str, place: str | None = None) -> None:
         self._dsn = dsn

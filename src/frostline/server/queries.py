@@ -11,17 +11,17 @@ from frostline.server.announced import Announced, announced_columns
 from frostline.server.engine import Engine, Rows
 from frostline.server.extracts import Shortcut
 from frostline.server.fallback import PostgresAnswer
-from frostline.server.lake_tables import LakeTables
 from frostline.server.meter import Meter
-from frostline.server.portals import Batch, Interruptible, Portal
+from frostline.server.portals import Batch, Batches, Interruptible, Portal
 from frostline.server.protocol.rows import Printed
 from frostline.server.reading import Question, answer, answer_of, choose, copy_lines, in_order
 from frostline.server.segments import InOrder, Segment
-from frostline.server.shapes import Shape, Shapes
+from frostline.server.served_tables import ServedTables
+from frostline.server.shapes import Part, Shapes
 from frostline.server.translate.plan import DuckPlan, PostgresPlan, Scan, plan
 from frostline.server.translate.scope import UnknownColumn
 from frostline.server.translate.statements import Select
-from frostline.server.writes.transaction import Lake
+from frostline.server.writes.shared import Lake
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ Running = Callable[[Interruptible | None], None]
 class Backend:
     """What all sessions share."""
 
-    tables: LakeTables
+    tables: ServedTables
     engine: Engine
     postgres_dsn: str | None
     files: FileCheck = field(default_factory=lambda: FileCheck(Checks.FIRST_READ))
@@ -42,6 +42,8 @@ class Backend:
     shapes: Shapes = field(default_factory=Shapes)
     lake: Lake | None = None
     """What sessions share of lake tables; None where there are none."""
+    prints: bool = True
+    """Whether rows may come as messages for a client. Who reads them here wants batches."""
 
     def open(self, select: Select, params: Params, running: Running) -> Portal:
         """The result of the query, not yet computed where DuckDB computes it. Tells `running` what it waits for."""
@@ -63,26 +65,35 @@ class Backend:
         shape = self.shapes.of(select, params, self.tables)
         numbers = None if shape is None else shape.numbers(params)
         if shape is not None and numbers is not None:
-            return Portal(shape.plan.result, lambda: LookedUp(self, shape, numbers, params))
+            part = shape.part(numbers)
+            return Portal(shape.plan.result, lambda: LookedUp(self, part, numbers, params))
         fixed = answers.fixed(select.sql, self.tables)
         if fixed is not None:
             return fixed
         decided = plan(select, params, self.tables)
         if isinstance(decided, DuckPlan):
             return self._by_duckdb(decided)
+        known = {column.name for scan in decided.scans for column in scan.source.table.columns}
+        unknown = [column.name for column in announced_columns(select.sql) if column.name not in known]
+        if unknown:  # of all other names Postgres says itself that they are not there
+            raise UnknownColumn(f"column {unknown[0]!r} does not exist")
         return self._by_postgres(decided, running)
 
     def _by_duckdb(self, decided: DuckPlan) -> Portal:
         source, wanted = decided.scan.source, decided.ordered
-        _log.debug("query engine=duckdb table=%d snapshot=%s", source.table.id, source.snapshot)
+        _log.debug("query engine=duckdb table=%s snapshot=%s", source.table.name, source.snapshot)
         chosen = choose(decided.scan, self.tables)
         parts = in_order(decided, chosen, self.meter)
+
+        def rows(question: Question) -> Batches:
+            return _Printed(self.run(question), has_columns=self.prints and bool(decided.outputs))
+
         if parts is None or wanted is None:
             question = answer(decided, chosen, self.meter)
-            return Portal(decided.result, lambda: self.run(question))
+            return Portal(decided.result, lambda: rows(question))
 
-        def run(part: Segment, most: int | None) -> Rows:
-            return self.run(answer_of(decided, part, most))
+        def run(part: Segment, most: int | None) -> Batches:
+            return rows(answer_of(decided, part, most))
 
         return Portal(decided.result, lambda: InOrder(wanted, parts(), run))
 
@@ -104,20 +115,20 @@ class Backend:
 
         return Shortcut(self.engine.extracts, question.lookup, lambda: self.files.stamps(question.files), told)
 
-    def printed(self, shape: Shape, numbers: Sequence[int]) -> Printed | None:
+    def printed(self, part: Part, numbers: Sequence[int]) -> Printed | None:
         """The rows of a look-up, if they are printed. The files are compared all the same."""
-        ledger, files = shape.ledger, shape.chosen.files
+        ledger, files = part.ledger, part.chosen.files
         stamps = None if ledger is None else self.files.unchanged(files)
         kept = None if ledger is None or stamps is None else self.engine.extracts.ledgers.find((ledger.sql, stamps))
         if kept is None:
             return None
-        self.meter.pruned(shape.chosen.passed_over)
+        self.meter.pruned(part.chosen.passed_over)
         self.meter.read(len(files), from_extract=True)
         return kept.find(numbers)
 
-    def took(self, shape: Shape, seconds: float) -> None:
-        """Look-ups of this shape are not printed, and one took so long."""
-        ledger, files = shape.ledger, shape.chosen.files
+    def took(self, part: Part, seconds: float) -> None:
+        """Look-ups of this part are not printed, and one took so long."""
+        ledger, files = part.ledger, part.chosen.files
         stamps = None if ledger is None else self.files.unchanged(files)
         if ledger is not None and stamps is not None:
             self.engine.extracts.ledgers.spent(
@@ -143,26 +154,38 @@ class Backend:
         return answered
 
 
+class _Printed:
+    """The rows of a query as a portal reads them: printed where nobody waits for it."""
+
+    def __init__(self, rows: Rows, *, has_columns: bool) -> None:
+        self._rows, self._has_columns = rows, has_columns
+        self.interrupt, self.close = rows.interrupt, rows.close
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self._rows.printed() if self._has_columns else iter(self._rows)
+
+
 class LookedUp:
     """The rows of a look-up that comes again and again: as they are printed, or else as those of any query."""
 
-    def __init__(self, backend: Backend, shape: Shape, numbers: Sequence[int], params: Params) -> None:
-        self._backend, self._shape, self._numbers, self._params = backend, shape, numbers, params
-        self._rows: Rows | None = None
+    def __init__(self, backend: Backend, part: Part, numbers: Sequence[int], params: Params) -> None:
+        self._backend, self._part, self._numbers, self._params = backend, part, numbers, params
+        self._rows: _Printed | None = None
         self._stopped = False
 
     def __iter__(self) -> Iterator[Batch]:
-        printed = self._backend.printed(self._shape, self._numbers)
+        printed = self._backend.printed(self._part, self._numbers) if self._backend.prints else None
         if printed is not None:
             yield printed
             return
         began = time.monotonic()
-        self._rows = self._backend.run(self._shape.question(self._params, self._backend.meter))
+        rows = self._backend.run(self._part.question(self._params, self._backend.meter))
+        self._rows = _Printed(rows, has_columns=self._backend.prints and bool(self._part.shape.plan.outputs))
         if self._stopped:
             self._rows.interrupt()
         batches = iter(self._rows)
         first = next(batches, None)
-        self._backend.took(self._shape, time.monotonic() - began)
+        self._backend.took(self._part, time.monotonic() - began)
         if first is not None:
             yield first
             yield from batches

@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from frostline.lake import damage, ducksql, ducktext, lake_rows
-from frostline.model.lake_tables import ROW_COLUMN, LakeOnly, tid_sql
-from frostline.model.range import overlapping
-from frostline.model.tables import Column, LakeFile, Table
-from frostline.model.tiers import BY_TYPNAME
+from frostline.lake import damage, duckfiles, ducksql, ducktext, lake_rows
+from frostline.model.lake_tables import ROW_COLUMN, LakeTable, tid_sql
+from frostline.model.range import Range, overlapping
+from frostline.model.tables import Column, LakeFile
+from frostline.model.tiers import BY_TYPNAME, TierKind
 from frostline.server.extracts import Lookup, is_sortable
-from frostline.server.lake_tables import LakeTables
 from frostline.server.meter import Meter
 from frostline.server.printed import Ledger
 from frostline.server.segments import Segment, placed, segments
+from frostline.server.served_tables import ServedTables
 from frostline.server.translate import duck
 from frostline.server.translate.plan import DuckPlan, Scan, nothing
 from frostline.server.translate.sampling import drawn
@@ -43,11 +43,11 @@ class Chosen:
     passed_over: int
 
 
-def choose(scan: Scan, tables: LakeTables) -> Chosen:
+def choose(scan: Scan, tables: ServedTables) -> Chosen:
     """Choose them by what is known of each file. That takes a while where there are thousands: once a query."""
     if scan.source.snapshot is None:
         return Chosen([], 0)
-    all_files = tables.files(scan.source.table.id, scan.source.snapshot)
+    all_files = tables.files(scan.source.remote, scan.source.snapshot)
     files = overlapping(all_files, scan.range)
     if scan.wants:
         files = [file for file in files if all(want.may_be_in(file) for want in scan.wants)]
@@ -73,7 +73,8 @@ def in_order(plan: DuckPlan, chosen: Chosen, meter: Meter) -> Callable[[], Itera
     if plan.ordered is None:
         return None
     column, table = plan.ordered.column, plan.scan.source.table
-    by_bounds = placed(chosen.files, column.field_id, is_tier_key=column.name == table.tier_key)
+    is_tier_key = table.tier is not None and column.name == table.tier.name
+    by_bounds = placed(chosen.files, column.field_id, is_tier_key=is_tier_key)
     if by_bounds is None or len(by_bounds) < 2:
         return None
     meter.pruned(chosen.passed_over)
@@ -118,7 +119,7 @@ def _with_columns(scan: Scan, columns: Sequence[Column]) -> Scan:
     return replace(scan, columns=tuple(column for column in scan.source.table.columns if column.name in needed))
 
 
-def copy_lines(scan: Scan, tables: LakeTables, meter: Meter) -> Question:
+def copy_lines(scan: Scan, tables: ServedTables, meter: Meter) -> Question:
     """The candidate rows in Postgres' COPY text format, one varchar with its newline a row."""
     values = (ducktext.copied_value(duck.column(column), column.encoding.lake_type) for column in scan.columns)
     snapshot = ducksql.literal(str(scan.source.snapshot))
@@ -140,14 +141,15 @@ def _question(
     scan: Scan, files: tuple[LakeFile, ...], further: Iterable[str], query: Callable[[str], str], new_files: int
 ) -> Question:
     """The query, of the rows of these files for which the scan's conditions, and further ones, hold."""
-    if isinstance(scan.source.table, LakeOnly):
-        return _lake_question(scan, scan.source.table, files, further, query)
+    table = scan.source.table
+    if isinstance(table, LakeTable):
+        return _lake_question(scan, table, files, further, query)
     asked = (condition for condition in scan.conditions if not _is_certain(condition, scan, files))
-    bounds = tuple(_range(scan, files))
+    key = table.column(table.tier.name)
+    bounds = tuple(_bounds(key, table.tier.kind, scan.source.remote.range, files))
     where = " where " + duck.all_of((*bounds, *asked, *further))
-    key = _tier_column(scan.source.table)
     columns = {duck.name(column): column for column in (*scan.columns, key)}
-    relation = ducksql.read_parquet((_literal(file) for file in files), columns.items())
+    relation = duckfiles.read_parquet((_literal(file) for file in files), columns.items())
 
     def on(relation: str) -> str:
         return query(f"({duck.select('*', relation, where)})")
@@ -161,7 +163,7 @@ def _question(
 
 
 def _lake_question(
-    scan: Scan, table: LakeOnly, files: tuple[LakeFile, ...], further: Iterable[str], query: Callable[[str], str]
+    scan: Scan, table: LakeTable, files: tuple[LakeFile, ...], further: Iterable[str], query: Callable[[str], str]
 ) -> Question:
     """The same of a lake table, whose rows may be gone by a file that says so."""
     columns = {duck.name(column): column for column in scan.columns if column is not ROW_COLUMN}
@@ -179,27 +181,22 @@ def _lake_question(
 
 def _literal(file: LakeFile) -> str:
     """The file's name for DuckDB, which takes a name that is no file for a pattern, and would read others instead."""
-    path = duck.local(file.path)
+    path = lake_rows.local(file.path)
     if _PATTERN.search(path) and not Path(path).exists():
         raise damage.missing(path)
     return ducksql.literal(path)
 
 
-def _range(scan: Scan, files: Sequence[LakeFile]) -> Iterator[str]:
+def _bounds(key: Column, kind: TierKind, asked: Range, files: Sequence[LakeFile]) -> Iterator[str]:
     """The bounds of the foreign table, where the files reach beyond them."""
-    table, remote = scan.source.table, scan.source.remote
-    key = duck.column(_tier_column(table))
-    if remote.lower is not None and any(file.lower < remote.lower for file in files):
-        yield f"{key} >= {ducktext.tier_literal(table.tier_kind, remote.lower)}"
-    if any(file.upper >= remote.upper for file in files):
-        yield f"{key} < {ducktext.tier_literal(table.tier_kind, remote.upper)}"
+    name = duck.column(key)
+    if asked.lower is not None and any(file.lower < asked.lower for file in files):
+        yield f"{name} >= {ducktext.tier_literal(kind, asked.lower)}"
+    if asked.upper is not None and any(file.upper >= asked.upper for file in files):
+        yield f"{name} < {ducktext.tier_literal(kind, asked.upper)}"
 
 
 def _is_certain(condition: str, scan: Scan, files: Sequence[LakeFile]) -> bool:
     """Whether all rows of the files fulfil it, so that the tier key need not be read for it."""
     certain = scan.certain.get(condition)
     return certain is not None and all(certain.covers(file.range) for file in files)
-
-
-def _tier_column(table: Table) -> Column:
-    return table.column(table.tier_key)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from frostline.model.range import Range
 from frostline.model.tables import LakeFile
-from frostline.server.portals import Batches
+from frostline.server.portals import Batch, Batches
 from frostline.server.translate.ordering import Ordered
 
 _MOST_ROWS = 4_000_000
@@ -108,19 +108,19 @@ class InOrder:
         self._running: Batches | None = None
         self._stopped = False
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
+    def __iter__(self) -> Iterator[Batch]:
         yield from self._extreme() if self._wanted.extreme else self._rows()
 
     def _extreme(self) -> Iterator[pa.RecordBatch]:
         """One row. What has no rows says NULL, and then the next segment is asked."""
         batches: list[pa.RecordBatch] = []
         for part in self._parts:
-            batches = list(self._produced(part, None))
+            batches = list(cast(Iterable[pa.RecordBatch], self._produced(part, None)))  # so few are never printed
             if any(batch.num_rows and batch.column(0).null_count == 0 for batch in batches):
                 break
         yield from batches
 
-    def _rows(self) -> Iterator[pa.RecordBatch]:
+    def _rows(self) -> Iterator[Batch]:
         skip, limit = self._wanted.offset, self._wanted.limit
         left = None if limit is None else skip + limit
         for part in self._parts:
@@ -133,11 +133,11 @@ class InOrder:
                 if shown.num_rows:
                     yield shown
 
-    def _produced(self, part: Segment, most: int | None) -> Iterator[pa.RecordBatch]:
+    def _produced(self, part: Segment, most: int | None) -> Iterator[Batch]:
         self._running = self._run(part, most)
         if self._stopped:
             self._running.interrupt()
-        yield from cast(Iterable[pa.RecordBatch], self._running)  # DuckDB's, none that is printed
+        yield from self._running
         self._running.close()
         self._running = None
 

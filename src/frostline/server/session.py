@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from frostline.errors import FrostlineError, UsageError
 from frostline.server import answers
-from frostline.server.bound import Bound, Bytes
+from frostline.server.execution import Bytes, Execution
 from frostline.server.portals import Interruptible, Portal
 from frostline.server.protocol import backend, rows
 from frostline.server.protocol.frontend import (
@@ -22,9 +22,10 @@ from frostline.server.protocol.frontend import (
     Sync,
 )
 from frostline.server.queries import Backend, Params
-from frostline.server.session_state import MAX_NAMED, NoSuchThing, Prepared, Savepoints, decoded, with_types
+from frostline.server.session_state import MAX_NAMED, NoSuchThing, Prepared, Savepoints, given, with_types
 from frostline.server.translate import changes, statements
 from frostline.server.translate.statements import NotServed, Statement
+from frostline.server.writes.definitions import Mark
 from frostline.server.writes.writer import Done, Writer, names_lake_tables
 
 _log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class Session:
         self._cursors: dict[str, Portal] = {}
         self._savepoints = Savepoints()
         self._prepared = Prepared()
-        self._bound: dict[str, Bound] = {}
+        self._portals: dict[str, Execution] = {}
         self._skipping = False
         self._lock = threading.Lock()
         self._running: Interruptible | None = None
@@ -68,6 +69,8 @@ class Session:
             yield backend.ready(self._status)
 
     def _failed(self, error: FrostlineError) -> bytes:
+        if self._writer is not None:
+            error = self._writer.transaction.explained(error)
         if self._status == "T":
             self._status = "E"
         _log.warning("query failed sqlstate=%s error=%r", error.sqlstate, error.message)
@@ -97,11 +100,11 @@ class Session:
         if not parsed:
             yield backend.EMPTY_QUERY
         for statement in parsed:
-            bound = Bound(self, statement, ())
+            execution = Execution(self, statement, ())
             try:
-                yield from bound.run(None, describe=True)
+                yield from execution.run(None, describe=True)
             finally:
-                bound.close()
+                execution.close()
 
     def _parsed(self, sql: str) -> list[Statement]:
         with self._shared.meter.refusals():
@@ -120,18 +123,17 @@ class Session:
         if any(message.parameter_formats) or any(message.result_formats):
             raise NotServed("the lake server speaks text format only", hint="ask for text parameters and results")
         parsed = self._prepared.get(message.statement)
-        params = tuple(map(decoded, message.values))
         self._forget(message.portal)
-        if len(self._bound) >= MAX_NAMED:
+        if len(self._portals) >= MAX_NAMED:
             raise NotServed(f"more than {MAX_NAMED} portals in one session")
         if parsed:
-            self._bound[message.portal] = Bound(self, parsed[0], params)
+            self._portals[message.portal] = Execution(self, *given(parsed[0], message.values))
         return backend.BIND_COMPLETE
 
     def _forget(self, portal: str) -> None:
-        bound = self._bound.pop(portal, None)
-        if bound is not None:
-            bound.close()
+        execution = self._portals.pop(portal, None)
+        if execution is not None:
+            execution.close()
 
     def _describe(self, message: Describe) -> Iterator[Bytes]:
         if message.kind == "P":
@@ -144,8 +146,8 @@ class Session:
 
     def _portal_description(self, name: str) -> bytes:
         """Cursors are portals too: clients ask for their columns under the cursor's name."""
-        if name in self._bound:
-            return self._bound[name].description()
+        if name in self._portals:
+            return self._portals[name].description()
         if name == "":
             return backend.NO_DATA
         return backend.row_description(self.cursor(name).columns)
@@ -153,18 +155,18 @@ class Session:
     def _described(self, parsed: list[Statement], count: int) -> bytes:
         if not parsed:
             return backend.NO_DATA
-        unbound = Bound(self, parsed[0], (None,) * count)
+        described = Execution(self, parsed[0], (None,) * count)
         try:
-            return unbound.description()
+            return described.description()
         finally:
-            unbound.close()
+            described.close()
 
     def _execute(self, message: Execute) -> Iterator[Bytes]:
-        bound = self._bound.get(message.portal)
-        if bound is None:
+        execution = self._portals.get(message.portal)
+        if execution is None:
             yield backend.EMPTY_QUERY
             return
-        yield from bound.run(message.max_rows or None, describe=False)
+        yield from execution.run(message.max_rows or None, describe=False)
 
     def _close(self, message: Close) -> bytes:
         if message.kind == "S":
@@ -249,7 +251,8 @@ class Session:
     def _savepoint(self, statement: statements.Savepoint) -> None:
         """Going back to one closes the cursors that were opened since, which postgres_fdw relies on."""
         if statement.tag == "SAVEPOINT":
-            self._savepoints.set(statement.name, self._cursors, self._writer.transaction.mark() if self._writer else {})
+            mark = self._writer.transaction.mark() if self._writer else Mark()
+            self._savepoints.set(statement.name, self._cursors, mark)
         elif statement.heals:
             kept, mark = self._savepoints.back(statement.name)
             for cursor in self._cursors.keys() - kept:
@@ -304,7 +307,7 @@ class Session:
 
     def close(self) -> None:
         """Give everything back."""
-        for portal in list(self._bound):
+        for portal in list(self._portals):
             self._forget(portal)
         self._close_cursors(None)
         self._prepared.deallocate(None)

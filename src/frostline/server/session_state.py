@@ -1,16 +1,24 @@
 """What a session keeps from one message to the next: prepared statements, their parameters, and savepoints."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
 from postgast import pg_query_pb2 as pb
 from psycopg import sql
 
 from frostline.errors import UsageError
+from frostline.server.protocol.parameters import Many
 from frostline.server.translate import parsing
+from frostline.server.translate.changes import InsertBatch
 from frostline.server.translate.complexity import TooComplex
-from frostline.server.translate.statements import NotServed, Statement
+from frostline.server.translate.statements import NotServed, Statement, Write
+from frostline.server.writes.definitions import Mark
 
+_compute: Any = pc
 MAX_NAMED = 1_000
 """Prepared statements, portals or cursors one session may have."""
 MAX_CHARS = 4 << 20
@@ -66,6 +74,13 @@ class NotText(UsageError):
     sqlstate = "22021"
 
 
+def given(statement: Statement, values: Sequence[bytes | None]) -> tuple[Statement, tuple[str | None, ...]]:
+    """The statement with its parameters. Those of many rows to insert stay as they are, in the statement."""
+    if isinstance(values, Many) and isinstance(statement, Write) and isinstance(statement.change, InsertBatch):
+        return replace(statement, change=replace(statement.change, given=values)), ()
+    return statement, tuple(map(decoded, values))
+
+
 def decoded(value: bytes | None) -> str | None:
     """The text of a parameter; None for NULL."""
     if value is None:
@@ -77,6 +92,17 @@ def decoded(value: bytes | None) -> str | None:
     if "\0" in text:
         raise NotText("a parameter has a null byte in it")
     return text
+
+
+def decoded_column(values: Any) -> Any:
+    """The same for an array of bytes."""
+    try:
+        texts = values.cast(pa.string())
+    except pa.ArrowInvalid:
+        raise NotText("a parameter is not UTF-8") from None
+    if _compute.any(_compute.match_substring(texts, "\0")).as_py():
+        raise NotText("a parameter has a null byte in it")
+    return texts
 
 
 def with_types(text: str, oids: Sequence[int]) -> str:
@@ -111,9 +137,9 @@ class Savepoints:
     """Names may repeat; the latest counts, as in Postgres."""
 
     def __init__(self) -> None:
-        self._set: list[tuple[str, frozenset[str], Mapping[int, int]]] = []
+        self._set: list[tuple[str, frozenset[str], Mark]] = []
 
-    def set(self, name: str, cursors: Iterable[str], mark: Mapping[int, int]) -> None:
+    def set(self, name: str, cursors: Iterable[str], mark: Mark) -> None:
         """SAVEPOINT, while these cursors are open; `mark` is where the changes of lake tables are."""
         self._set.append((name, frozenset(cursors), mark))
 
@@ -121,7 +147,7 @@ class Savepoints:
         """RELEASE: the savepoint and those after it are gone."""
         del self._set[self._position(name) :]
 
-    def back(self, name: str) -> tuple[frozenset[str], Mapping[int, int]]:
+    def back(self, name: str) -> tuple[frozenset[str], Mark]:
         """ROLLBACK TO: those after it are gone. Answers with the cursors that stay open, and the mark."""
         position = self._position(name)
         del self._set[position + 1 :]

@@ -1,9 +1,8 @@
 """Which tier values a condition leaves over: files and partitions outside are not touched. Too wide is safe."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -14,6 +13,9 @@ from pyspark.sql.types import StructType
 
 from frostline.errors import UsageError
 from frostline.model.range import EVERYTHING, Range
+from frostline.model.tables import Column
+from frostline.spark import lakeconditions
+from frostline.spark.axis import of_python
 
 Expression: TypeAlias = Any
 """An expression of Spark's, in Java."""
@@ -30,7 +32,6 @@ _CHANGING = re.compile(r"Current|Now|Local|Rand|Uuid|UDF")
 """Expressions that mean something else at the next action."""
 _SPECIAL = re.compile(r"\s*(now|today|tomorrow|yesterday|epoch)\b.*", re.IGNORECASE | re.DOTALL)
 """Texts that Spark may take for a time that changes."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,13 @@ class Where:
 
     columns: frozenset[str]
     range: Range
+    of_files: lakeconditions.Condition = lakeconditions.EVERY_ROW
+    """What it says of the files of a lake table."""
 
 
-def of_where(spark: SparkSession, schema: StructType, where: str, tier_key: str | None) -> Where:
+def of_where(
+    spark: SparkSession, schema: StructType, where: str, tier_key: str | None, columns: Mapping[str, Column]
+) -> Where:
     """Let Spark itself read the condition, so that its literals and the session's time zone mean what they will."""
     untyped: Any = spark
     rows: DataFrame = untyped.createDataFrame(spark.sparkContext.emptyRDD(), schema)
@@ -52,11 +57,13 @@ def of_where(spark: SparkSession, schema: StructType, where: str, tier_key: str 
         hint = "give a condition of Spark SQL on the table's columns"
         raise UsageError(f"where {where!r}: {message}", hint=hint) from None
     written = list(_nodes(_condition(filtered, "analyzed")))
-    columns = frozenset(_name(expression) for expression in written if _class(expression) == "AttributeReference")
-    if tier_key is None or any(map(_may_change, written)):
-        return Where(columns, EVERYTHING)
-    ranges = [_of_expression(conjunct, tier_key) for conjunct in _conjuncts(_condition(filtered, "optimizedPlan"))]
-    return Where(columns, together(ranges))
+    named = frozenset(_name(expression) for expression in written if _class(expression) == "AttributeReference")
+    if any(map(_may_change, written)):
+        return Where(named, EVERYTHING)
+    condition = _condition(filtered, "optimizedPlan")
+    if tier_key is None:
+        return Where(named, EVERYTHING, lakeconditions.of_expression(condition, columns))
+    return Where(named, together(_of_expression(conjunct, tier_key) for conjunct in _conjuncts(condition)))
 
 
 def of_filters(filters: Iterable[Filter], tier_key: str) -> Range:
@@ -147,27 +154,11 @@ def _literal(expression: Expression) -> int | None:
 def _of_filter(pushed: Filter, tier_key: str) -> Range:
     operator = _OPERATORS.get(type(pushed).__name__)
     if isinstance(pushed, In) and pushed.attribute == (tier_key,):
-        values = [_axis(value) for value in pushed.value]
+        values = [of_python(value) for value in pushed.value]
         numbers = [value for value in values if value is not None]
         return _range("=", numbers) if numbers and len(numbers) == len(values) else EVERYTHING
     comparison = isinstance(pushed, (EqualTo, LessThan, LessThanOrEqual, GreaterThan, GreaterThanOrEqual))
     if operator is None or not comparison or pushed.attribute != (tier_key,):
         return EVERYTHING
-    number = _axis(pushed.value)
+    number = of_python(pushed.value)
     return EVERYTHING if number is None else _range(operator, [number])
-
-
-def _axis(value: object) -> int | None:
-    """A value as Spark hands it to Python, on the axis."""
-    match value:
-        case bool():
-            return None
-        case int():
-            return value
-        case datetime():
-            aware = value if value.tzinfo else value.replace(tzinfo=UTC)
-            return (aware - _EPOCH) // timedelta(microseconds=1)
-        case date():
-            return (value - _EPOCH.date()).days
-        case _:
-            return None

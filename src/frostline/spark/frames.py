@@ -23,7 +23,7 @@ from frostline.model import missing
 from frostline.model.range import EVERYTHING, Range
 from frostline.model.tables import Column
 from frostline.model.tiers import BY_TYPNAME, MICROS_PER_DAY, TierKind
-from frostline.spark import conditions, lakefiles, source, types
+from frostline.spark import conditions, lakeconditions, lakefiles, source, types
 from frostline.spark.conditions import Where
 from frostline.spark.keeper import KEEPER, Kept
 from frostline.tiers import files as lake
@@ -156,6 +156,8 @@ class _Frame:
     """That, and what the condition wants to know."""
     where: str | None
     range: Range
+    condition: lakeconditions.Condition
+    """What is known of the rows of a lake table."""
 
     @classmethod
     def of(
@@ -167,7 +169,7 @@ class _Frame:
         wanted = types.chosen(at.table.name, shown, columns)
         known = _known(spark, at, shown, where)
         needed = {key: value for key, value in shown.items() if key in wanted or key in known.columns}
-        return cls(spark, kept, name, wanted, needed, where, known.range)
+        return cls(spark, kept, name, wanted, needed, where, known.range, known.of_files)
 
     @property
     def at(self) -> TablePoint:
@@ -189,7 +191,7 @@ class _Frame:
 
     def _part(self, part: Part, columns: dict[str, Column] | None = None) -> DataFrame | None:
         """Rows that tasks read; None when there are none."""
-        if not pieces.cut(self.at, part, self.range):
+        if not pieces.cut(self.at, part, self.range, self.condition):
             return None
         chosen = self.needed if columns is None else columns
         reader = self.spark.read.format(source.PARTS).option("point", self.kept.id).option("table", self.name)
@@ -197,7 +199,7 @@ class _Frame:
 
     def _cold(self) -> DataFrame | None:
         """The lake's rows below the frost line whose keys are not in the overlay."""
-        table, files = self.at.table, pieces.cold_files(self.at, self.range)
+        table, files = self.at.table, pieces.cold_files(self.at, self.range, self.condition)
         if not files:
             return None
         lakefiles.require_finite(table, list(self.needed.values()), files)
@@ -209,20 +211,56 @@ class _Frame:
     def _files(self, files: list[ColdFile], columns: dict[str, Column]) -> DataFrame:
         if not _opens(self.spark, files[0].path):
             _log.warning("%s", logs.fields(stage="read", table=self.name, warning="Spark has no reader of this store"))
-            rows = self._part(Part.COLD, columns)
-            assert rows is not None
-            return rows
+            return self._by_tasks(columns)
+        groups = lakefiles.by_names(files)
+        own = {column.field_id for column in columns.values() if missing.own(column) is not None}
+        if any(own - dict(names).keys() for names in groups):  # rows have values of their own, which DuckDB computes
+            return self._by_tasks(columns)
+        if not lakefiles.are_told_apart(groups):
+            return self._by_tasks(columns)
         lakefiles.compare(self.spark, files, self.kept.checks)
-        parts = [self._group(dict(names), group, columns) for names, group in lakefiles.by_names(files).items()]
-        return reduce(DataFrame.unionAll, parts)
+        return reduce(DataFrame.unionAll, [self._group(dict(names), group, columns) for names, group in groups.items()])
+
+    def _by_tasks(self, columns: dict[str, Column]) -> DataFrame:
+        """The lake's rows as tasks of ours read them."""
+        rows = self._part(Part.COLD, columns)
+        assert rows is not None
+        return rows
 
     def _group(self, names: dict[int, str], files: list[ColdFile], columns: dict[str, Column]) -> DataFrame:
         """Files in which the columns have the same names. What they lack has its missing value, or null."""
         present = [column for column in columns.values() if column.field_id in names]
         stored = StructType([StructField(names[column.field_id], types.spark_type(column)) for column in present])
         reader = self.spark.read.schema(stored).options(**_STRICT)
-        rows = reader.parquet(*(file.path for file in files))
-        return rows.select(*(_stored(names, name, column) for name, column in columns.items()))
+        intact = [file.path for file in files if not file.deletes]
+        worn = [file for file in files if file.deletes]
+        parts = [reader.parquet(*intact)] if intact else []
+        parts += [self._without_deleted(reader.parquet(*(file.path for file in worn)), worn)] if worn else []
+        chosen = [self._of_file(names, name, column) for name, column in columns.items()]
+        return reduce(DataFrame.unionAll, [rows.select(*chosen) for rows in parts])
+
+    def _of_file(self, names: dict[int, str], name: str, column: Column) -> SparkColumn:
+        """The column of a file. Statistics in a file leave NaN out, and Spark, where it is the largest, believes them.
+
+        What was written for tiered tables has none where there is a NaN.
+        """
+        stored = _stored(names, name, column)
+        if not self.at.is_lake_table or column.encoding.lake_type not in ("float", "double"):
+            return stored
+        nan = F.lit(float("nan")).cast(types.spark_type(column))
+        return F.nanvl(stored, nan).alias(name)  # the same value, and nothing that is pushed to the file
+
+    def _without_deleted(self, rows: DataFrame, files: list[ColdFile]) -> DataFrame:
+        """Without the rows that delete files name, by file and place."""
+        locations = sorted({location for file in files for location in file.deletes})
+        places = self.spark.read.schema("file_path string, pos bigint").options(**_STRICT).parquet(*locations)
+        gone = places.select(
+            F.substring_index("file_path", "/", -1).alias("gone_file"), F.col("pos").alias("gone_place")
+        )
+        placed = rows.withColumn(lakefiles.FILE, F.col("_metadata.file_name"))
+        placed = placed.withColumn(lakefiles.PLACE, F.col("_metadata.row_index"))
+        same = [F.col(lakefiles.FILE) == F.col("gone_file"), F.col(lakefiles.PLACE) == F.col("gone_place")]
+        return placed.join(gone, same, "left_anti")
 
     def _below_the_line(self, files: Iterable[ColdFile]) -> SparkColumn:
         """Only where a file may reach beyond the line; else Spark has one condition less."""
@@ -251,7 +289,7 @@ def _known(spark: SparkSession, at: TablePoint, shown: dict[str, Column], where:
         return Where(frozenset(), EVERYTHING)
     tier = at.table.tier
     key = next((name for name, column in shown.items() if tier and column.name == tier.name), None)
-    return conditions.of_where(spark, types.schema(shown), where, key)
+    return conditions.of_where(spark, types.schema(shown), where, key, shown)
 
 
 def _column(name: str) -> SparkColumn:

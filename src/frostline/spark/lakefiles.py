@@ -3,22 +3,27 @@
 What Spark cannot hold is refused.
 """
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 from pyspark.sql import SparkSession
 
 from frostline.errors import UsageError
-from frostline.lake import damage, filecheck, parquet, store
+from frostline.lake import damage, filecheck, lake_rows, parquet, store
 from frostline.lake.filecheck import Checks
 from frostline.model import missing
-from frostline.model.tables import Column, LakeTable
+from frostline.model.tables import Column, StoredTable
 from frostline.pipeline import tasks
 from frostline.tiers import filesums
 from frostline.tiers.files import ColdFile, grouped, infinity
 from frostline.tiers.filesums import SummedFile
 
+FILE, PLACE = "frostline_file", "frostline_place"
+"""What the rows of files with deletes have besides their columns, for a moment."""
+_PLAIN = re.compile(r"[\w.=-]+", re.ASCII)
+"""Names of files that Spark shows as they are."""
 _THREADS = 16
 _TASK_BYTES = 256 << 20
 """One task compares files of this many bytes together."""
@@ -41,7 +46,7 @@ def _read_all(files: Sequence[SummedFile]) -> None:
         filecheck.read_whole(file, file.sha256)
 
 
-def require_finite(table: LakeTable, columns: Sequence[Column], files: Iterable[ColdFile]) -> None:
+def require_finite(table: StoredTable, columns: Sequence[Column], files: Iterable[ColdFile]) -> None:
     """UsageError when one of these columns has an infinite date or timestamp in one of these files."""
     checked = {column: value for column in columns if (value := infinity(column)) is not None}
     for file in files:
@@ -68,6 +73,23 @@ def by_names(files: Sequence[ColdFile]) -> dict[tuple[tuple[int, str], ...], lis
         for file, columns in zip(files, named, strict=True):
             groups.setdefault(columns, []).append(file)
     return groups
+
+
+def are_told_apart(groups: Mapping[tuple[tuple[int, str], ...], Sequence[ColdFile]]) -> bool:
+    """Whether Spark can tell which rows of these files are deleted, by names of files without their folders.
+
+    No two files that a delete file names may have one name, and no column one that we or Spark give to what tells the
+    rows apart.
+    """
+    worn = [(names, file) for names, files in groups.items() for file in files if file.deletes]
+    paths = {path for _, file in worn for location in file.deletes for path in lake_rows.count_deletes(location)}
+    called = [path.rpartition("/")[2] for path in paths | {lake_rows.local(file.path) for _, file in worn}]
+    columns = {name.lower() for names, _ in worn for _, name in names}
+    return (
+        len(set(called)) == len(called)
+        and all(map(_PLAIN.fullmatch, called))
+        and columns.isdisjoint(("_metadata", FILE, PLACE, "gone_file", "gone_place"))
+    )
 
 
 @lru_cache(maxsize=100_000)

@@ -28,7 +28,7 @@ from frostline.model.range import EVERYTHING
 from frostline.model.tables import Column
 from frostline.pipeline import tasks
 from frostline.relation import names
-from frostline.spark import conditions, lakefiles, types
+from frostline.spark import conditions, lakeconditions, lakefiles, types
 from frostline.spark.keeper import KEEPER, Address, Request, ask, tell_released
 from frostline.tiers import files, pieces, rows, shards
 from frostline.tiers.moment import Moment
@@ -141,6 +141,7 @@ class FrostlineReader(DataSourceReader):
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._range = EVERYTHING
+        self._condition = lakeconditions.EVERY_ROW
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's name)
         """Narrow the tier values by the filters; Spark applies all of them again."""
@@ -148,12 +149,14 @@ class FrostlineReader(DataSourceReader):
         shown = [name for name, column in self._reading.columns.items() if tier and column.name == tier.name]
         if shown:
             self._range = conditions.of_filters(filters, shown[0])
+        if self._reading.at.is_lake_table:
+            self._condition = lakeconditions.of_filters(filters, self._reading.columns)
         return filters
 
     def partitions(self) -> Sequence[InputPartition]:
         """One for each task."""
         with objectstore.used(self._reading.access):
-            planned = pieces.cut(self._reading.at, self._reading.part, self._range)
+            planned = pieces.cut(self._reading.at, self._reading.part, self._range, self._condition)
         cold = [file for piece in planned if isinstance(piece, LakePiece) for file in piece.files]
         lakefiles.require_finite(self._reading.at.table, list(self._reading.columns.values()), cold)
         tasks.ease_the_next_task()

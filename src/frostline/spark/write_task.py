@@ -3,7 +3,7 @@
 They go as lines of CSV, made column by column, with values as Postgres reads them.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,8 +114,12 @@ def refused(error: psycopg.Error) -> FrostlineError:
 
 
 def csv(batch: Any, attempt: int) -> pa.Buffer:
-    """The batch as COPY takes it, with the attempt before each row. NULL is nothing, and every text is in quotes."""
-    columns = [pa.array([str(attempt)] * batch.num_rows, pa.string()), *(texts(column) for column in batch.columns)]
+    """The batch as COPY takes it, with the attempt before each row."""
+    return lines([pa.array([str(attempt)] * batch.num_rows, pa.string()), *map(texts, batch.columns)])
+
+
+def lines(columns: Sequence[Column]) -> pa.Buffer:
+    """Columns of texts as COPY takes them. NULL is nothing, and every text is in quotes."""
     sink = pa.BufferOutputStream()
     names = [str(number) for number in range(len(columns))]
     pacsv.write_csv(_arrow.RecordBatch.from_arrays(columns, names=names), sink, _OPTIONS)

@@ -22,9 +22,9 @@ from frostline.failpoints import Failpoint
 from frostline.model.names import BadName, Name
 from frostline.pipeline import tasks
 from frostline.pipeline.tasks import Outcome
-from frostline.relation import staging
+from frostline.relation import lake_foreign, staging
 from frostline.relation.staging import Stage
-from frostline.spark import database, types, write_apply, write_load, write_task
+from frostline.spark import database, lake_writes, types, write_apply, write_load, write_task
 from frostline.spark.write_apply import Batch, Written
 from frostline.spark.write_load import Staged
 from frostline.spark.write_task import Copied
@@ -88,6 +88,10 @@ class _Files:
 
 
 def _write(connection: Connection, df: DataFrame, batch: Batch, files: _Files) -> Written:
+    lake_table_id = lake_foreign.asked_for(connection, batch.table)
+    if lake_table_id is not None:
+        database.use_the_store(files.home)
+        return lake_writes.write(connection, lake_table_id, df, batch, files.home, _reported)
     relation = batches.relation(connection, batch.table)
     chosen = _needed(df, relation, batch.mode)
     columns = types.targets(relation, chosen.schema, batch.mode)
@@ -140,16 +144,21 @@ def _staged(connection: Connection, relation: Relation, columns: tuple[Target, .
 
 def _copied(df: DataFrame, dsn: str, stage: Stage) -> list[Copied]:
     """Run the DataFrame, and say which attempts have won: Spark gives back the result of one for each task."""
+    rows = _reported(df, write_task.task(Dsn(dsn), stage.table), write_task.REPORT)
+    outcomes = (Outcome(Copied(row.attempt, row.rows), row.error, row.hint, row.kind) for row in rows)
+    return [tasks.unwrap(outcome) for outcome in outcomes]
+
+
+def _reported(df: DataFrame, task: Function, schema: str) -> list[Any]:
+    """What the tasks say. An error of the DataFrame goes on as it is."""
     try:
-        rows = _collected(mapped(df, write_task.task(Dsn(dsn), stage.table), write_task.REPORT))
+        return _collected(mapped(df, task, schema))
     except PythonException as error:
         if write_task.LOST in str(error):
             raise UnavailableError(write_task.LOST, hint="write again; nothing was written") from error
         if "No module named 'frostline" in str(error):
             raise tasks.gave_up(error) from error
-        raise  # the DataFrame's own
-    outcomes = (Outcome(Copied(row.attempt, row.rows), row.error, row.hint, row.kind) for row in rows)
-    return [tasks.unwrap(outcome) for outcome in outcomes]
+        raise
 
 
 def _column(df: DataFrame, name: str) -> Column:

@@ -1,18 +1,20 @@
 """The files of a lake state: their ranges, and what the lake alone knows of their tables."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Protocol, TypeVar
 
+from pyiceberg.expressions import BooleanExpression
 from pyiceberg.manifest import DataFile
 from pyiceberg.types import DecimalType, NestedField
 
-from frostline.lake import bounds, paths, schema, snapshots
+from frostline.lake import bounds, lake_pruning, lake_rewrite, lake_rows, lake_table, paths, schema, snapshots
 from frostline.model import laketypes
 from frostline.model.names import Name
 from frostline.model.range import EVERYTHING, Range
-from frostline.model.tables import Column, LakeTable, TableCopy
+from frostline.model.tables import Column, StoredTable, TableCopy
 from frostline.model.types import Collation, LakeEncoding, PgType
 from frostline.tiers import filesums
 
@@ -28,6 +30,8 @@ class SizedFile(Protocol):
 
 Sized = TypeVar("Sized", bound=SizedFile)
 
+_THREADS = 16
+
 
 @dataclass(frozen=True)
 class ColdFile:
@@ -39,25 +43,48 @@ class ColdFile:
     ranges: Mapping[int, tuple[int, int]] = field(hash=False)
     sha256: bytes | None = None
     """Its recorded checksum."""
+    deletes: tuple[str, ...] = ()
+    """The files that say which of its rows are gone; of a lake table only."""
 
 
 def of_state(
-    table: LakeTable, metadata_location: str | None, snapshot_id: int | None, dsn: str
+    table: StoredTable, metadata_location: str | None, snapshot_id: int | None, dsn: str
 ) -> tuple[ColdFile, ...]:
     """The files of the point's lake snapshot, by their names' order."""
     if metadata_location is None or snapshot_id is None:
         return ()
-    wanted = frozenset(
+    return _files(metadata_location, snapshot_id, _ranged(table), table, dsn)
+
+
+def of_lake_table(
+    table: StoredTable, metadata_location: str | None, snapshot_id: int | None, condition: BooleanExpression
+) -> tuple[ColdFile, ...]:
+    """The files of a lake table that can have a row for which the condition holds. Nobody has recorded checksums."""
+    if metadata_location is None or snapshot_id is None:
+        return ()
+    state, wanted = lake_table.state_at(metadata_location, snapshot_id), _ranged(table)
+    with ThreadPoolExecutor(_THREADS) as pool:  # each is read once a process
+        list(pool.map(lake_rows.count_deletes, state.deletes))
+    deletes = lake_rewrite.worn(state).deletes
+    files = [
+        replace(_cold_file(file, wanted), deletes=tuple(deletes.get(file.file_path, ())))
+        for file in lake_pruning.possible(state.metadata, state.data.values(), condition)
+    ]
+    return tuple(sorted(files, key=lambda file: file.path))
+
+
+def _ranged(table: StoredTable) -> frozenset[int]:
+    """The columns of which it matters what the files have: by field id."""
+    return frozenset(
         column.field_id
         for column in table.columns
         if infinity(column) is not None or (table.tier and column.name == table.tier.name)
     )
-    return _files(metadata_location, snapshot_id, wanted, table, dsn)
 
 
 @lru_cache(maxsize=64)
 def _files(
-    metadata_location: str, snapshot_id: int, wanted: frozenset[int], table: LakeTable, dsn: str
+    metadata_location: str, snapshot_id: int, wanted: frozenset[int], table: StoredTable, dsn: str
 ) -> tuple[ColdFile, ...]:
     with filesums.asked(dsn) as sums:
         sums.expect_metadata(table)
@@ -78,7 +105,7 @@ def _cold_file(data_file: DataFile, wanted: Iterable[int]) -> ColdFile:
     return ColdFile(data_file.file_path, data_file.record_count, data_file.file_size_in_bytes, ranges)
 
 
-def tier_range(table: LakeTable, file: ColdFile) -> Range:
+def tier_range(table: StoredTable, file: ColdFile) -> Range:
     """The tier values of a file; everything if it does not say, or the table has no tier key."""
     ends = file.ranges.get(table.column(table.tier.name).field_id) if table.tier else None
     return Range.closed(*ends) if ends else EVERYTHING
@@ -117,6 +144,6 @@ def _column(number: int, column: NestedField) -> Column:
     return Column(column.name, number, column.field_id, pg_type, encoding, Collation.NONE, not_null=False)
 
 
-def shown_names(table: LakeTable) -> dict[str, Column]:
+def shown_names(table: StoredTable) -> dict[str, Column]:
     """The columns by their names in files and DataFrames, where no two may differ by case only."""
     return dict(zip(schema.parquet_names(table), table.columns, strict=True))

@@ -16,7 +16,7 @@ from frostline.catalog.connect import Connection, connect, first_line
 from frostline.errors import UnavailableError
 from frostline.lake import damage, expected, filecheck
 from frostline.lake.filecheck import Checks, FileCheck
-from frostline.model.tables import LakeTable, Table
+from frostline.model.tables import StoredTable, Table
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Sums:
 
     connection: Connection | None
 
-    def expect_metadata(self, table: LakeTable) -> None:
+    def expect_metadata(self, table: StoredTable) -> None:
         """What reads the table's metadata in this process compares it from now on."""
         if self.connection is not None and isinstance(table, Table):
             expected.add(lake_files.metadata_checksums(self.connection, table))

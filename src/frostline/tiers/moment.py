@@ -10,7 +10,9 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
+from frostline.catalog import locks
 from frostline.catalog.connect import Connection, Dsn, connect, first_line, only_row, only_value
+from frostline.catalog.locks import Lock
 from frostline.catalog.patience import set_lock_timeout
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.model.names import Name
@@ -99,10 +101,8 @@ class Holder:
         self.connection.execute(_statement("end"))
         self.connection.execute(_statement("begin"))
         set_lock_timeout(self.connection, _LOCK_TIMEOUT_MS)
-        names = [sql.SQL("only {}").format(sql.Identifier(name.schema, name.table)) for name in relations]
-        lock = sql.SQL("lock table {} in access share mode").format(sql.SQL(", ").join(names))
         try:
-            self.connection.execute(lock)
+            locks.take_only(self.connection, Lock.ACCESS_SHARE, *relations)
         except (
             psycopg.errors.LockNotAvailable,
             psycopg.errors.DeadlockDetected,

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+
 from frostline.model.archive import block_ranges
 from frostline.model.range import Range
 from frostline.tiers import files
@@ -16,6 +18,8 @@ _BLOCKS = 8192
 """64 MB of heap are one task."""
 _FILE_BYTES = 128 << 20
 """One task reads lake files of this many bytes together."""
+EVERY_ROW = AlwaysTrue()
+"""The condition that leaves no file out."""
 
 
 class Part(StrEnum):
@@ -42,8 +46,8 @@ class LakePiece:
     """Marked rows are to be taken away."""
 
 
-def cut(at: TablePoint, part: Part, wanted: Range) -> list[Shard | LakePiece]:
-    """The tasks that together read the part's rows of the range."""
+def cut(at: TablePoint, part: Part, wanted: Range, condition: BooleanExpression = EVERY_ROW) -> list[Shard | LakePiece]:
+    """The tasks that together read the part's rows of the range; of a lake table, those the condition can hold for."""
     wanted = _possible(at, wanted)
     above, below = wanted.clip(Range(at.line, None)), wanted.clip(Range(None, at.line))
     pieces: list[Shard | LakePiece] = []
@@ -55,7 +59,7 @@ def cut(at: TablePoint, part: Part, wanted: Range) -> list[Shard | LakePiece]:
         pieces += _blocks(at.overlay, below, only_live=part is not Part.KEYS)
     if part in (Part.ALL, Part.COLD):
         marked = part is Part.ALL and at.overlay is not None
-        groups = files.grouped(cold_files(at, wanted), _FILE_BYTES)
+        groups = files.grouped(cold_files(at, wanted, condition), _FILE_BYTES)
         pieces += [LakePiece(tuple(group), below, marked) for group in groups]
     return pieces
 
@@ -66,8 +70,10 @@ def _blocks(target: Target, wanted: Range, *, only_live: bool = False) -> Iterat
         yield Shard(target, wanted, first or None, last, only_live)
 
 
-def cold_files(at: TablePoint, wanted: Range) -> list[ColdFile]:
-    """The lake files that can hold a row of the range, below the frost line."""
+def cold_files(at: TablePoint, wanted: Range, condition: BooleanExpression = EVERY_ROW) -> list[ColdFile]:
+    """The lake files that can hold a row of the range, below the frost line; of a lake table, of the condition."""
+    if at.is_lake_table:
+        return list(files.of_lake_table(at.table, at.metadata_location, at.snapshot_id, condition))
     below = _possible(at, wanted).clip(Range(None, at.line))
     all_files = files.of_state(at.table, at.metadata_location, at.snapshot_id, at.dsn)
     return [file for file in all_files if below.overlaps(files.tier_range(at.table, file))]

@@ -12,12 +12,14 @@ from typing import TypeAlias
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import lake_states, pins, seams, tables
+from frostline.catalog import lake_states, lake_tables, pins, seams, tables
 from frostline.catalog.connect import Connection, Dsn, only_value
+from frostline.catalog.pointers import LakePointer
 from frostline.errors import ConflictError, UsageError
+from frostline.lake import lake_table, pg_types, snapshots
 from frostline.model.names import BadName, Name
-from frostline.model.tables import LakeTable, Table
-from frostline.relation import heap, names
+from frostline.model.tables import StoredTable, Table, TableCopy
+from frostline.relation import heap, lake_foreign, names
 from frostline.tiers import files, target
 from frostline.tiers import moment as moments
 from frostline.tiers.moment import Moment
@@ -36,7 +38,7 @@ _TRIES = 5
 class TablePoint:
     """One table at the point."""
 
-    table: LakeTable
+    table: StoredTable
     metadata_location: str | None
     snapshot_id: int | None
     """Of the lake; None while nothing is archived."""
@@ -47,6 +49,8 @@ class TablePoint:
     overlay: Target | None = None
     """Only where it has a key below the frost line."""
     marks: int = 0
+    is_lake_table: bool = False
+    """It lives in the lake alone, and its files may have rows that are gone."""
     dsn: Dsn = field(default_factory=Dsn, repr=False)
     """Where the checksums of its files are."""
 
@@ -97,6 +101,10 @@ def _table_point(connection: Connection, text: str, as_of: AsOf) -> TablePoint:
         raise UsageError(str(error), hint="say schema.table") from None
     if isinstance(as_of, str):
         return _of_name(connection, name, as_of)
+    lake_table_id = lake_foreign.asked_for(connection, name)
+    if lake_table_id is not None:
+        _require_rights(connection, name, name)
+        return _of_lake_table(lake_tables.of_foreign_table(connection, lake_table_id), name, as_of)
     table = tables.with_lake(connection, name)
     _require_rights(connection, table.heap, name)
     return _now(connection, table) if as_of is None else _earlier(connection, table, as_of)
@@ -111,6 +119,20 @@ def _of_name(connection: Connection, name: Name, as_of: str) -> TablePoint:
     if heap_name is not None:
         _require_rights(connection, heap_name, name)
     return TablePoint(files.described(name, state.metadata_location), state.metadata_location, state.snapshot_id)
+
+
+def _of_lake_table(pointer: LakePointer, name: Name, as_of: int | datetime | None) -> TablePoint:
+    """A table that lives in the lake alone, where the session's snapshot has its pointer."""
+    metadata = snapshots.read_metadata(pointer.metadata_location)
+    snapshot_id = metadata.current_snapshot_id
+    if as_of is not None:
+        snapshot_id = lake_table.snapshot_of(metadata, as_of)
+        if snapshot_id is None:
+            what = f"lake snapshot {as_of}" if isinstance(as_of, int) else f"state of {as_of.isoformat()}"
+            hint = "it had no row yet, or the snapshot has expired: frostline lake show tells the current one"
+            raise UsageError(f"the lake of {name} does not have the {what}", hint=hint)
+    table = TableCopy(name, pg_types.columns(metadata))
+    return TablePoint(table, pointer.metadata_location, snapshot_id, is_lake_table=True)
 
 
 def _earlier(connection: Connection, table: Table, as_of: int | datetime) -> TablePoint:

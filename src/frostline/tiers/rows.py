@@ -7,10 +7,10 @@ import duckdb
 import pyarrow as pa
 
 from frostline import filemode
-from frostline.lake import duck, ducksql, ducktext, objectstore
+from frostline.lake import duck, duckfiles, ducksql, ducktext, lake_rows, objectstore
 from frostline.lake.filecheck import Checks
 from frostline.lake.objectstore import Access
-from frostline.model.tables import Column, LakeTable
+from frostline.model.tables import Column, StoredTable
 from frostline.tiers import files, filesums, shards
 from frostline.tiers.pieces import LakePiece, Part
 from frostline.tiers.point import TablePoint
@@ -73,14 +73,18 @@ def _lake_query(connection: duckdb.DuckDBPyConnection, reading: Reading, piece: 
         conditions.append(f"not {shards.is_marked(keys)}")
     else:
         connection.execute("begin")
+    columns = {**reading.columns, **keys, **tier}
+    deletes = sorted({location for file in piece.files for location in file.deletes})
     return _LAKE.format(
         columns=", ".join(f"f.{ducksql.identifier(name)}" for name in reading.columns),
-        rows=ducksql.read_parquet(paths, {**reading.columns, **keys, **tier}.items()),
+        rows=lake_rows.relation(columns, [file.path for file in piece.files], deletes)
+        if deletes
+        else duckfiles.read_parquet(paths, columns.items()),
         conditions=" and ".join(conditions) or "true",
     )
 
 
-def _within(table: LakeTable, name: str, piece: LakePiece) -> Iterator[str]:
+def _within(table: StoredTable, name: str, piece: LakePiece) -> Iterator[str]:
     """That the tier key of this name lies in the range, where a file reaches beyond it."""
     assert table.tier is not None
     kind = table.tier.kind

@@ -20,7 +20,7 @@ from frostline.errors import FrostlineError, UnavailableError, UsageError
 from frostline.lake import duck, ducksql, schema, store
 from frostline.model import laketypes
 from frostline.model.range import EVERYTHING, Range
-from frostline.model.tables import Column, LakeTable, TierKey
+from frostline.model.tables import Column, StoredTable, TierKey
 from frostline.model.tiers import TierKind, to_text
 from frostline.relation import names
 from frostline.tiers import target
@@ -177,7 +177,7 @@ def _asked_in_duck(connection: duckdb.DuckDBPyConnection) -> target.Ask:
 
 @contextmanager
 def marks_loaded(
-    table: LakeTable, reader: Reader, shard: Shard, memory_limit: str
+    table: StoredTable, reader: Reader, shard: Shard, memory_limit: str
 ) -> Generator[duckdb.DuckDBPyConnection]:
     """A DuckDB connection with a shard of the overlay, all columns of it, in the table `marks`."""
     with duck.borrowed(memory_limit) as connection:

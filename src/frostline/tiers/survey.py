@@ -10,7 +10,7 @@ from frostline.catalog.connect import only_row
 from frostline.errors import UsageError
 from frostline.model import laketypes
 from frostline.model.laketypes import LakeType
-from frostline.model.tables import Column, Fingerprint, LakeTable
+from frostline.model.tables import Column, Fingerprint, StoredTable
 from frostline.relation import names
 from frostline.tiers import shards
 from frostline.tiers.proof import fingerprint
@@ -43,7 +43,7 @@ class Marks:
     has_twin_floats: bool
 
 
-def of_rows(table: LakeTable, reader: Reader, shard: Shard) -> Survey:
+def of_rows(table: StoredTable, reader: Reader, shard: Shard) -> Survey:
     """Fingerprint the shard's rows in Postgres; raises UsageError when the lake cannot hold one of the values."""
     unholdable = _tests(table, lambda lake_type: lake_type.unholdable)
     query = _survey_query(table, shard, list(unholdable.values()))
@@ -60,13 +60,13 @@ def of_rows(table: LakeTable, reader: Reader, shard: Shard) -> Survey:
     return Survey(Fingerprint(rows, int(hash_sum)), twins)
 
 
-def of_marks(table: LakeTable, reader: Reader, shard: Shard) -> Marks:
+def of_marks(table: StoredTable, reader: Reader, shard: Shard) -> Marks:
     """Fingerprint the live images and hash the keys of a shard of the overlay."""
     live = of_rows(table, reader, replace(shard, only_live=True))
     return Marks(live.fingerprint, key_hashes(table, reader, shard), live.has_twin_floats)
 
 
-def key_hashes(table: LakeTable, reader: Reader, shard: Shard) -> frozenset[int]:
+def key_hashes(table: StoredTable, reader: Reader, shard: Shard) -> frozenset[int]:
     """The hash of every key of the shard."""
     query = sql.SQL("select {} from only {} where {}").format(
         fingerprint.postgres_key_hash(table),
@@ -78,7 +78,7 @@ def key_hashes(table: LakeTable, reader: Reader, shard: Shard) -> frozenset[int]
     return frozenset(key for (key,) in rows)
 
 
-def _survey_query(table: LakeTable, shard: Shard, unholdable: Sequence[sql.Composed]) -> sql.Composed:
+def _survey_query(table: StoredTable, shard: Shard, unholdable: Sequence[sql.Composed]) -> sql.Composed:
     floats = _tests(table, lambda lake_type: lake_type.twins).values()
     twins = [sql.SQL("coalesce(bool_or({}), false)").format(test) for test in floats]
     counts = [sql.SQL("count(*) filter (where {})").format(composed) for composed in unholdable]
@@ -91,7 +91,7 @@ def _survey_query(table: LakeTable, shard: Shard, unholdable: Sequence[sql.Compo
     )
 
 
-def _tests(table: LakeTable, of: Callable[[LakeType], LiteralString | None]) -> dict[Column, sql.Composed]:
+def _tests(table: StoredTable, of: Callable[[LakeType], LiteralString | None]) -> dict[Column, sql.Composed]:
     """The condition that the lake type of each column has of this kind; without the columns that need none."""
     return {
         column: sql.SQL(test).format(sql.Identifier(column.name))

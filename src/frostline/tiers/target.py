@@ -130,15 +130,18 @@ def require_same_names(table: Table, overlay: Target) -> None:
     if changed:
         raise UsageError(
             f"column {changed[0][0]!r} of {table.name} is {changed[0][1]!r} in its overlay",
-            hint="schema changes are not followed: give the column its old name again",
+            hint=f"frostline table sync {table.name}",
         )
 
 
 def require_columns(connection: Connection, table: Table) -> None:
-    """ConflictError unless the columns and the key of the table are, at the moment, those that the plan has."""
-    current = tables.by_id(connection, table.id)
-    if (current.name, current.columns, current.key) != (table.name, table.columns, table.key):
-        raise ConflictError(f"the columns of {table.name} have changed since the run began", hint="try again")
+    """ConflictError unless the columns and the key of the table are, at the moment, those that the plan has.
+
+    All that is known of them counts here: what could be NULL at the moment is not in files that say it cannot.
+    """
+    current = tables.require_unaltered(connection, table)
+    if (current.name, current.columns) != (table.name, table.columns):
+        raise tables.altered(table)
 
 
 def join(reader: Reader, target: Target) -> sql.Composed:

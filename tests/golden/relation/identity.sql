@@ -64,7 +64,7 @@ select u."Id", u."seq", u."day", u."price", u."exact", u."doc", u."feeling", u."
    and (u.frostline_is_hot or nullif(u."day" < (select s."line_integer"::integer from frostline.seam as s where s.table_id = 7), false) is not null)
    and u.frostline_live
    and (u.frostline_tier <> 'lake' or u.frostline_snapshot
-        = (select s.snapshot_id from frostline.seam as s where s.table_id = 7))
+        = (select frostline_write.checked_lake(s.snapshot_id, '"frostline_overlay"."Größe_7"'::regclass) from frostline.seam as s where s.table_id = 7))
    and (u.frostline_tier <> 'lake' or nullif((u."day", u."Id") in (select m."day", m."Id" from "frostline_overlay"."Größe_7" as m
             where nullif(m.frostline_version, m.frostline_version) is null), true) is not null);
 
@@ -279,6 +279,12 @@ begin
     if (new."Id" is not null and not coalesce(new."Id"::pg_catalog.text operator(pg_catalog.=) old."Id"::pg_catalog.text, false)) then
         raise generated_always using message = 'column Id of Größe can only be updated to DEFAULT', hint = 'It is GENERATED ALWAYS: leave it out of the UPDATE.';
     end if;
+    -- A kept plan leaves partitions out when it begins, and Postgres 18 then takes what a row that moves RETURNs by the columns of
+    -- another partition than its own: an error, or another column's value.
+    if not coalesce(new."day" operator(pg_catalog.=) old."day", false)
+       and pg_catalog.current_setting('server_version_num')::pg_catalog.int4 operator(pg_catalog.>=) 180000 then
+        perform pg_catalog.set_config('plan_cache_mode', 'force_custom_plan', true);
+    end if;
     if old.frostline_tier operator(pg_catalog.=) 'heap' then
         update "frostline_write"."update hot 7" set n1 = new."Id", n2 = new."seq", n3 = new."day", n4 = new."price", n5 = new."exact", n6 = new."doc", n7 = new."feeling", n8 = new."tags", n9 = new."code", n10 = new."total", o3 = old."day", o1 = old."Id", partition = old.frostline_partition, place = old.frostline_place, secret = old.frostline_secret
          returning n1, n2, n3, n4, n5, n6, n7, n8, n9, n10, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
@@ -378,8 +384,14 @@ begin
     end if;
     if tg_op = 'TRUNCATE' then
         -- As if each row were deleted: an archive may have exported them. A detached partition has no say any more.
-        if not (select p.relispartition from pg_class as p where p.oid = tg_relid) then
+        if pg_partition_root(tg_relid) is null then
             return null;
+        end if;
+        -- Rows that this transaction does not see would go without a mark.
+        if has_one_snapshot and pg_relation_size(tg_relid) > 0 then
+            raise object_not_in_prerequisite_state using
+                message = format('%s cannot be truncated at %s', tg_relid::regclass, upper(current_setting('transaction_isolation'))),
+                detail = 'It may have rows that this transaction does not see.', hint = 'Do it at READ COMMITTED.';
         end if;
         execute format('select exists (select from only %s as h where h.%I < $1)', tg_relid::regclass, 'day')
            into has_cold_rows using (select s."line_integer"::integer from frostline.seam as s where s.table_id = 7);
@@ -400,14 +412,15 @@ begin
         end if;
         -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
         -- statement may have come first. By their places: two columns may have exchanged their names, and the overlay not yet.
-        -- A partition that was detached keeps its triggers, and has no say any more.
+        -- A partition that was detached keeps its triggers, and has no say any more. Postgres is asked for that by a function:
+        -- pg_class has it as of this transaction's snapshot, and the partition may have been attached since.
         insert into "frostline_overlay"."Größe_7" ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code", "total", frostline_live)
         select h.n1, h.n2, h.n3, h.n4, h.n5, h.n6, h.n7, h.n8, h.n9, h.n10, true from "Odd ""Shop"""."_Größe" as h (n1, n2, n3, n4, n5, n6, n7, n8, n9, n10) where h.n3 = old."day" and h.n1 = old."Id"
         on conflict ("day", "Id") do update set "seq" = excluded."seq", "price" = excluded."price", "exact" = excluded."exact", "doc" = excluded."doc", "feeling" = excluded."feeling", "tags" = excluded."tags", "code" = excluded."code", "total" = excluded."total", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then
             insert into "frostline_overlay"."Größe_7" ("day", "Id", "feeling", frostline_live)
-            select old."day", old."Id", old."feeling", false from pg_class as p where p.oid = tg_relid and p.relispartition
+            select old."day", old."Id", old."feeling", false where pg_partition_root(tg_relid) is not null
             on conflict ("day", "Id") do update set "seq" = null, "price" = null, "exact" = null, "doc" = null, "tags" = null, "code" = null, "total" = null, 
                 frostline_live = false, frostline_version = nextval('frostline.overlay_version');
         end if;
@@ -434,14 +447,15 @@ begin
     end if;
     -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
         -- statement may have come first. By their places: two columns may have exchanged their names, and the overlay not yet.
-        -- A partition that was detached keeps its triggers, and has no say any more.
+        -- A partition that was detached keeps its triggers, and has no say any more. Postgres is asked for that by a function:
+        -- pg_class has it as of this transaction's snapshot, and the partition may have been attached since.
         insert into "frostline_overlay"."Größe_7" ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code", "total", frostline_live)
         select h.n1, h.n2, h.n3, h.n4, h.n5, h.n6, h.n7, h.n8, h.n9, h.n10, true from "Odd ""Shop"""."_Größe" as h (n1, n2, n3, n4, n5, n6, n7, n8, n9, n10) where h.n3 = new."day" and h.n1 = new."Id"
         on conflict ("day", "Id") do update set "seq" = excluded."seq", "price" = excluded."price", "exact" = excluded."exact", "doc" = excluded."doc", "feeling" = excluded."feeling", "tags" = excluded."tags", "code" = excluded."code", "total" = excluded."total", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then
             insert into "frostline_overlay"."Größe_7" ("day", "Id", "feeling", frostline_live)
-            select new."day", new."Id", new."feeling", false from pg_class as p where p.oid = tg_relid and p.relispartition
+            select new."day", new."Id", new."feeling", false where pg_partition_root(tg_relid) is not null
             on conflict ("day", "Id") do update set "seq" = null, "price" = null, "exact" = null, "doc" = null, "tags" = null, "code" = null, "total" = null, 
                 frostline_live = false, frostline_version = nextval('frostline.overlay_version');
         end if;
@@ -467,14 +481,15 @@ begin
     end if;
     -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
         -- statement may have come first. By their places: two columns may have exchanged their names, and the overlay not yet.
-        -- A partition that was detached keeps its triggers, and has no say any more.
+        -- A partition that was detached keeps its triggers, and has no say any more. Postgres is asked for that by a function:
+        -- pg_class has it as of this transaction's snapshot, and the partition may have been attached since.
         insert into "frostline_overlay"."Größe_7" ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code", "total", frostline_live)
         select h.n1, h.n2, h.n3, h.n4, h.n5, h.n6, h.n7, h.n8, h.n9, h.n10, true from "Odd ""Shop"""."_Größe" as h (n1, n2, n3, n4, n5, n6, n7, n8, n9, n10) where h.n3 = new."day" and h.n1 = new."Id"
         on conflict ("day", "Id") do update set "seq" = excluded."seq", "price" = excluded."price", "exact" = excluded."exact", "doc" = excluded."doc", "feeling" = excluded."feeling", "tags" = excluded."tags", "code" = excluded."code", "total" = excluded."total", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then
             insert into "frostline_overlay"."Größe_7" ("day", "Id", "feeling", frostline_live)
-            select new."day", new."Id", new."feeling", false from pg_class as p where p.oid = tg_relid and p.relispartition
+            select new."day", new."Id", new."feeling", false where pg_partition_root(tg_relid) is not null
             on conflict ("day", "Id") do update set "seq" = null, "price" = null, "exact" = null, "doc" = null, "tags" = null, "code" = null, "total" = null, 
                 frostline_live = false, frostline_version = nextval('frostline.overlay_version');
         end if;

@@ -8,6 +8,7 @@ create table "frostline_overlay"."events_7" (
     "id" bigint,
     "ts" timestamp with time zone,
     "status" text,
+    "source" integer,
     frostline_live boolean not null,
     frostline_version bigint not null default nextval('frostline.overlay_version'),
     frostline_marked_at timestamptz not null default now(),
@@ -21,7 +22,8 @@ create table "frostline_lake"."events_7" (
     frostline_snapshot bigint,
     "id" bigint,
     "ts" timestamp with time zone,
-    "status" text
+    "status" text,
+    "source" integer
 ) partition by range ("ts");
 
 -- Always empty, before the first value. Postgres prunes at run time only among two partitions or more, and at the lower
@@ -31,49 +33,49 @@ create table "frostline_lake"."events_7 nothing" partition of "frostline_lake"."
 create or replace view "frostline_relation"."events_7" as
 -- Postgres makes one Append of the three tables only if no arm has a condition of its own; so all stand above, and each
 -- folds away where it does not apply. docs/design/relation.md says why each is written as it is.
-select u."id", u."ts", u."status", frostline_tier, frostline_snapshot, (select s.write_secret from frostline.seam as s where s.table_id = 7) as frostline_secret, frostline_partition, frostline_place
+select u."id", u."ts", u."status", u."source", frostline_tier, frostline_snapshot, (select s.write_secret from frostline.seam as s where s.table_id = 7) as frostline_secret, frostline_partition, frostline_place
   from (
-    select h."id", h."ts", h."status", 'heap'::text as frostline_tier, null::bigint as frostline_snapshot,
+    select h."id", h."ts", h."status", h."source", 'heap'::text as frostline_tier, null::bigint as frostline_snapshot,
            h.tableoid as frostline_partition, h.ctid as frostline_place,
            true as frostline_is_hot, null::boolean as frostline_is_cold, true as frostline_live
       from "public"."_events" as h
     union all
-    select c."id", c."ts", c."status", 'lake'::text, c.frostline_snapshot, null::oid, null::tid, false, true, true
+    select c."id", c."ts", c."status", c."source", 'lake'::text, c.frostline_snapshot, null::oid, null::tid, false, true, true
       from "frostline_lake"."events_7" as c
     union all
-    select o."id", o."ts", o."status", 'overlay'::text, null::bigint, null::oid, o.ctid, false, true, o.frostline_live
+    select o."id", o."ts", o."status", o."source", 'overlay'::text, null::bigint, null::oid, o.ctid, false, true, o.frostline_live
       from "frostline_overlay"."events_7" as o
   ) as u
  where (u."ts" >= (select s."line_timestamptz" from frostline.seam as s where s.table_id = 7) or u.frostline_is_cold)
    and (u.frostline_is_hot or nullif(u."ts" < (select s."line_timestamptz" from frostline.seam as s where s.table_id = 7), false) is not null)
    and u.frostline_live
    and (u.frostline_tier <> 'lake' or u.frostline_snapshot
-        = (select s.snapshot_id from frostline.seam as s where s.table_id = 7))
+        = (select frostline_write.checked_lake(s.snapshot_id, '"frostline_overlay"."events_7"'::regclass) from frostline.seam as s where s.table_id = 7))
    and (u.frostline_tier <> 'lake' or nullif((u."id", u."ts") in (select m."id", m."ts" from "frostline_overlay"."events_7" as m
             where nullif(m.frostline_version, m.frostline_version) is null), true) is not null);
 
-create view "public"."events" as select "id", "ts", "status" from "frostline_relation"."events_7" as "events";
+create view "public"."events" as select "id", "ts", "status", "source" from "frostline_relation"."events_7" as "events";
 
 alter view "public"."events" alter column "ts" set default now();
 
 create or replace rule frostline_insert as on insert to "public"."events" do instead
-    insert into "public"."_events" ("id", "ts", "status") values (new."id", new."ts", new."status") returning "id", "ts", "status";
+    insert into "public"."_events" ("id", "ts", "status", "source") values (new."id", new."ts", new."status", new."source") returning "id", "ts", "status", "source";
 
-create or replace view "frostline_write"."update hot 7" as select null::bigint as n1, null::timestamp with time zone as n2, null::text as n3, null::bigint as o1, null::timestamp with time zone as o2, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
+create or replace view "frostline_write"."update hot 7" as select null::bigint as n1, null::timestamp with time zone as n2, null::text as n3, null::integer as n4, null::bigint as o1, null::timestamp with time zone as o2, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
 grant select, update on "frostline_write"."update hot 7" to public;
 
 create or replace rule frostline_write as on update to "frostline_write"."update hot 7" do instead
-    update "public"."_events" as h set "id" = new.n1, "ts" = new.n2, "status" = new.n3
+    update "public"."_events" as h set "id" = new.n1, "ts" = new.n2, "status" = new.n3, "source" = new.n4
      where h."id" = case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then new.o1 end and h."ts" = new.o2 and case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then h.tableoid = new.partition and h.ctid is not distinct from new.place else false end
-    returning h."id", h."ts", h."status", null::bigint as o1, null::timestamp with time zone as o2, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
+    returning h."id", h."ts", h."status", h."source", null::bigint as o1, null::timestamp with time zone as o2, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
 
-create or replace view "frostline_write"."update cold 7" as select null::bigint as n1, null::timestamp with time zone as n2, null::text as n3, null::bigint as o1, null::timestamp with time zone as o2, null::text as o3, null::pg_catalog.uuid as secret;
+create or replace view "frostline_write"."update cold 7" as select null::bigint as n1, null::timestamp with time zone as n2, null::text as n3, null::integer as n4, null::bigint as o1, null::timestamp with time zone as o2, null::text as o3, null::integer as o4, null::pg_catalog.uuid as secret;
 grant select, update on "frostline_write"."update cold 7" to public;
 
 create or replace rule frostline_write as on update to "frostline_write"."update cold 7" do instead
-    update "public"."_events" as h set "id" = new.n1, "ts" = new.n2, "status" = new.n3
-     where h."id" = case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then new.o1 end and h."ts" = new.o2 and case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then row(h."status") is not distinct from row(new.o3) else false end
-    returning h."id", h."ts", h."status", null::bigint as o1, null::timestamp with time zone as o2, null::text as o3, null::pg_catalog.uuid as secret;
+    update "public"."_events" as h set "id" = new.n1, "ts" = new.n2, "status" = new.n3, "source" = new.n4
+     where h."id" = case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then new.o1 end and h."ts" = new.o2 and case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then row(h."status", h."source") is not distinct from row(new.o3, new.o4) else false end
+    returning h."id", h."ts", h."status", h."source", null::bigint as o1, null::timestamp with time zone as o2, null::text as o3, null::integer as o4, null::pg_catalog.uuid as secret;
 
 create or replace view "frostline_write"."delete hot 7" as select null::bigint as o1, null::timestamp with time zone as o2, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
 grant select, update on "frostline_write"."delete hot 7" to public;
@@ -83,22 +85,22 @@ create or replace rule frostline_write as on update to "frostline_write"."delete
      where h."id" = case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then new.o1 end and h."ts" = new.o2 and case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then h.tableoid = new.partition and h.ctid is not distinct from new.place else false end
     returning null::bigint as o1, null::timestamp with time zone as o2, null::pg_catalog.oid as partition, null::pg_catalog.tid as place, null::pg_catalog.uuid as secret;
 
-create or replace view "frostline_write"."delete cold 7" as select null::bigint as o1, null::timestamp with time zone as o2, null::text as o3, null::pg_catalog.uuid as secret;
+create or replace view "frostline_write"."delete cold 7" as select null::bigint as o1, null::timestamp with time zone as o2, null::text as o3, null::integer as o4, null::pg_catalog.uuid as secret;
 grant select, update on "frostline_write"."delete cold 7" to public;
 
 create or replace rule frostline_write as on update to "frostline_write"."delete cold 7" do instead
     delete from "public"."_events" as h
-     where h."id" = case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then new.o1 end and h."ts" = new.o2 and case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then row(h."status") is not distinct from row(new.o3) else false end
-    returning null::bigint as o1, null::timestamp with time zone as o2, null::text as o3, null::pg_catalog.uuid as secret;
+     where h."id" = case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then new.o1 end and h."ts" = new.o2 and case when (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7) then row(h."status", h."source") is not distinct from row(new.o3, new.o4) else false end
+    returning null::bigint as o1, null::timestamp with time zone as o2, null::text as o3, null::integer as o4, null::pg_catalog.uuid as secret;
 
-create or replace view "frostline_write"."insert 7" as select null::bigint as n1, null::timestamp with time zone as n2, null::text as n3, null::pg_catalog.uuid as secret;
+create or replace view "frostline_write"."insert 7" as select null::bigint as n1, null::timestamp with time zone as n2, null::text as n3, null::integer as n4, null::pg_catalog.uuid as secret;
 grant select, insert on "frostline_write"."insert 7" to public;
 
 create or replace rule frostline_write as on insert to "frostline_write"."insert 7" do instead
-    insert into "public"."_events" as h ("id", "ts", "status")
-    select new.n1, new.n2, new.n3
+    insert into "public"."_events" as h ("id", "ts", "status", "source")
+    select new.n1, new.n2, new.n3, new.n4
      where (select s.write_secret = new.secret from frostline.seam as s where s.table_id = 7)
-    returning h."id", h."ts", h."status", null::pg_catalog.uuid as secret;
+    returning h."id", h."ts", h."status", h."source", null::pg_catalog.uuid as secret;
 
 -- A hot row was not written. True: leave it out, because this statement has written it already, or a trigger of the user
 -- has kept it as it is. False: it is gone, and who took it is for the last trigger to find out. 40001: somebody changed it.
@@ -221,12 +223,12 @@ language plpgsql as $body$
 #variable_conflict use_column
 begin
     if pg_catalog.has_table_privilege('"public"."events"', 'insert') then
-        insert into "public"."events" ("id", "ts", "status") values (new."id", new."ts", new."status");
+        insert into "public"."events" ("id", "ts", "status", "source") values (new."id", new."ts", new."status", new."source");
         return new;
     end if;
     execute (select pg_catalog.format('insert into %s (%s) select %2$s from (select ($1).*) as r', '"public"."events"',
                  pg_catalog.string_agg(pg_catalog.quote_ident(c), ', '))
-               from pg_catalog.unnest(array['id', 'ts', 'status']::pg_catalog.text[]) as c
+               from pg_catalog.unnest(array['id', 'ts', 'status', 'source']::pg_catalog.text[]) as c
               where pg_catalog.has_column_privilege('"public"."events"', c, 'insert')) using new;
     return new;
 end
@@ -247,9 +249,15 @@ declare
     frostline_row record;
 begin
     
+    -- A kept plan leaves partitions out when it begins, and Postgres 18 then takes what a row that moves RETURNs by the columns of
+    -- another partition than its own: an error, or another column's value.
+    if not coalesce(new."ts" operator(pg_catalog.=) old."ts", false)
+       and pg_catalog.current_setting('server_version_num')::pg_catalog.int4 operator(pg_catalog.>=) 180000 then
+        perform pg_catalog.set_config('plan_cache_mode', 'force_custom_plan', true);
+    end if;
     if old.frostline_tier operator(pg_catalog.=) 'heap' then
-        update "frostline_write"."update hot 7" set n1 = new."id", n2 = new."ts", n3 = new."status", o1 = old."id", o2 = old."ts", partition = old.frostline_partition, place = old.frostline_place, secret = old.frostline_secret
-         returning n1, n2, n3, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
+        update "frostline_write"."update hot 7" set n1 = new."id", n2 = new."ts", n3 = new."status", n4 = new."source", o1 = old."id", o2 = old."ts", partition = old.frostline_partition, place = old.frostline_place, secret = old.frostline_secret
+         returning n1, n2, n3, n4, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
         if found then
             
             return frostline_row;
@@ -263,8 +271,8 @@ begin
     if not "frostline_write"."may_write_cold_7"(old) then
         return null;
     end if;
-    update "frostline_write"."update cold 7" set n1 = new."id", n2 = new."ts", n3 = new."status", o1 = old."id", o2 = old."ts", o3 = old."status", secret = old.frostline_secret
-     returning n1, n2, n3, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
+    update "frostline_write"."update cold 7" set n1 = new."id", n2 = new."ts", n3 = new."status", n4 = new."source", o1 = old."id", o2 = old."ts", o3 = old."status", o4 = old."source", secret = old.frostline_secret
+     returning n1, n2, n3, n4, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
     if found then
         
         return frostline_row;
@@ -272,8 +280,8 @@ begin
     if not "frostline_write"."claim_7"(old) then
         return null;
     end if;
-    insert into "frostline_write"."insert 7" (n1, n2, n3, secret) values (new."id", new."ts", new."status", old.frostline_secret)
-     returning n1, n2, n3, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
+    insert into "frostline_write"."insert 7" (n1, n2, n3, n4, secret) values (new."id", new."ts", new."status", new."source", old.frostline_secret)
+     returning n1, n2, n3, n4, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
     if not found then
         perform "frostline_write"."unclaim_7"(old);
         return null;
@@ -312,7 +320,7 @@ begin
     if not "frostline_write"."may_write_cold_7"(old) then
         return null;
     end if;
-    with gone as (update "frostline_write"."delete cold 7" set o1 = old."id", o2 = old."ts", o3 = old."status", secret = old.frostline_secret returning true)
+    with gone as (update "frostline_write"."delete cold 7" set o1 = old."id", o2 = old."ts", o3 = old."status", o4 = old."source", secret = old.frostline_secret returning true)
     select true into frostline_gone from gone;
     if found or "frostline_write"."claim_7"(old) then
         return old;
@@ -346,8 +354,14 @@ begin
     end if;
     if tg_op = 'TRUNCATE' then
         -- As if each row were deleted: an archive may have exported them. A detached partition has no say any more.
-        if not (select p.relispartition from pg_class as p where p.oid = tg_relid) then
+        if pg_partition_root(tg_relid) is null then
             return null;
+        end if;
+        -- Rows that this transaction does not see would go without a mark.
+        if has_one_snapshot and pg_relation_size(tg_relid) > 0 then
+            raise object_not_in_prerequisite_state using
+                message = format('%s cannot be truncated at %s', tg_relid::regclass, upper(current_setting('transaction_isolation'))),
+                detail = 'It may have rows that this transaction does not see.', hint = 'Do it at READ COMMITTED.';
         end if;
         execute format('select exists (select from only %s as h where h.%I < $1)', tg_relid::regclass, 'ts')
            into has_cold_rows using (select s."line_timestamptz" from frostline.seam as s where s.table_id = 7);
@@ -358,7 +372,7 @@ begin
         end if;
         execute format('insert into %s (%s, frostline_live) select %2$s, false from only %3$s on conflict (%4$s) do update '
                        'set %5$s frostline_live = false, frostline_version = nextval(''frostline.overlay_version'')',
-                       '"frostline_overlay"."events_7"', '"id", "ts"', tg_relid::regclass, '"id", "ts"', '"status" = null, ');
+                       '"frostline_overlay"."events_7"', '"id", "ts"', tg_relid::regclass, '"id", "ts"', '"status" = null, "source" = null, ');
         return null;
     end if;
     if tg_op = 'DELETE' or (tg_op = 'UPDATE' and row(old."id", old."ts") is distinct from row(new."id", new."ts")) then
@@ -368,15 +382,16 @@ begin
         end if;
         -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
         -- statement may have come first. By their places: two columns may have exchanged their names, and the overlay not yet.
-        -- A partition that was detached keeps its triggers, and has no say any more.
-        insert into "frostline_overlay"."events_7" ("id", "ts", "status", frostline_live)
-        select h.n1, h.n2, h.n3, true from "public"."_events" as h (n1, n2, n3) where h.n1 = old."id" and h.n2 = old."ts"
-        on conflict ("id", "ts") do update set "status" = excluded."status", 
+        -- A partition that was detached keeps its triggers, and has no say any more. Postgres is asked for that by a function:
+        -- pg_class has it as of this transaction's snapshot, and the partition may have been attached since.
+        insert into "frostline_overlay"."events_7" ("id", "ts", "status", "source", frostline_live)
+        select h.n1, h.n2, h.n3, h.n4, true from "public"."_events" as h (n1, n2, n3, n4) where h.n1 = old."id" and h.n2 = old."ts"
+        on conflict ("id", "ts") do update set "status" = excluded."status", "source" = excluded."source", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then
             insert into "frostline_overlay"."events_7" ("id", "ts", frostline_live)
-            select old."id", old."ts", false from pg_class as p where p.oid = tg_relid and p.relispartition
-            on conflict ("id", "ts") do update set "status" = null, 
+            select old."id", old."ts", false where pg_partition_root(tg_relid) is not null
+            on conflict ("id", "ts") do update set "status" = null, "source" = null, 
                 frostline_live = false, frostline_version = nextval('frostline.overlay_version');
         end if;
     end if;
@@ -402,15 +417,16 @@ begin
     end if;
     -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
         -- statement may have come first. By their places: two columns may have exchanged their names, and the overlay not yet.
-        -- A partition that was detached keeps its triggers, and has no say any more.
-        insert into "frostline_overlay"."events_7" ("id", "ts", "status", frostline_live)
-        select h.n1, h.n2, h.n3, true from "public"."_events" as h (n1, n2, n3) where h.n1 = new."id" and h.n2 = new."ts"
-        on conflict ("id", "ts") do update set "status" = excluded."status", 
+        -- A partition that was detached keeps its triggers, and has no say any more. Postgres is asked for that by a function:
+        -- pg_class has it as of this transaction's snapshot, and the partition may have been attached since.
+        insert into "frostline_overlay"."events_7" ("id", "ts", "status", "source", frostline_live)
+        select h.n1, h.n2, h.n3, h.n4, true from "public"."_events" as h (n1, n2, n3, n4) where h.n1 = new."id" and h.n2 = new."ts"
+        on conflict ("id", "ts") do update set "status" = excluded."status", "source" = excluded."source", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then
             insert into "frostline_overlay"."events_7" ("id", "ts", frostline_live)
-            select new."id", new."ts", false from pg_class as p where p.oid = tg_relid and p.relispartition
-            on conflict ("id", "ts") do update set "status" = null, 
+            select new."id", new."ts", false where pg_partition_root(tg_relid) is not null
+            on conflict ("id", "ts") do update set "status" = null, "source" = null, 
                 frostline_live = false, frostline_version = nextval('frostline.overlay_version');
         end if;
     -- The mark comes first. Whoever brings rows into the lake holds marks of their keys until the lake has them: so either he
@@ -435,15 +451,16 @@ begin
     end if;
     -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
         -- statement may have come first. By their places: two columns may have exchanged their names, and the overlay not yet.
-        -- A partition that was detached keeps its triggers, and has no say any more.
-        insert into "frostline_overlay"."events_7" ("id", "ts", "status", frostline_live)
-        select h.n1, h.n2, h.n3, true from "public"."_events" as h (n1, n2, n3) where h.n1 = new."id" and h.n2 = new."ts"
-        on conflict ("id", "ts") do update set "status" = excluded."status", 
+        -- A partition that was detached keeps its triggers, and has no say any more. Postgres is asked for that by a function:
+        -- pg_class has it as of this transaction's snapshot, and the partition may have been attached since.
+        insert into "frostline_overlay"."events_7" ("id", "ts", "status", "source", frostline_live)
+        select h.n1, h.n2, h.n3, h.n4, true from "public"."_events" as h (n1, n2, n3, n4) where h.n1 = new."id" and h.n2 = new."ts"
+        on conflict ("id", "ts") do update set "status" = excluded."status", "source" = excluded."source", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then
             insert into "frostline_overlay"."events_7" ("id", "ts", frostline_live)
-            select new."id", new."ts", false from pg_class as p where p.oid = tg_relid and p.relispartition
-            on conflict ("id", "ts") do update set "status" = null, 
+            select new."id", new."ts", false where pg_partition_root(tg_relid) is not null
+            on conflict ("id", "ts") do update set "status" = null, "source" = null, 
                 frostline_live = false, frostline_version = nextval('frostline.overlay_version');
         end if;
     return null;
@@ -473,6 +490,94 @@ revoke execute on function "frostline_relation"."truncate_7"() from public;
 create or replace trigger "!frostline_truncate_all" before truncate on "public"."_events"
     for each statement execute function "frostline_relation"."truncate_7"();
 alter table only "public"."_events" enable always trigger "!frostline_truncate_all";
+
+-- The lake's rows as the heap's owner writes them when a row goes that they reference, with columns called by the heap's attribute
+-- numbers. ACCESS EXCLUSIVE on the old one: waits for statements that use it.
+drop view if exists "frostline_write"."foreign keys 7";
+create view "frostline_write"."foreign keys 7" as select i.frostline_tier as tier, i."id" as c1, i."ts" as c2, i."status" as c3, i."source" as c4 from "frostline_relation"."events_7" as i;
+grant select, update, delete on "frostline_write"."foreign keys 7" to postgres;
+
+-- Belongs to the heap's owner, as whom Postgres acts for a foreign key. No search_path of its own: what fires on the heap has the
+-- caller's, so every name and operator in here is qualified. Nobody else can run it, or make it another one.
+create or replace function "frostline_relation"."children_7"() returns trigger
+language plpgsql security definer as $body$
+declare
+    frostline_task record;
+    frostline_is_there boolean;
+    frostline_reason text;
+begin
+    if not exists (select from frostline_old) or not frostline.may_have_cold_children(7) then
+        return null;
+    end if;
+    if tg_op operator(pg_catalog.=) 'UPDATE' then
+        execute coalesce(frostline.changed_keys_question(7, tg_relid), 'select false') into frostline_is_there;
+        if not frostline_is_there then
+            return null;
+        end if;
+    end if;
+    lock table "public"."_events" in access share mode;
+    for frostline_task in select t.* from frostline.foreign_key_tasks(7, tg_relid, tg_op) as t loop
+        if frostline_task.heap_owner operator(pg_catalog.<>) current_user then
+            raise insufficient_privilege using
+                message = pg_catalog.format('foreign keys of %I.%I are held as role %I, and it belongs to %I',
+                    frostline_task.heap_schema, frostline_task.heap_name, current_user, frostline_task.heap_owner),
+                hint = 'frostline init';
+        end if;
+        execute frostline_task.has_keys into frostline_is_there;
+        if frostline_is_there is null then
+            raise feature_not_supported using
+                message = 'cannot tell which new key each updated row has, because a trigger has kept some of them from being written',
+                hint = 'update fewer rows at a time';
+        end if;
+        continue when not frostline_is_there;
+        begin
+            if frostline_task.kind operator(pg_catalog.=) 'act' then
+                execute frostline_task.act;
+                continue;
+            end if;
+            if frostline_task.kind operator(pg_catalog.=) 'defer' then
+                -- What the heap has below the line stays there until the end of the transaction, when Postgres looks for it.
+                execute frostline_task.hold;
+            end if;
+            execute frostline_task.ask into frostline_is_there;
+            if frostline_is_there and frostline_task.kind operator(pg_catalog.=) 'defer' then
+                -- Written as they are, so that Postgres looks for what they reference, now or when the constraint is due.
+                execute frostline_task.act;
+                execute frostline_task.ask into frostline_is_there;
+            end if;
+        exception
+            when foreign_key_violation then
+                if frostline_task.kind operator(pg_catalog.=) 'act' then
+                    raise;
+                end if;
+                frostline_is_there := true;
+            when others then
+                if pg_catalog.left(sqlstate, 2) operator(pg_catalog.<>) all (array['08', 'HV']::pg_catalog.text[]) then
+                    raise;
+                end if;
+                get stacked diagnostics frostline_reason = message_text;
+                raise exception using errcode = sqlstate,
+                    message = pg_catalog.format('cannot tell whether rows of %I.%I in the lake reference %s: %s',
+                        frostline_task.heap_schema, frostline_task.heap_name, tg_relid::pg_catalog.regclass, frostline_reason),
+                    hint = 'frostline up, or frostline serve; without the lake: frostline table set public.events --foreign-keys ignore';
+        end;
+        if frostline_is_there then
+            raise exception using errcode = frostline_task.errcode, message = frostline_task.message, detail = frostline_task.detail,
+                schema = frostline_task.heap_schema, table = frostline_task.heap_name, constraint = frostline_task.constraint_name;
+        end if;
+    end loop;
+    return null;
+end
+$body$;
+revoke execute on function "frostline_relation"."children_7"() from public;
+select frostline.give_function('"frostline_relation"."children_7"()'::regprocedure, 'postgres');
+
+-- SHARE ROW EXCLUSIVE on the referenced table: waits for its writers, and keeps them out until the end of the transaction. They fire
+-- before those of users, as Postgres' own do.
+create or replace trigger "!frostline_children_7_delete" after delete on "public"."sources" referencing old table as frostline_old
+    for each statement execute function "frostline_relation"."children_7"();
+create or replace trigger "!frostline_children_7_update" after update on "public"."sources" referencing old table as frostline_old new table as frostline_new
+    for each statement execute function "frostline_relation"."children_7"();
 
 comment on view "public"."events" is 'what happened';
 

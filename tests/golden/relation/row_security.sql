@@ -58,7 +58,7 @@ select u."tenant", u."day", u."number", u."body", frostline_tier, frostline_snap
    and (u.frostline_is_hot or nullif(u."day" < (select s."line_date" from frostline.seam as s where s.table_id = 7), false) is not null)
    and u.frostline_live
    and (u.frostline_tier <> 'lake' or u.frostline_snapshot
-        = (select s.snapshot_id from frostline.seam as s where s.table_id = 7))
+        = (select frostline_write.checked_lake(s.snapshot_id, '"frostline_overlay"."messages_7"'::regclass) from frostline.seam as s where s.table_id = 7))
    and (u.frostline_tier <> 'lake' or nullif((u."tenant"::pg_catalog.text, u."day", u."number") in (select m."tenant"::pg_catalog.text, m."day", m."number" from "frostline_overlay"."messages_7" as m
             where nullif(m.frostline_version, m.frostline_version) is null), true) is not null)
 ) as "messages"
@@ -263,6 +263,12 @@ declare
     frostline_row record;
 begin
     
+    -- A kept plan leaves partitions out when it begins, and Postgres 18 then takes what a row that moves RETURNs by the columns of
+    -- another partition than its own: an error, or another column's value.
+    if not coalesce(new."day" operator(pg_catalog.=) old."day", false)
+       and pg_catalog.current_setting('server_version_num')::pg_catalog.int4 operator(pg_catalog.>=) 180000 then
+        perform pg_catalog.set_config('plan_cache_mode', 'force_custom_plan', true);
+    end if;
     if old.frostline_tier operator(pg_catalog.=) 'heap' then
         update "frostline_write"."update hot 7" set n1 = new."tenant", n2 = new."day", n3 = new."number", n4 = new."body", o1 = old."tenant", o2 = old."day", o3 = old."number", partition = old.frostline_partition, place = old.frostline_place, secret = old.frostline_secret
          returning n1, n2, n3, n4, 'heap'::pg_catalog.text, null::pg_catalog.int8, null::pg_catalog.uuid, null::pg_catalog.oid, null::pg_catalog.tid into frostline_row;
@@ -371,8 +377,14 @@ begin
     end if;
     if tg_op = 'TRUNCATE' then
         -- As if each row were deleted: an archive may have exported them. A detached partition has no say any more.
-        if not (select p.relispartition from pg_class as p where p.oid = tg_relid) then
+        if pg_partition_root(tg_relid) is null then
             return null;
+        end if;
+        -- Rows that this transaction does not see would go without a mark.
+        if has_one_snapshot and pg_relation_size(tg_relid) > 0 then
+            raise object_not_in_prerequisite_state using
+                message = format('%s cannot be truncated at %s', tg_relid::regclass, upper(current_setting('transaction_isolation'))),
+                detail = 'It may have rows that this transaction does not see.', hint = 'Do it at READ COMMITTED.';
         end if;
         execute format('select exists (select from only %s as h where h.%I < $1)', tg_relid::regclass, 'day')
            into has_cold_rows using (select s."line_date" from frostline.seam as s where s.table_id = 7);
@@ -393,14 +405,15 @@ begin
         end if;
         -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
         -- statement may have come first. By their places: two columns may have exchanged their names, and the overlay not yet.
-        -- A partition that was detached keeps its triggers, and has no say any more.
+        -- A partition that was detached keeps its triggers, and has no say any more. Postgres is asked for that by a function:
+        -- pg_class has it as of this transaction's snapshot, and the partition may have been attached since.
         insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", "body", frostline_live)
         select h.n1, h.n2, h.n3, h.n4, true from "public"."_messages" as h (n1, n2, n3, n4) where h.n1 = old."tenant" and h.n2 = old."day" and h.n3 = old."number"
         on conflict ("tenant", "day", "number") do update set "body" = excluded."body", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then
             insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", frostline_live)
-            select old."tenant", old."day", old."number", false from pg_class as p where p.oid = tg_relid and p.relispartition
+            select old."tenant", old."day", old."number", false where pg_partition_root(tg_relid) is not null
             on conflict ("tenant", "day", "number") do update set "body" = null, 
                 frostline_live = false, frostline_version = nextval('frostline.overlay_version');
         end if;
@@ -427,14 +440,15 @@ begin
     end if;
     -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
         -- statement may have come first. By their places: two columns may have exchanged their names, and the overlay not yet.
-        -- A partition that was detached keeps its triggers, and has no say any more.
+        -- A partition that was detached keeps its triggers, and has no say any more. Postgres is asked for that by a function:
+        -- pg_class has it as of this transaction's snapshot, and the partition may have been attached since.
         insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", "body", frostline_live)
         select h.n1, h.n2, h.n3, h.n4, true from "public"."_messages" as h (n1, n2, n3, n4) where h.n1 = new."tenant" and h.n2 = new."day" and h.n3 = new."number"
         on conflict ("tenant", "day", "number") do update set "body" = excluded."body", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then
             insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", frostline_live)
-            select new."tenant", new."day", new."number", false from pg_class as p where p.oid = tg_relid and p.relispartition
+            select new."tenant", new."day", new."number", false where pg_partition_root(tg_relid) is not null
             on conflict ("tenant", "day", "number") do update set "body" = null, 
                 frostline_live = false, frostline_version = nextval('frostline.overlay_version');
         end if;
@@ -460,14 +474,15 @@ begin
     end if;
     -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
         -- statement may have come first. By their places: two columns may have exchanged their names, and the overlay not yet.
-        -- A partition that was detached keeps its triggers, and has no say any more.
+        -- A partition that was detached keeps its triggers, and has no say any more. Postgres is asked for that by a function:
+        -- pg_class has it as of this transaction's snapshot, and the partition may have been attached since.
         insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", "body", frostline_live)
         select h.n1, h.n2, h.n3, h.n4, true from "public"."_messages" as h (n1, n2, n3, n4) where h.n1 = new."tenant" and h.n2 = new."day" and h.n3 = new."number"
         on conflict ("tenant", "day", "number") do update set "body" = excluded."body", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then
             insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", frostline_live)
-            select new."tenant", new."day", new."number", false from pg_class as p where p.oid = tg_relid and p.relispartition
+            select new."tenant", new."day", new."number", false where pg_partition_root(tg_relid) is not null
             on conflict ("tenant", "day", "number") do update set "body" = null, 
                 frostline_live = false, frostline_version = nextval('frostline.overlay_version');
         end if;

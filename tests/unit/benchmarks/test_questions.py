@@ -52,6 +52,10 @@ def test_a_question_without_samples_is_an_error_and_not_met():
         (Measure.SPEED, 1.99, False),
         (Measure.TIME, 2.0, True),
         (Measure.TIME, 2.01, False),
+        (Measure.ESTIMATE, 2.0, True),
+        (Measure.ESTIMATE, 2.01, False),
+        (Measure.ESTIMATE, 0.5, True),
+        (Measure.ESTIMATE, 0.49, False),
     ],
 )
 def test_the_direction_of_a_target_is_the_measures(measure: Measure, value: float, is_met: bool):
@@ -63,7 +67,18 @@ def test_the_median_counts_and_of_stalls_the_longest():
     assert Answer(question(Measure.LONGEST), [0.01, 0.9, 0.02]).value == 0.9
 
 
-@pytest.mark.parametrize(("measure", "half"), [(Measure.SPEED, 0.49), (Measure.TIME, 2.01)])
+def test_an_estimate_is_the_better_the_nearer_it_is_on_either_side():
+    near, low, high = (Answer(question(Measure.ESTIMATE, 10.0), [value]) for value in (1.5, 0.022, 40.0))
+    assert near.is_better_than(low)
+    assert near.is_better_than(high)
+    assert high.is_better_than(low)
+    assert near.question.goal == "0.1x to 10x"
+
+
+@pytest.mark.parametrize(
+    ("measure", "half"),
+    [(Measure.SPEED, 0.49), (Measure.TIME, 2.01), (Measure.ESTIMATE, 0.49), (Measure.ESTIMATE, 2.01)],
+)
 def test_half_as_good_is_the_same_for_both_directions(measure: Measure, half: float):
     assert Answer(question(measure), [half]).is_half_of(1.0)
     assert not Answer(question(measure), [1.0]).is_half_of(1.0)

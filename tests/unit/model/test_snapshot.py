@@ -81,3 +81,13 @@ def test_small_pieces_share_tasks_and_large_ones_do_not() -> None:
     assert max(map(len, small)) - min(map(len, small)) <= 1
     assert len(bins([(number, 256 << 20) for number in range(20)], 256 << 20)) == 20
     assert bins([("only", 5)], 1 << 20) == [["only"]]
+
+
+@pytest.mark.parametrize("wanted", ["public.*", "readings", "*.*"])
+def test_a_lake_table_is_not_passed_over_silently(wanted: str) -> None:
+    there = [*THERE, Relation(Name("public", "readings"), 8, "f", is_lake_table=True)]
+    with pytest.raises(BadRequest, match=r"public\.readings is a lake table") as refused:
+        choose(parse_patterns([wanted]), (), there)
+    assert refused.value.hint == "leave it out: --exclude 'public.readings'"
+    others = [relation.oid for relation in choose(parse_patterns(["public.*"]), parse_patterns(["readings"]), there)]
+    assert sorted(others) == [1, 2, 3]

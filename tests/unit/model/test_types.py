@@ -2,6 +2,7 @@
 
 import pytest
 
+from frostline.model import types
 from frostline.model.types import Collation, LakeEncoding, PgType, encoding
 
 
@@ -67,3 +68,37 @@ def test_numbers_that_a_decimal_can_hold_travel_as_one(precision: int, scale: in
 @pytest.mark.parametrize(("precision", "scale"), [(None, None), (39, 0), (1000, 5), (3, 5), (3, -2)])
 def test_numbers_that_no_decimal_can_hold_travel_as_text(precision: int | None, scale: int | None) -> None:
     assert encoding(numeric(precision, scale), Collation.NONE) == LakeEncoding("string", as_text=True, pushable=False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "integer", "numeric(6,2)", "numeric(3,-2)", "character varying(10)", "timestamp(3) without time zone", "time with time zone",
+        "interval", "interval(3)", "interval day to second(3)", "bit varying(5)", '"char"', "double precision[]", "bigint[]",
+    ],
+)  # fmt: skip
+def test_a_type_of_postgres_is_known_as_one(text: str) -> None:
+    assert types.is_type(text, builtin=True)
+    assert not types.is_type(text, builtin=False)
+
+
+@pytest.mark.parametrize("text", ["public.kind", 'app."My ""Type"""[]', "gis.geometry(Point,4326)", 'pg_temp."x;y"'])
+def test_a_type_with_a_schema_is_somebody_elses(text: str) -> None:
+    assert types.is_type(text, builtin=False)
+    assert not types.is_type(text, builtin=True)
+
+
+@pytest.mark.parametrize(
+    ("there", "right"),
+    [
+        (Collation.NONE, {Collation.NONE}),
+        (Collation.BYTES, {Collation.BYTES}),
+        (Collation.LINGUISTIC, {Collation.BYTES, Collation.LINGUISTIC}),
+        (Collation.NONDETERMINISTIC, set(Collation)),
+    ],
+)
+def test_what_is_taken_from_a_collation_holds_of_those_that_compare_no_worse(
+    there: Collation, right: set[Collation]
+) -> None:
+    """What is no text is compared as its type says. Text under that name elsewhere could be compared in any way."""
+    assert {here for here in Collation if there.holds_of(here)} == right

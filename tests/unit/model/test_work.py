@@ -132,3 +132,19 @@ def test_whatever_failed_is_tried_again_in_the_end(failed: list[Kind], count: in
     later = replace(BUSY, failures=failures, now=NOW + timedelta(seconds=seconds))
     tried = kinds(decide([later]))
     assert set(tried) == set(ORDER) - {kind for kind in failed if timedelta(seconds=seconds) < pause(count)}
+
+
+LAKE = replace(QUIET, lake_table_id=3, looked_at=NOW)
+
+
+def test_a_lake_table_is_looked_at_after_some_commits_or_some_time_after_one() -> None:
+    def kinds(**changes: object) -> list[Kind]:
+        return [action.kind for action in decide([replace(LAKE, **changes)])]  # pyright: ignore[reportArgumentType]
+
+    assert kinds() == kinds(commits=15) == kinds(looked_at=NOW - timedelta(days=9)) == []
+    assert kinds(commits=16) == [Kind.COMPACT]
+    assert kinds(commits=1, looked_at=NOW - timedelta(minutes=5)) == [Kind.COMPACT]
+    assert kinds(commits=1, looked_at=None) == [Kind.COMPACT]
+    assert decide([replace(LAKE, expirable=2)]) == [
+        Action(Kind.EXPIRE, LAKE.name, "2 lake snapshots past the snapshot retention", 3)
+    ]

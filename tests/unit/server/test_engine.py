@@ -8,6 +8,7 @@ import pytest
 
 from frostline.server import result_memory
 from frostline.server.engine import Cancelled, Engine
+from frostline.server.protocol.rows import Printed, encode
 
 ENDLESS = "select count(*) from range(1000000000000) t(i) where hash(i) = 1"
 HOLDS_MEMORY = "select i::varchar, repeat('x', 1000) || i from range(70000) t(i) order by hash(i)"
@@ -100,6 +101,46 @@ def test_the_next_batch_is_produced_while_the_client_is_busy_with_the_last(engin
     with pytest.raises(Cancelled):
         list(batches)
     rows.close()
+
+
+def made_ahead(engine: Engine, text: str) -> int:
+    """How many batches of such texts are there once a client is busy with the second."""
+    rows = engine.run(f"select {text} from range(200000) t(i)", batch_rows=10_240)
+    batches = iter(rows)
+    assert [next(batches).num_rows for _ in range(2)] == [10_240] * 2
+    wait_until_idle()
+    rows.interrupt()
+    made = list[int]()
+    with pytest.raises(Cancelled):
+        made.extend(batch.num_rows for batch in batches)
+    rows.close()
+    return len(made)
+
+
+def test_of_small_batches_two_are_there_and_of_large_ones_one(engine: Engine) -> None:
+    assert made_ahead(engine, "i::varchar") == 2
+    assert made_ahead(engine, "repeat('x', 300) || i") == 1
+
+
+def test_rows_are_printed_unless_somebody_waits_for_them(engine: Engine) -> None:
+    texts = "select case when i % 7 > 0 then i::varchar end, repeat('é', (i % 3)::int) from range(60000) t(i)"
+    plain, printed = engine.run(texts), engine.run(texts)
+    expected = sorted(rows_of(b"".join(bytes(memoryview(part)) for batch in plain for part in encode(batch))))
+    batches = list(printed.printed())
+    assert {type(batch) for batch in batches[1:]} == {Printed}
+    assert sum(batch.num_rows for batch in batches) == 60_000
+    assert sorted(rows_of(b"".join(bytes(memoryview(part)) for batch in batches for part in encode(batch)))) == expected
+    plain.close()
+    printed.close()
+
+
+def rows_of(messages: bytes) -> Iterator[bytes]:
+    """The single messages; DuckDB's threads give them in any order."""
+    at = 0
+    while at < len(messages):
+        size = 1 + int.from_bytes(messages[at + 1 : at + 5], "big")
+        yield messages[at : at + size]
+        at += size
 
 
 def test_every_row_comes_once_when_batches_are_produced_ahead(engine: Engine) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.fixtures.lakeserver import column
 from tests.fixtures.waiting import until_extracted
 
-from frostline.lake import ducksql
+from frostline.lake import duckfiles, ducksql
 from frostline.server import extracts as module
 from frostline.server.engine import Engine
 from frostline.server.extracts import Extracts, Key, Lookup, Shortcut
@@ -62,7 +62,7 @@ def written(path: Path, rows: int = ROWS, note: str = "'n' || i") -> Lookup:
         made = f"select {rows} - i as k, {note} as note from range({rows}) t(i)"
         connection.execute(f"copy ({made}) to '{path}' (format parquet, field_ids {ids})")
     named = {duck.name(read_column): read_column for read_column in (K, NOTE)}
-    relation = ducksql.read_parquet([ducksql.literal(str(path))], named.items())
+    relation = duckfiles.read_parquet([ducksql.literal(str(path))], named.items())
     size_bytes = path.stat().st_size
     return Lookup(relation, rows, size_bytes, (K, NOTE), (duck.column(K),), lambda source: asked_of(source, 7))
 

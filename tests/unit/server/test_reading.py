@@ -12,6 +12,7 @@ from frostline.server.engine import Engine
 from frostline.server.meter import Meter
 from frostline.server.queries import Backend
 from frostline.server.reading import answer, choose
+from frostline.server.served_tables import OnlyManaged
 from frostline.server.translate.plan import DuckPlan, plan
 from frostline.server.translate.statements import Select, parse
 
@@ -35,7 +36,7 @@ class TwoMonths(OneTable):
 
 def asked(condition: str) -> str:
     """What follows WHERE in the query for DuckDB."""
-    tables = TwoMonths()
+    tables = OnlyManaged(TwoMonths())
     (statement,) = parse(f"select n from {TABLE} where {condition}")
     assert isinstance(statement, Select)
     decided = plan(statement, (), tables)
@@ -101,6 +102,6 @@ def test_the_files_of_a_query_are_chosen_once(rest: str, tmp_path: Path) -> None
     assert isinstance(statement, Select)
     tables = Counting()
     engine = Engine(memory_limit="100MB", threads=1, temp_directory=tmp_path)
-    Backend(tables, engine, None).open(statement, (), lambda _: None)
+    Backend(OnlyManaged(tables), engine, None).open(statement, (), lambda _: None)
     engine.close()
     assert tables.asked == 1

@@ -24,11 +24,17 @@ def naive(columns: list[list[str | None]], count: int) -> bytes:
     return out
 
 
+def columns(count: int) -> st.SearchStrategy[list[str | None]]:
+    """Of any values, of values of one length, or of nothing: each is put together in another way."""
+    kinds = [VALUES, st.text("ab", min_size=3, max_size=3), st.none(), st.just("")]
+    return st.one_of([st.lists(kind, min_size=count, max_size=count) for kind in kinds])
+
+
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[list[list[str | None]], int]:
     count = draw(st.integers(0, 20))
     width = draw(st.integers(1, 6))
-    return [draw(st.lists(VALUES, min_size=count, max_size=count)) for _ in range(width)], count
+    return [draw(columns(count)) for _ in range(width)], count
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])

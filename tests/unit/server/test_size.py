@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.fixtures.quick import first
 from tests.unit.server.test_translate import OneTable
 
+from frostline.server.served_tables import OnlyManaged
 from frostline.server.session_state import MAX_CHARS, MAX_NAMED, Prepared
 from frostline.server.translate import parsing
 from frostline.server.translate.complexity import MAX_CODE_CHARS, MAX_TOKENS, TooComplex, check_text, code_chars
@@ -55,7 +56,7 @@ def test_too_many_tokens_are_refused_with_a_way_out() -> None:
 def decided(sql: str, *params: str) -> DuckPlan | PostgresPlan:
     (statement,) = parse(sql)
     assert isinstance(statement, Select)
-    return plan(statement, params, OneTable())
+    return plan(statement, params, OnlyManaged(OneTable()))
 
 
 def keys(count: int) -> str:

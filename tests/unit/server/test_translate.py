@@ -12,6 +12,7 @@ from frostline.model.range import Range
 from frostline.model.tables import LakeFile, Table
 from frostline.model.tiers import TierKind
 from frostline.model.types import Collation
+from frostline.server.served_tables import OnlyManaged
 from frostline.server.translate.operands import Untranslatable
 from frostline.server.translate.plan import DuckPlan, PostgresPlan, plan
 from frostline.server.translate.statements import NotServed, Select, parse
@@ -67,7 +68,7 @@ class OneTable:
 def planned(sql: str, params: tuple[str | None, ...] = ()) -> DuckPlan | PostgresPlan:
     (statement,) = parse(sql)
     assert isinstance(statement, Select)
-    return plan(statement, params, OneTable())
+    return plan(statement, params, OnlyManaged(OneTable()))
 
 
 def translated(rest: str) -> str:

@@ -21,8 +21,6 @@ OLDEST_POSTGRES = 15
 OLD = "1 hour"
 _OWN_CONNECTIONS = 4
 """Of a job, next to its tasks: the command's, the snapshot's, the lease's and the lake server's."""
-_COST_OF_A_LAKE_ROW = 0.03
-"""What Postgres counts for each row of a foreign table, asked for or not: a tuple, and conditions on it."""
 _MOST_SKEW_S = 2.0
 _CONNECT_TIMEOUT_S = 5
 _CONTROL = "execute on function pg_control_system()"
@@ -103,21 +101,21 @@ def objects(patient: Patient) -> Verdict:
     if not patient.has_catalog:
         raise Unknowable("needs the catalog")
     gone = lost.read(connection)
-    for one in gone:
-        return fault(_and_more(f"{one.table}: its {one}", len(gone)), patient.command(one.remedy))
+    for loss in gone:
+        return fault(and_more(f"{loss.table}: its {loss}", len(gone)), patient.command(loss.remedy))
     return ok("each managed table has all of its own")
 
 
 def guards(patient: Patient) -> Verdict:
     """Whether event triggers keep managed tables from being dropped in passing."""
-    found = dict(patient.rows("event_triggers"))
+    triggers = dict(patient.rows("event_triggers"))
     if not patient.has_catalog:
         raise Unknowable("needs the catalog")
-    for name, is_on in found.items():
+    for name, is_on in triggers.items():
         if not is_on:
             detail = f"event trigger {name} is switched off: what would lose rows is not refused"
             return warning(detail, patient.psql(f"alter event trigger {name} enable"))
-    if set(guard.TRIGGERS) <= set(found):
+    if set(guard.TRIGGERS) <= set(triggers):
         return ok("event triggers refuse to drop what a managed table needs")
     detail = "no event trigger refuses to drop what a managed table needs: frostline status tells of it afterwards"
     return Verdict(State.OK, detail, f"as a superuser: {patient.command('init')}")
@@ -129,7 +127,7 @@ def row_security(patient: Patient) -> Verdict:
     strayed = rowsecurity.strayed(patient.postgres)
     heaps = {table.name: table.heap for table in patient.tables}
     for name, problem in strayed.items():
-        return fault(_and_more(f"on {heaps.get(name, name)} {problem}", len(strayed)), patient.command("init"))
+        return fault(and_more(f"on {heaps.get(name, name)} {problem}", len(strayed)), patient.command("init"))
     return ok(f"of {managed} managed tables")
 
 
@@ -179,7 +177,7 @@ def judge_transactions(rows: Rows, psql: Psql) -> Verdict:
         return ok(f"none is older than {OLD}")
     pid, who, seconds = rows[0]
     detail = f"process {pid} of {who} has been in a transaction for {hours(seconds)}: clean and expiry wait for it"
-    return warning(_and_more(detail, len(rows)), psql(f"select pg_terminate_backend({pid})"))
+    return warning(and_more(detail, len(rows)), psql(f"select pg_terminate_backend({pid})"))
 
 
 def prepared_transactions(patient: Patient) -> Verdict:
@@ -194,7 +192,7 @@ def judge_prepared(rows: Rows, psql: Psql) -> Verdict:
     name, seconds = rows[0]
     detail = f"{name!r} has been prepared for {hours(seconds)}: clean and expiry wait for it"
     text = name.replace("'", "''")
-    return warning(_and_more(detail, len(rows)), psql(f"rollback prepared '{text}'"))
+    return warning(and_more(detail, len(rows)), psql(f"rollback prepared '{text}'"))
 
 
 def slots(patient: Patient) -> Verdict:
@@ -210,39 +208,7 @@ def judge_slots(rows: Rows, psql: Psql) -> Verdict:
     who = "is far behind" if is_active else "is used by nobody"
     detail = f"slot {name} {who} and holds {age} transactions: clean and expiry wait for it"
     look, drop = "select * from pg_replication_slots", f"select pg_drop_replication_slot('{name}')"
-    return warning(_and_more(detail, len(rows)), psql(look if is_active else drop))
-
-
-def compiling(patient: Patient) -> Verdict:
-    """Whether Postgres compiles statements that only wait for the lake."""
-    is_on, above, rows = patient.row("compiling")
-    database = patient.quoted(patient.row("role")[1])
-    return judge_compiling(above if is_on else -1, rows, patient.psql(f"alter database {database} set jit = off"))
-
-
-def judge_compiling(above: float, rows: float, hint: str) -> Verdict:
-    """Whether the estimate for a row of the largest lake is over the limit of JIT; that is negative where it is off."""
-    cost = rows * _COST_OF_A_LAKE_ROW
-    if above < 0 or cost <= above:
-        return ok("no look-up in the lake is dear enough for JIT" if above >= 0 else "no JIT")
-    expected = f"Postgres expects a cost of {cost:,.0f} for a cold row"
-    return warning(f"{expected} and compiles the statement, which takes longer than the look-up", hint)
-
-
-def prepared_statements(patient: Patient) -> Verdict:
-    """Which roles plan a prepared statement anew for each execution."""
-    relations = [str(table.relation) for table in patient.tables if table.has_lake]
-    rows = patient.rows("replanning_roles", relations=relations)
-    return judge_prepared_statements([name for (name,) in rows], patient.psql, patient.quoted)
-
-
-def judge_prepared_statements(roles: Sequence[str], psql: Psql, quoted: Callable[[str], str]) -> Verdict:
-    """Not wrong, but slower than it could be: nobody but the user knows which of the two a role needs."""
-    if not roles:
-        return ok("no application's role plans them anew each time")
-    detail = _and_more(f"{roles[0]} plans them anew each time; kept, a hot row by key takes about a fifth", len(roles))
-    keep = psql(f"alter role {quoted(roles[0])} set plan_cache_mode = force_generic_plan")
-    return Verdict(State.OK, detail, f"for a role that reads and writes by key: {keep}")
+    return warning(and_more(detail, len(rows)), psql(look if is_active else drop))
 
 
 def connections(patient: Patient) -> Verdict:
@@ -279,7 +245,8 @@ def hours(seconds: int) -> str:
     return f"{seconds // 3600} h {seconds % 3600 // 60} min"
 
 
-def _and_more(detail: str, count: int) -> str:
+def and_more(detail: str, count: int) -> str:
+    """The first of so many."""
     return detail if count == 1 else f"{detail} (and {count - 1} more)"
 
 

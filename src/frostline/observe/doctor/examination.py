@@ -11,13 +11,15 @@ import psycopg
 from frostline.catalog.connect import first_line
 from frostline.errors import FrostlineError
 from frostline.logs import without_passwords
-from frostline.observe.doctor import database, lakeside, machine
+from frostline.observe.doctor import database, lakeside, machine, plans
 from frostline.observe.doctor.patient import Finding, Patient, State, Unknowable, Verdict, fault
 
 _log = logging.getLogger(__name__)
 
 _LIMIT_S = 15.0
 _SPARK_LIMIT_S = 180.0
+_LAKE_TABLES_LIMIT_S = 60.0
+"""There may be many, and all their manifests are read."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,18 @@ def _of_store(name: str) -> Callable[[Patient], Verdict]:
         from frostline.observe.doctor import store  # noqa: PLC0415
 
         verdict: Verdict = getattr(store, name)(patient)
+        return verdict
+
+    return look
+
+
+def _of_lake_tables(name: str) -> Callable[[Patient], Verdict]:
+    """A check of lake tables, loaded as late."""
+
+    def look(patient: Patient) -> Verdict:
+        from frostline.observe.doctor import laketables  # noqa: PLC0415
+
+        verdict: Verdict = getattr(laketables, name)(patient)
         return verdict
 
     return look
@@ -64,6 +78,10 @@ CHECKS = (
     Check("warehouse", _of_store("warehouse")),
     Check("warehouse space", _of_store("warehouse_space")),
     Check("lake files", _of_store("sampled_files")),
+    Check("lake tables", _of_lake_tables("states"), _LAKE_TABLES_LIMIT_S),
+    Check("foreign tables", _of_lake_tables("foreign_tables"), _LAKE_TABLES_LIMIT_S),
+    Check("strangers", _of_lake_tables("strangers")),
+    Check("upkeep of lake tables", _of_lake_tables("upkeep"), _LAKE_TABLES_LIMIT_S),
     Check("clock of Postgres", database.postgres_clock),
     Check("clock of the warehouse", _of_store("warehouse_clock")),
     Check("time zone", database.time_zone),
@@ -72,8 +90,8 @@ CHECKS = (
     Check("prepared transactions", database.prepared_transactions),
     Check("replication slots", database.slots),
     Check("connections", database.connections),
-    Check("compiling", database.compiling),
-    Check("prepared statements", database.prepared_statements),
+    Check("compiling", plans.compiling),
+    Check("prepared statements", plans.prepared_statements),
 )
 SPARK_RUNS = Check("spark runs", machine.spark_runs, _SPARK_LIMIT_S)
 

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 
 from frostline.catalog import jobs, pins
 from frostline.catalog.connect import Connection, connect
+from frostline.catalog.lake_upkeep import Look
 from frostline.observe import status
 from frostline.observe.metrics import http
 from frostline.observe.metrics.exposition import Family, Sample, counter, gauge
@@ -33,6 +34,17 @@ _GAUGES: tuple[tuple[str, str, Number], ...] = (
 )  # fmt: skip
 
 
+LakeNumber = Callable[[Look], float]
+
+_LAKE_GAUGES: tuple[tuple[str, str, LakeNumber], ...] = (
+    ("rows", "Rows of the lake table when somebody looked last.", lambda look: look.rows),
+    ("bytes", "Size of its files then.", lambda look: look.size_bytes),
+    ("files", "Its data files then.", lambda look: look.files),
+    ("delete_files", "Its delete files then.", lambda look: look.delete_files),
+    ("snapshots", "Its snapshots then.", lambda look: look.snapshots),
+)
+
+
 def served(settings: Settings) -> AbstractContextManager[None]:
     """Serve the metrics for the block, if a port is set for them."""
     return http.served(
@@ -54,6 +66,7 @@ def families(connection: Connection) -> Iterator[Family]:
     current = status.read(connection)
     yield gauge("frostline_worker_leads", "1 while some worker leads.", Sample(current.leader is not None))
     yield from _of_tables(current)
+    yield from _of_lake_tables(current)
     yield from _of_jobs(connection)
     alive = sum(pin.is_alive for pin in pins.list_all(connection))
     yield gauge("frostline_pins", "Pins of readers that are alive.", Sample(alive))
@@ -64,6 +77,18 @@ def _of_tables(current: Status) -> Iterator[Family]:
         numbers = ((table, number(table)) for table in current.tables)
         samples = [Sample(value, {"table": str(table.table.name)}) for table, value in numbers if value is not None]
         yield gauge(f"frostline_table_{name}", text, *samples)
+
+
+def _of_lake_tables(current: Status) -> Iterator[Family]:
+    seen = [(str(table.state.name), table.standing.look) for table in current.lake_tables]
+    for name, text, number in _LAKE_GAUGES:
+        samples = [Sample(number(look), {"table": table}) for table, look in seen if look is not None]
+        yield gauge(f"frostline_lake_table_{name}", text, *samples)
+    named = [({"table": str(table.state.name)}, table) for table in current.lake_tables]
+    commits = (Sample(table.state.commits, label) for label, table in named)
+    yield gauge("frostline_lake_table_commits", "Commits to it since then.", *commits)
+    wrong = (Sample(len(table.problems), label) for label, table in named)
+    yield gauge("frostline_lake_table_problems", "Problems that frostline status shows.", *wrong)
 
 
 def _of_jobs(connection: Connection) -> Iterator[Family]:

@@ -20,7 +20,7 @@ grant execute on function frostline.alter_table(regclass, text) to public;
 -- Whether the text may drop a column or change a type. Where it does neither, what stood aside comes back as it was.
 create or replace function frostline.needs_aside(said text) returns boolean
 language sql immutable set search_path = pg_catalog, pg_temp as $$
-    select said ~* '\malter\s+table\M[^;]*\m(?:drop\s+(?!constraint\M|not\M|default\M|expression\M|identity\M)|type\M)'
+    select said ~* '\malter\s+table\M[^;]*\m(?:drop\s+(?!constraint\M|not\M|default\M|expression\M)|type\M)'
 $$;
 
 -- name: says_cascade
@@ -61,6 +61,35 @@ begin
 end
 $$;
 
+-- name: refuse_readers_of_inner
+-- The inner view is dropped and made again, and what others have made on it or its row type would go with it.
+create or replace function frostline.refuse_readers_of_inner(managed integer) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    p jsonb := frostline.relation_names(managed);
+    inner_view regclass := to_regclass(p ->> 'inner');
+    reader text;
+begin
+    select min(pg_describe_object(i.classid, i.objid, 0)) into reader
+      from pg_class c
+      join pg_depend d on d.deptype = 'n' and (d.refclassid = 'pg_class'::regclass and d.refobjid = c.oid
+                                               or d.refclassid = 'pg_type'::regclass
+                                                  and d.refobjid in (select t.oid from pg_type t where t.typrelid = c.oid
+                                                                     union all select t.typarray from pg_type t where t.typrelid = c.oid))
+      left join pg_rewrite w on d.classid = 'pg_rewrite'::regclass and w.oid = d.objid
+     cross join lateral (select case when w.oid is null then d.classid else 'pg_class'::regclass::oid end as classid, coalesce(w.ev_class, d.objid) as objid) i
+     cross join lateral pg_identify_object(i.classid, i.objid, 0) o
+     where c.oid = inner_view and i.objid not in (c.oid, to_regclass(p ->> 'relation')::oid)
+       and coalesce(o.schema, '') not in ('frostline_relation', 'frostline_write')
+       and not (i.classid = 'pg_trigger'::regclass and exists (select from pg_trigger t where t.oid = i.objid and t.tgrelid = c.oid and t.tgname like 'frostline%'));
+    if reader is not null then
+        raise dependent_objects_still_exist using
+            message = format('columns of %s cannot be dropped or change their type while %s depends on %s, which is not for others', p ->> 'heap', reader, inner_view),
+            hint = format('Drop it, and create it on %s, which has the same rows.', p ->> 'relation');
+    end if;
+end
+$$;
+
 -- name: stand_aside
 -- Nothing of ours uses a column of the heap afterwards. The caller alters the heap next, and `stand_again` follows in the same transaction.
 -- ACCESS EXCLUSIVE on the views.
@@ -68,13 +97,13 @@ create or replace function frostline.stand_aside(managed integer, said text) ret
 language plpgsql set search_path = pg_catalog, pg_temp set client_min_messages = warning as $$
 declare
     p jsonb := frostline.relation_names(managed);
-    door text;
     name text;
 begin
     if to_regclass(p ->> 'relation') is null or to_regclass(p ->> 'inner') is null
        or exists (select from frostline.aside a where a.xid = pg_current_xact_id() and a.table_id = managed) then
         return;
     end if;
+    perform frostline.refuse_readers_of_inner(managed);
     perform frostline.renumber_columns(managed);
     insert into frostline.following values (pg_current_xact_id(), managed);
     insert into frostline.aside values (pg_current_xact_id(), managed, said, frostline.relation_grants(to_regclass(p ->> 'inner')));
@@ -84,9 +113,7 @@ begin
     for name in select a.attname from pg_attribute a where a.attrelid = to_regclass(p ->> 'relation') and a.atthasdef loop
         execute format('alter view %s alter column %I drop default', p ->> 'relation', name);
     end loop;
-    foreach door in array array['update_hot', 'update_cold', 'delete_hot', 'delete_cold', 'insert'] loop
-        execute format('drop view if exists %s', p ->> (door || '_door'));
-    end loop;
+    perform frostline.relation_drop_doors(p);
     execute format('drop view %s cascade', p ->> 'inner');
     perform frostline.forget_policies(managed);
     delete from frostline.following f where f.xid = pg_current_xact_id() and f.table_id = managed;
@@ -190,25 +217,6 @@ begin
 end
 $$;
 
--- name: make_foreign_key_door
--- What holds the foreign keys writes through it, and it falls with the inner view. As `relation.foreign_keys` makes it.
-create or replace function frostline.make_foreign_key_door(managed integer) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
-declare
-    door text := frostline.identifier('frostline_write', format('foreign keys %s', managed));
-begin
-    if to_regproc(format('frostline_relation.children_%s', managed)) is null then
-        return;
-    end if;
-    execute format('drop view if exists %s', door);
-    execute format('create view %s as select i.frostline_tier as tier, %s from %s as i', door,
-                   (select string_agg(format('i.%s as c%s', c.name, c.attnum), ', ' order by c.number) from frostline.relation_columns(managed) c),
-                   frostline.relation_names(managed) ->> 'inner');
-    execute format('grant select, update, delete on %s to %I', door,
-                   (select pg_get_userbyid(h.relowner) from pg_class h where h.oid = frostline.heap_of(managed)));
-end
-$$;
-
 -- name: stand_again
 -- All that stood aside, for the heap as it is now; nothing if nothing did. The caller has altered the heap, and follows the rest.
 -- ACCESS EXCLUSIVE on views, overlay and lake tables; asks nobody, and reads no file.
@@ -231,6 +239,7 @@ begin
         perform frostline.drop_readers(managed);
         readers := frostline.put_aside_readers(to_regclass(p ->> 'relation'));
         perform frostline.forget_columns(managed);
+        perform frostline.cold_keep(managed);
         perform frostline.change_types(managed);
     end if;
     perform frostline.follow_renames(managed);
@@ -243,7 +252,6 @@ begin
     foreach statement in array was.grants loop
         execute statement;
     end loop;
-    perform frostline.make_foreign_key_door(managed);
     perform frostline.make_relation(managed, is_another);
     perform frostline.bring_back_readers(to_regclass(p ->> 'relation'), readers);
     perform frostline.replace_objects(managed);

@@ -24,7 +24,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
                                                      where o.conrelid = h.heap and o.contype = 'n' and o.conkey = array[a.attnum]))
           from pg_attribute a
          where a.attrelid = h.heap and a.attnum > 0 and not a.attisdropped and a.attnotnull
-           and not exists (select from pg_index i where i.indrelid = h.heap and i.indisprimary and a.attnum = any (i.indkey))) c
+           and not a.attnum = any (frostline.known_key(managed))) c
 $$;
 
 -- name: cold_record
@@ -69,8 +69,14 @@ begin
        or not wanted.attnums <@ array(select c.attnum from frostline.carried_columns(managed, wanted.heap) c) then
         return false;
     end if;
+    -- Each row has a value of its own, and not NULL.
+    if exists (select from frostline.managed_column m
+                 join frostline.relation_columns(managed) c on c.column_name = m.name and c.attnum = any (wanted.attnums)
+                where m.table_id = managed and c.type = 'uuid' and m.missing like 'uuid%') then
+        return kind_of = 'not null';
+    end if;
     execute format('select (%s) is not false from (select %s) as %I', wanted.condition,
-                   (select string_agg(format('%L::%s as %s', m.missing, c.type, c.name), ', ' order by c.number)
+                   (select string_agg(format('%L::%s as %s', case when c.type <> 'uuid' or m.missing not like 'uuid%' then m.missing end, c.type, c.name), ', ' order by c.number)
                       from frostline.relation_columns(managed) c join frostline.managed_column m on m.table_id = managed and m.name = c.column_name),
                    (select h.relname from pg_class h where h.oid = wanted.heap)) into passes;
     return passes;
@@ -159,6 +165,61 @@ begin
 end
 $$;
 
+-- name: cold_keep
+-- ALTER TYPE makes each CHECK of the column anew, from its text. What was known of it is still known, if that text over the wider type says
+-- the same of each value: text, decimals and times are what they were; so are whole numbers that are compared and reckoned with, but for
+-- their bits and what functions make of them. Else it is as if it was new. Before `change_types`: the overlay has the old types.
+create or replace function frostline.cold_keep(managed integer) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    altered oid := frostline.heap_of(managed);
+    scratch text := frostline.identifier('frostline_relation', 'checked_' || managed);
+    again record;
+    same text;
+begin
+    -- Their texts are read again, with our rights.
+    if exists (select from frostline.untrusted_code(altered)) then
+        return;
+    end if;
+    for again in
+        select k.name, k.definition as old, o.oid as number, n.definition
+          from frostline.cold_constraint k
+          join pg_constraint o on o.conrelid = altered and o.contype = 'c' and o.conname = k.name and o.convalidated
+         cross join lateral (select pg_get_expr(o.conbin, o.conrelid) as definition) n
+         -- Without literals and names in quotes, in which anything may be.
+         cross join lateral (select regexp_replace(n.definition, '''[^'']*''|"[^"]*"', '', 'g') as code) c
+         where k.table_id = managed and k.kind = 'check' and k.state <> 'not valid' and k.heap = altered
+           and not exists (select from pg_constraint p where p.oid = k.number)
+           and not exists (
+               select from frostline.changed_columns(managed) x
+                 join frostline.managed_column m on m.table_id = managed and m.field_id = x.field_id
+                 join pg_attribute a on a.attrelid = altered and a.attnum = m.attnum
+                where m.attnum = any (o.conkey)
+                  and a.atttypid not in ('text'::regtype, 'varchar'::regtype, 'numeric'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype)
+                  and not (a.atttypid in ('int4'::regtype, 'int8'::regtype) and c.code !~ '[|&#~^!@?]|<<|>>'
+                           and c.code !~* '\m(?!(and|or|not|any|all|array|in|when|then|else|case)\M)\w+\s*\('))
+    loop
+        begin
+            execute format('create table %1$s (like %2$s); alter table %1$s add constraint again check (%3$s)', scratch, altered::regclass, again.old);
+            select pg_get_expr(o.conbin, o.conrelid) into same from pg_constraint o where o.conrelid = scratch::regclass and o.conname = 'again';
+            execute format('drop table %s', scratch);
+        exception when syntax_error_or_access_rule_violation then
+            continue;
+        end;
+        if same = again.definition then
+            update frostline.cold_constraint k set number = again.number, definition = again.definition
+             where k.table_id = managed and k.kind = 'check' and k.name = again.name;
+        end if;
+    end loop;
+    update frostline.cold_constraint k set number = 0, definition = ''
+      from pg_constraint o
+     where k.table_id = managed and k.kind = 'check' and k.heap = altered and not exists (select from pg_constraint p where p.oid = k.number)
+       and o.conrelid = altered and o.contype = 'c' and o.conname = k.name and o.conkey && array(
+           select m.attnum from frostline.changed_columns(managed) x
+             join frostline.managed_column m on m.table_id = managed and m.field_id = x.field_id where x.type is not null);
+end
+$$;
+
 -- name: cold_judge
 -- What an ALTER TABLE of this transaction has brought: held by proof, asked of the lake if it was NOT VALID before, or else refused:
 -- ADD CONSTRAINT and SET NOT NULL keep every reader out, and would do so for as long as the lake takes.
@@ -189,7 +250,10 @@ begin
                                      case fresh.kind when 'check' then format('ADD CONSTRAINT %I', fresh.name)
                                                      else format('SET NOT NULL of column %I', fresh.name) end),
                     detail = 'It keeps all readers of the table waiting, and would do so for as long as the lake takes.',
-                    hint = format('Add it NOT VALID, which holds for new rows at once: alter table %1$s add constraint %2$I %3$s not valid; '
+                    hint = case when fresh.kind = 'check' and exists (
+                                     select from frostline.cold_constraint k where k.table_id = managed and k.kind = 'check' and k.name = fresh.name)
+                                then format('alter table %s drop constraint %I; then this statement again; then: ', fresh.heap::regclass, held_by) else '' end
+                           || format('Add it NOT VALID, which holds for new rows at once: alter table %1$s add constraint %2$I %3$s not valid; '
                                   'then, in another transaction: alter table %1$s validate constraint %2$I%4$s', fresh.heap::regclass, held_by,
                                   case fresh.kind when 'check' then (select pg_get_constraintdef(o.oid) from pg_constraint o where o.oid = fresh.number)
                                                   else format('check (%I is not null)', fresh.name) end,
@@ -232,19 +296,48 @@ begin
 end
 $$;
 
+-- name: cold_type_is_other
+-- Whether this transaction has changed what the text of a value means: an enum's label has another name, a row type more attributes or fewer.
+-- A new label is one that Postgres does not let us use before the commit; a new attribute is told from a renamed one by the type's own row.
+create or replace function frostline.cold_type_is_other(altered oid) returns boolean
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    now_age integer := age(pg_current_xact_id()::xid);
+    label name;
+begin
+    -- A new one between two others may have Postgres number all of them anew.
+    for label in
+        select e.enumlabel from pg_enum e
+         where e.enumtypid = altered and age(e.xmin) <= now_age
+           and not (current_query() ~* '\madd\s+value\M' and current_query() !~* '\mrename\s+value\M')
+    loop
+        begin
+            execute format('select %L::%s', label, altered::regtype);
+            return true;
+        exception when unsafe_new_enum_value_usage then
+            null;
+        end;
+    end loop;
+    return exists (select from pg_type y
+                     join pg_class c on c.oid = y.typrelid
+                     join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and age(a.xmin) <= now_age
+                    where y.oid = altered
+                      and (a.attisdropped or age(c.xmin) <= now_age and current_query() !~* '\mrename\s+attribute\M'));
+end
+$$;
+
 -- name: type_function
--- What the lake has of an enum or a composite type is its text, which the type has to understand still. Nothing in the system catalogs
--- tells a renamed label from a new one, so the statement's text does.
+-- What the lake has of an enum or a composite type is its text, which the type has to understand still.
 create or replace function frostline.follow_types() returns event_trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
 declare
     lost record;
-    told text[] := regexp_match(current_query(), '\m(rename\s+value|(?:add|drop)\s+attribute)\M', 'i');
+    labels text[] := regexp_match(current_query(), '\mrename\s+value\s+(''(?:[^'']|'''')+'')\s+to\s+(''(?:[^'']|'''')+'')', 'i');
 begin
-    if told is null or frostline.is_following() then
+    if frostline.is_following() then
         return;
     end if;
-    select y.oid::regtype as type, y.typtype = 'e' as is_enum, t.schema_name, t.table_name, c.name,
+    select y.oid::regtype as type, y.typtype = 'e' as is_enum, a.atttypid = y.oid as is_column, t.schema_name, t.table_name, c.name,
            format('%I.%I', t.schema_name, coalesce(t.relation_name, t.table_name)) as relation into lost
       from pg_event_trigger_ddl_commands() d
       join pg_type y on d.classid = 'pg_type'::regclass and y.oid = d.objid or d.classid = 'pg_class'::regclass and y.typrelid = d.objid
@@ -252,13 +345,16 @@ begin
      cross join lateral frostline.relation_columns(t.table_id) c
       join pg_attribute a on a.attrelid = frostline.heap_of(t.table_id) and a.attnum = c.attnum
      where t.mode = 'tiered' and exists (select from frostline.lake_file f where f.table_id = t.table_id)
-       and (y.typtype = 'e') = (told[1] ~* 'value') and exists (select from frostline.cold_types_in(a.atttypid) as n (oid) where n.oid = y.oid)
+       and exists (select from frostline.cold_types_in(a.atttypid) as n (oid) where n.oid = y.oid) and frostline.cold_type_is_other(y.oid)
      limit 1;
     if found then
         raise object_not_in_prerequisite_state using
             message = format('rows of %I.%I in the lake have values of type %s as they were written', lost.schema_name, lost.table_name, lost.type),
             detail = format('Those in column %s could not be read any more.', lost.name),
-            hint = case when lost.is_enum then format('Add the new label instead, and change the rows: alter type %s add value ..., then update %s set ...',
+            hint = case when lost.is_enum and lost.is_column
+                        then format('alter type %1$s add value %2$s; update %3$s set %4$s = %2$s where %4$s = %5$s', lost.type,
+                                                      coalesce(labels[2], '...'), lost.relation, lost.name, coalesce(labels[1], '...'))
+                        when lost.is_enum then format('Add the new label instead, and change the rows: alter type %s add value ..., then update %s set ...',
                                                       lost.type, lost.relation)
                         else format('Add a column of another type to the table, and fill it: update %s set ...', lost.relation) end;
     end if;
@@ -287,7 +383,10 @@ begin
           from pg_event_trigger_ddl_commands() d
           join pg_type y on y.oid = coalesce((select o.contypid from pg_constraint o where d.classid = 'pg_constraint'::regclass and o.oid = d.objid), d.objid)
           join frostline.managed_table t on t.mode = 'tiered'
-         where d.command_tag = 'ALTER DOMAIN' and exists (select from frostline.lake_file f where f.table_id = t.table_id)
+         where d.command_tag = 'ALTER DOMAIN'
+           -- What adds nothing is known by its text, if that has nothing else.
+           and current_query() !~* '^\s*alter\s+domain\s+(?:"(?:[^"]|"")+"|[\w$.])+\s+(?:rename|owner\s+to|drop|set\s+(?:default|schema))\M[^;]*;?\s*$'
+           and exists (select from frostline.lake_file f where f.table_id = t.table_id)
            and (exists (select from pg_constraint o where o.contypid = y.oid and age(o.xmin) <= now_age)
                 or y.typnotnull and age(y.xmin) <= now_age)
     loop
@@ -315,6 +414,11 @@ begin
      using pg_event_trigger_dropped_objects() d, frostline.managed_table t
      where tg_tag <> 'ALTER TABLE' and d.object_type = 'table constraint' and k.table_id = t.table_id and k.kind = 'check'
        and d.address_names = array[t.schema_name, t.heap_name, k.name];
+    -- Nothing else tells that the primary key was among them.
+    perform frostline.refuse_other_key(t.table_id, is_dropped => true)
+       from pg_event_trigger_dropped_objects() d join frostline.managed_table t on d.address_names[1:2] = array[t.schema_name, t.heap_name]
+      where d.object_type = 'table constraint' and t.mode = 'tiered' and not frostline.is_following()
+        and frostline.heap_of(t.table_id) is not null;
 end
 $body$;
 revoke execute on function frostline.follow_dropped_constraints() from public

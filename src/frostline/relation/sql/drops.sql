@@ -145,6 +145,15 @@ begin
           join pg_class c on c.oid = g.tgrelid and not c.relispartition and age(c.xmin) <= now_age
          where p.partrelid = r.heap and p.partdefid = 0 and age(p.xmin) <= now_age
         union all
+        -- A partition that is marked has rows that overlay or lake have too.
+        select format('column %I of %s cannot be computed anew: rows of %s in the lake would keep the values that they have', a.attname, a.attrelid::regclass,
+                      r.heap::regclass), null
+          from pg_event_trigger_ddl_commands() e
+          join pg_trigger g on g.tgrelid = e.objid and g.tgfoid = r.mark and g.tgname = '!frostline_mark'
+          join pg_attrdef x on x.adrelid = g.tgrelid and age(x.xmin) <= now_age
+          join pg_attribute a on a.attrelid = x.adrelid and a.attnum = x.adnum and a.attgenerated <> ''
+         where e.classid = 'pg_class'::regclass and pg_partition_root(g.tgrelid) = r.heap and g.tgrelid <> r.heap
+        union all
         select format('cannot switch off trigger %I on %s: changes of cold rows would be lost', g.tgname, c.oid::regclass), null
           from pg_trigger g join pg_class c on c.oid = g.tgrelid
          where g.tgfoid = r.mark and g.tgenabled <> 'A' and age(g.xmin) <= now_age and r.heap in (c.oid, pg_partition_root(c.oid))

@@ -74,11 +74,12 @@ begin
     for statement in
         select s.text from frostline.relation_objects(managed) o
          cross join lateral jsonb_array_elements_text(o.object -> 'create') with ordinality as s (text, number)
-         where (o.object ->> 'is_replaceable')::boolean and (o.object ->> 'is_wanted')::boolean
+         where (o.object ->> 'is_replaceable')::boolean and (o.object ->> 'is_wanted')::boolean and not o.object ? 'holds_keys'
          order by o.place, s.number
     loop
         execute statement;
     end loop;
+    perform frostline.follow_keys(managed);
     if current_setting('server_version_num')::integer >= 180000 then
         execute format('alter function frostline_relation.update_%s() set plan_cache_mode = force_generic_plan', managed);
         execute format('alter function frostline_relation.delete_%s() set plan_cache_mode = force_generic_plan', managed);
@@ -190,6 +191,88 @@ begin
 end
 $$;
 
+-- name: filled_by
+-- How Postgres has just filled a new column by a volatile default, of those that have no value in particular: uuid4, uuid7, clock. Null
+-- for all others, also where old rows may have NULL because the same statement set the default afterwards. The heap says, by any row; if it
+-- has none, the text of the statement. Rows that the lake has too must be given what the lake shows: none of that may run code of others.
+create or replace function frostline.filled_by(managed integer, number smallint) returns text
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    heap oid := frostline.heap_of(managed);
+    said text := concat_ws(E';\n', current_query(), current_setting('frostline.statement', true));
+    is_filled boolean;
+    named text;
+    kind text;
+begin
+    select a.attname, case when a.atttypid = 'uuid'::regtype and f.proname in ('gen_random_uuid', 'uuidv4', 'uuid_generate_v4') then 'uuid4'
+                when a.atttypid = 'uuid'::regtype and f.proname = 'uuidv7' then 'uuid7'
+                when a.atttypid = 'timestamptz'::regtype and f.proname = 'clock_timestamp' then 'clock' end into named, kind
+      from pg_attribute a
+      join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+     cross join lateral regexp_match(d.adbin::text, '^\u007BFUNCEXPR :funcid (\d+) [^\u007B]*:args <> :location -?\d+\u007D$') as m (funcid)
+      join pg_proc f on f.oid = m.funcid[1]::oid
+     where a.attrelid = heap and a.attnum = number and a.attgenerated = '' and a.attidentity = ''
+       and (f.oid < 16384 and f.pronamespace = 'pg_catalog'::regnamespace
+            or exists (select from pg_depend e join pg_extension x on x.oid = e.refobjid and x.extname in ('uuid-ossp', 'pgcrypto')
+                        where e.classid = 'pg_proc'::regclass and e.objid = f.oid and e.deptype = 'e'));
+    if kind is null then
+        return null;
+    end if;
+    execute format('select h.%I is not null from %s as h limit 1', named, heap::regclass) into is_filled;
+    if not coalesce(is_filled, said ~* '\madd\M.*\mdefault\M' and said !~* '\mset\s+default\M') then
+        return null;
+    end if;
+    if exists (select from frostline.untrusted_code(heap)) or not has_parameter_privilege('session_replication_role', 'set') or exists (
+           select from pg_partition_tree(heap) l join pg_trigger t on t.tgrelid = l.relid join pg_proc f on f.oid = t.tgfoid
+            where not t.tgisinternal and t.tgenabled in ('A', 'R') and f.pronamespace <> 'frostline_relation'::regnamespace) or exists (
+           select from pg_partition_tree(heap) l join pg_rewrite r on r.ev_class = l.relid where r.ev_enabled in ('A', 'R')) then
+        return null;
+    end if;
+    return kind;
+end
+$$;
+
+-- name: own_missing_value
+-- What rows of the lake have in a column that was filled so: the time, or how to compute a uuid from the row's key. Another one at each call.
+create or replace function frostline.own_missing_value(managed integer, filled_by text) returns text
+language sql volatile set search_path = pg_catalog, pg_temp set timezone = 'UTC' set datestyle = 'ISO' as $$
+    select case filled_by
+               when 'clock' then clock_timestamp()::text
+               else format('%s%s:%s:%s', filled_by,
+                           case filled_by when 'uuid7' then lpad(to_hex((extract(epoch from clock_timestamp()) * 1000)::bigint), 12, '0') end,
+                           left(encode(sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())), 'hex'), 24),
+                           (select string_agg(m.field_id || case
+                                       when m.lake_type in ('int', 'long') then 'i' when m.lake_type = 'binary' then 'x' when m.lake_type = 'timestamptz' then 'z'
+                                       when m.lake_type like 'decimal%' then 'n' || substring(m.lake_type from ', ?(\d+)')
+                                       else left(m.lake_type, 1) end, ',' order by c.key_place)
+                              from frostline.relation_columns(managed) c
+                              join frostline.managed_column m on m.table_id = managed and m.name = c.column_name
+                             where c.key_place is not null)) end
+$$;
+
+-- name: fill_waiting_rows
+-- Rows of partitions that wait for their clean are in the lake too, and were given other values by Postgres: they get the lake's. No trigger
+-- fires, and no mark is made. Row locks; the caller has altered the heap.
+create or replace function frostline.fill_waiting_rows(managed integer, named text, missing text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    p jsonb := frostline.relation_names(managed);
+    role text := current_setting('session_replication_role');
+    statement text := (
+        select format('update %s as h set %I = frostline.missing_v1(%L, frostline.key_v1(%s))::%s where h.%s < %s and not exists (select from %s as o where %s)',
+                      p ->> 'heap', named, missing, string_agg(format('frostline.text_v1(h.%s)', c.name), ', ' order by c.key_place) filter (where c.key_place is not null),
+                      max(c.type) filter (where c.column_name = named), max(c.name) filter (where c.is_tier), p ->> 'line',
+                      p ->> 'overlay', string_agg(format('o.%1$s = h.%1$s', c.name), ' and ' order by c.key_place) filter (where c.key_place is not null))
+          from frostline.relation_columns(managed) c);
+begin
+    insert into frostline.folding (xid, table_id) values (pg_current_xact_id(), managed);
+    perform set_config('frostline.folding', 'on', true), set_config('session_replication_role', 'replica', true);
+    execute statement;
+    perform set_config('session_replication_role', role, true), set_config('frostline.folding', 'off', true);
+    delete from frostline.folding f where f.xid = pg_current_xact_id() and f.table_id = managed;
+end
+$$;
+
 -- name: add_columns
 -- Overlay, lake tables and catalog get what the heap has more. `older` says by name what older rows have in them, if that was looked for.
 -- No row is written, and no file is asked for.
@@ -200,11 +283,18 @@ declare
     heap oid := frostline.heap_of(managed);
     p jsonb := frostline.relation_names(managed);
     known integer[] := array(select m.field_id from frostline.carried_columns(managed, heap) m order by m.attnum);
+    own jsonb := '[]';
     added record;
     done text[] := array[]::text[];
     filled text;
 begin
     perform frostline.renumber_columns(managed);
+    if older is null and exists (select from frostline.lake_file f where f.table_id = managed) then
+        select coalesce(jsonb_agg(jsonb_build_object('attnum', a.attnum, 'missing', frostline.own_missing_value(managed, k.kind))), '[]') into own
+          from pg_attribute a cross join lateral frostline.filled_by(managed, a.attnum) as k (kind)
+         where a.attrelid = heap and a.attnum > 0 and not a.attisdropped and k.kind is not null
+           and not exists (select from frostline.managed_column m where m.table_id = managed and m.attnum = a.attnum);
+    end if;
     insert into frostline.managed_column (table_id, attnum, field_id, lake_type, as_text, pushable, is_later, name, missing, remote_name)
     -- The lake server knows the column by this name when nobody else can see it yet. What older rows have is in it if it fits into a name.
     select managed, n.attnum, n.field_id, e.lake_type, e.as_text, e.pushable, true, n.name, n.missing,
@@ -213,17 +303,19 @@ begin
            || case when exists (select from frostline.managed_column o where o.table_id = managed and o.remote_name ~ format('^#%s[:=!]', n.field_id))
                    then '#' else '' end
       from (select a.attnum, a.attname::text as name, a.atttypid, a.atttypmod, a.attcollation,
-                   case when older is null then frostline.missing_value(heap, a.attnum) else older ->> a.attname end as missing,
+                   case when older is not null then older ->> a.attname else coalesce(frostline.missing_value(heap, a.attnum), f.missing) end as missing,
                    greatest((select max(m.field_id) from frostline.managed_column m where m.table_id = managed),
                             (select max(d.field_id) from frostline.dropped_column d where d.table_id = managed)) + row_number() over (order by a.attnum) as field_id
               from pg_attribute a
+              left join jsonb_to_recordset(own) as f (attnum smallint, missing text) on f.attnum = a.attnum
              where a.attrelid = heap and a.attnum > 0 and not a.attisdropped
                and not exists (select from frostline.managed_column m where m.table_id = managed and m.attnum = a.attnum)) n
      cross join lateral frostline.lake_encoding(n.atttypid, n.atttypmod, n.attcollation) e
      cross join lateral (select t.type, format('#%s%s:%s', n.field_id, '=' || n.missing, t.type) as announced
                            from (select case when n.atttypid < 16384 then format_type(n.atttypid, n.atttypmod) else '?' end) as t (type)) r;
     for added in
-        select c.name, c.column_name, c.type, c.typed, c.lake_typed, c.needs_domain, m.missing
+        select c.name, c.column_name, c.type, c.typed, c.lake_typed, c.needs_domain,
+               case when c.type <> 'uuid' or m.missing not like 'uuid%' then m.missing end as missing
           from frostline.relation_columns(managed) c join frostline.managed_column m on m.table_id = managed and m.attnum = c.attnum
          where m.field_id <> all (known) order by c.number
     loop
@@ -241,7 +333,7 @@ begin
         perform frostline.name_remote_columns(managed);
     end if;
     -- Marks that were made before have what the heap has, which may be a value of its own for each row while the lake has none. Row locks.
-    if cardinality(done) > 0 and (older is not null or not exists (select from frostline.lake_file f where f.table_id = managed)) then
+    if cardinality(done) > 0 and (older is not null or own <> '[]' or not exists (select from frostline.lake_file f where f.table_id = managed)) then
         select format('update %s as o set %s from %s as h where %s and o.frostline_live and row(%s)::text <> row(%s)::text', p ->> 'overlay',
                       string_agg(format('%1$I = h.%1$I', c), ', '), heap::regclass,
                       (select string_agg(format('h.%1$I = o.%1$I', a.attname), ' and ')
@@ -251,7 +343,25 @@ begin
           into filled from unnest(done) as c;
         execute filled;
     end if;
+    for added in select a.attname::text as name, f.missing from jsonb_to_recordset(own) as f (attnum smallint, missing text)
+                   join pg_attribute a on a.attrelid = heap and a.attnum = f.attnum
+    loop
+        perform frostline.fill_waiting_rows(managed, added.name, added.missing);
+    end loop;
     return done;
+end
+$$;
+
+-- name: relation_drop_doors
+-- Before the views that they are built on change. What makes the relation's objects anew makes them too. ACCESS EXCLUSIVE on them.
+create or replace function frostline.relation_drop_doors(names jsonb) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    door text;
+begin
+    foreach door in array array['update_hot', 'update_cold', 'delete_hot', 'delete_cold', 'insert'] loop
+        execute format('drop view if exists %s', names ->> (door || '_door'));
+    end loop;
 end
 $$;
 
@@ -261,12 +371,9 @@ create or replace function frostline.widen_relation(managed integer) returns voi
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     p jsonb := frostline.relation_parts(managed);
-    door text;
 begin
     p := p || jsonb_build_object('arms', frostline.filled('objects.arms', p));
-    foreach door in array array['update_hot', 'update_cold', 'delete_hot', 'delete_cold', 'insert'] loop
-        execute format('drop view if exists %s', p ->> (door || '_door'));
-    end loop;
+    perform frostline.relation_drop_doors(p);
     if (p ->> 'is_secured')::boolean then
         -- What asks the policies takes the columns as arguments. Nobody can see the views in between.
         execute format('drop rule if exists frostline_insert on %s', p ->> 'relation');
@@ -276,7 +383,6 @@ begin
     end if;
     execute frostline.filled(case when (p ->> 'is_secured')::boolean then 'objects.inner_view_secured' else 'objects.inner_view' end, p);
     execute frostline.filled('objects.widen_view', p);
-    perform frostline.make_foreign_key_door(managed);
 end
 $$;
 
@@ -359,22 +465,36 @@ begin
 end
 $$;
 
+-- name: relation_is_owners
+-- Whether the relation has the heap's owner, and he may use the inner view.
+create or replace function frostline.relation_is_owners(managed integer) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select (select r.relowner from pg_class r where r.oid = to_regclass(n.p ->> 'relation')) = h.relowner
+           and exists (select from pg_class i cross join lateral aclexplode(coalesce(i.relacl, acldefault('r', i.relowner))) a
+                        where i.oid = to_regclass(n.p ->> 'inner') and a.grantee = h.relowner and a.privilege_type = 'SELECT')
+      from (select frostline.relation_names(managed) as p) n join pg_class h on h.oid = frostline.heap_of(managed)
+$$;
+
 -- name: follow_owner
+-- REASSIGN OWNED, which no event trigger hears of, moves heap and relation, and nobody's rights.
 create or replace function frostline.follow_owner(managed integer) returns boolean
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     p jsonb := frostline.relation_names(managed);
     owner oid := (select c.relowner from pg_class c where c.oid = frostline.heap_of(managed));
-    before oid := (select c.relowner from pg_class c where c.oid = to_regclass(p ->> 'relation'));
+    former oid;
 begin
-    if owner = before then
+    if frostline.relation_is_owners(managed) then
         return false;
     end if;
     execute format('grant select, insert, update, delete on %s to %I', p ->> 'inner', pg_get_userbyid(owner));
     execute format('alter view %s owner to %I', p ->> 'relation', pg_get_userbyid(owner));
-    if before <> (select c.relowner from pg_class c where c.oid = to_regclass(p ->> 'inner')) then
-        execute format('revoke select, insert, update, delete on %s from %I', p ->> 'inner', pg_get_userbyid(before));
-    end if;
+    for former in
+        select distinct a.grantee from pg_class c cross join lateral aclexplode(c.relacl) a
+         where c.oid = to_regclass(p ->> 'inner') and a.grantee not in (0, owner, c.relowner)
+    loop
+        execute format('revoke all on %s from %I', p ->> 'inner', pg_get_userbyid(former));
+    end loop;
     return true;
 end
 $$;
@@ -410,6 +530,8 @@ language sql set search_path = pg_catalog, pg_temp as $$
     select frostline.follow_defaults(managed);
     select frostline.follow_comments(managed);
     select frostline.follow_owner(managed);
+    select frostline.follow_rights(managed);
+    select frostline.follow_keys(managed);
 $$;
 
 -- name: columns_left_to_sync
@@ -423,7 +545,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
        and a.attnum not in (select c.attnum from frostline.carried_columns(managed, frostline.heap_of(managed)) c)
        and (a.attgenerated <> '' or a.attidentity <> '' or t.typtype = 'd'
             or a.attnum <= (select m.left_to_sync from frostline.managed_table m where m.table_id = managed)
-            or frostline.missing_value(a.attrelid, a.attnum) is null
+            or frostline.missing_value(a.attrelid, a.attnum) is null and frostline.filled_by(managed, a.attnum) is null
                and (a.atthasdef or a.attnotnull
                     or exists (select from pg_partition_tree(a.attrelid) l join pg_attribute b on b.attrelid = l.relid
                                 where b.attname = a.attname and b.atthasmissing)))
@@ -462,7 +584,14 @@ declare
                                 and a.attnum not in (select c.attnum from frostline.carried_columns(managed, heap) c));
     left_over text := frostline.columns_left_to_sync(managed);
 begin
+    -- What is recorded of the lake's files is written down anew, of all of them: of those too that a job has published since the snapshot.
+    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+        perform from frostline.seam as s where s.table_id = managed for share;
+    end if;
     perform frostline.refuse_columns(managed);
+    perform frostline.refuse_unfilled_columns(managed);
+    perform frostline.refuse_other_key(managed);
+    perform frostline.refuse_other_generation(managed);
     insert into frostline.following values (pg_current_xact_id(), managed);
     perform frostline.stand_again(managed);
     renamed := frostline.follow_renames(managed);
@@ -472,10 +601,12 @@ begin
     end if;
     if cardinality(renamed) > 0 or added and left_over is null or exists (
         select from frostline.relation_state(managed) s join frostline.managed_table t on t.table_id = managed
-         where (s.object ->> 'is_wanted')::boolean and s.digest is distinct from t.objects_digest::jsonb ->> s.key) then
+         where (s.object ->> 'is_wanted')::boolean and not s.object ? 'holds_keys'
+           and s.digest is distinct from t.objects_digest::jsonb ->> s.key) then
         perform frostline.replace_objects(managed);
     end if;
     perform frostline.follow_descriptions(managed);
+    perform frostline.note_generations(managed);
     delete from frostline.following f where f.xid = pg_current_xact_id() and f.table_id = managed;
     if left_over is not null then
         -- Whatever becomes of its default, it is not followed here any more: what older rows have is not to be seen from it then.
@@ -563,24 +694,51 @@ end
 $$;
 grant execute on function frostline_write.take_relation(oid) to public;
 
+-- name: keeps_readers_function
+-- Whether all that is said behind ALTER TABLE and the name takes a lock that lets readers of a plain table go on, and changes nothing of the
+-- relation. What is not known here does not.
+create or replace function frostline_write.keeps_readers(change text) returns boolean
+language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
+declare
+    -- Without names in quotes and literals, and then without what is in parentheses, from the inside.
+    bare text := split_part(regexp_replace(change, '"(?:[^"]|"")+"|''(?:[^'']|'''')*''', 'x', 'g'), ';', 1);
+begin
+    while bare ~ '\([^()]*\)' loop
+        bare := regexp_replace(bare, '\([^()]*\)', ' list ', 'g');
+    end loop;
+    return (select bool_and(c ~* ('^\s*(?:'
+                'validate\s+constraint\s+[\w$]+'
+                '|add\s+(?:constraint\s+[\w$]+\s+)?foreign\s+key\s+list\s+references\s+[\w\s.$]+'
+                '|attach\s+partition\s+[\w\s.$]+'
+                '|detach\s+partition\s+[\w\s.$]+\s+(?:concurrently|finalize)'
+                '|(?:enable|disable)\s+(?:(?:always|replica)\s+)?trigger\s+[\w$]+'
+                '|alter\s+(?:column\s+)?[\w$]+\s+set\s+statistics\s+(?:-?\d+|default)'
+                '|alter\s+(?:column\s+)?[\w$]+\s+(?:set|reset)\s+list'
+                ')\s*$')) from regexp_split_to_table(bare, ',') as c);
+end
+$$;
+grant execute on function frostline_write.keeps_readers(text) to public;
+
 -- name: order_function
--- A hint only: what the statement names is known from its text alone, as the caller would find it. Runs as the caller. Not for VALIDATE
--- CONSTRAINT, which keeps no reader out, and changes nothing of the relation.
+-- A hint only: what the statement names is known from its text alone, as the caller would find it. Runs as the caller, so no operator is
+-- left to his search path.
 create or replace function frostline_write.take_relations_first() returns event_trigger
 language plpgsql as $body$
 declare
-    named text;
+    said text;
+    named text[];
     heaps text[] := array[]::text[];
 begin
-    for named in
-        select m[1] from pg_catalog.regexp_matches(pg_catalog.concat_ws(E';\n', pg_catalog.current_query(),
-                                                                        pg_catalog.current_setting('frostline.statement', true)),
-            '\malter\s+table\s+(?:if\s+exists\s+)?(?:only\s+)?((?:"(?:[^"]|"")+"|[a-z_][\w$]*)(?:\s*\.\s*(?:"(?:[^"]|"")+"|[a-z_][\w$]*))?)'
-            '(?![\w$"]|\s*\.|\s+validate\s+constraint\s+(?:"(?:[^"]|"")+"|[a-z_][\w$]*)\s*(?:;|$))', 'gi') as m
+    for said in
+        select s from pg_catalog.regexp_split_to_table(pg_catalog.concat_ws(E';\n', pg_catalog.current_query(),
+                                                                            pg_catalog.current_setting('frostline.statement', true)),
+            '\malter\s+table\M', 'i') as s offset 1
     loop
-        perform frostline_write.take_relation(pg_catalog.to_regclass(named));
-        -- Not by an operator, which the caller's search path would look for.
-        heaps := pg_catalog.array_append(heaps, pg_catalog.to_regclass(named)::oid::text);
+        named := pg_catalog.regexp_match(said,
+            '^\s*(?:if\s+exists\s+)?(?:only\s+)?((?:"(?:[^"]|"")+"|[a-z_][\w$]*)(?:\s*\.\s*(?:"(?:[^"]|"")+"|[a-z_][\w$]*))?)(?![\w$"]|\s*\.)(.*)$', 'i');
+        continue when named is null or frostline_write.keeps_readers(named[2]);
+        perform frostline_write.take_relation(pg_catalog.to_regclass(named[1]));
+        heaps := pg_catalog.array_append(heaps, pg_catalog.to_regclass(named[1])::oid::text);
     end loop;
     -- For `frostline_stand_aside`, which comes next and does not see names as the caller does.
     perform pg_catalog.set_config('frostline.named', pg_catalog.array_to_string(heaps, ','), true);

@@ -57,6 +57,24 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
       from managed m left join present p using (position) cross join restored r
 $$;
 
+-- name: known_key
+-- By which columns of the heap overlay and lake know a row, in their order: those of the overlay's key, whatever key the heap has got since.
+-- Before there is an overlay, and if it is lost, the heap's own. For whoever may describe a table, too, and not look into our schemas.
+create or replace function frostline.known_key(managed integer) returns smallint[]
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select coalesce(
+        (select array_agg(c.attnum order by k.place)
+           from frostline.managed_table t
+           join pg_index i on i.indisprimary and i.indrelid = to_regclass(frostline.identifier(
+                    'frostline_overlay', frostline.cut_name(coalesce(t.first_name, t.table_name), '_' || t.table_id)))
+          cross join unnest(i.indkey::smallint[]) with ordinality as k (attnum, place)
+           join pg_attribute o on o.attrelid = i.indrelid and o.attnum = k.attnum
+           join frostline.managed_column m on m.table_id = managed and m.name = o.attname
+           join frostline.carried_columns(managed, frostline.heap_of(managed)) c on c.field_id = m.field_id
+          where t.table_id = managed),
+        (select i.indkey::smallint[] from pg_index i where i.indrelid = frostline.heap_of(managed) and i.indisprimary))
+$$;
+
 -- name: relation_columns
 -- The columns that the relation has, in the heap's order. `typed` is what a column definition says, `lake_typed` the same in the
 -- lake's tables, where a domain keeps postgres_fdw from sending conditions.
@@ -73,16 +91,16 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
            case when a.attidentity <> '' then
                     format('nextval(%L)', pg_get_serial_sequence(frostline.identifier(n.nspname, h.relname), a.attname))
                 when a.attgenerated = '' then pg_get_expr(d.adbin, d.adrelid) end,
-           m.is_later, array_position(i.indkey::smallint[], a.attnum), p.partattrs[0] = a.attnum
+           m.is_later, array_position(k.attnums, a.attnum), p.partattrs[0] = a.attnum
       from frostline.carried_columns(managed, frostline.heap_of(managed)) m
       join pg_attribute a on a.attrelid = frostline.heap_of(managed) and a.attnum = m.attnum and not a.attisdropped
       join pg_class h on h.oid = a.attrelid
       join pg_namespace n on n.oid = h.relnamespace
       join pg_type t on t.oid = a.atttypid
       left join pg_partitioned_table p on p.partrelid = h.oid
-      left join pg_index i on i.indrelid = h.oid and i.indisprimary
       left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
       left join pg_collation l on l.oid = a.attcollation and l.oid <> 100
+     cross join (select frostline.known_key(managed) as attnums) k
      cross join lateral (
         select format_type(a.atttypid, a.atttypmod) as type,
                case when l.oid is not null
@@ -126,13 +144,13 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         'not_truncated', quote_literal(format('%s has rows in the lake, which TRUNCATE would leave there', r.shown)),
         'truncate_hint', quote_literal(format('All rows of both tiers go by: frostline truncate %I.%I', t.schema_name, t.table_name))
     ) || (select jsonb_object_agg(f, frostline.identifier('frostline_relation', format('%s_%s', f, t.table_id)))
-            from unnest(array['mark', 'update', 'delete', 'copy', 'policy', 'truncate']) as f)
+            from unnest(array['mark', 'update', 'delete', 'copy', 'policy', 'truncate', 'children']) as f)
       || (select jsonb_object_agg(f, frostline.identifier('frostline_write', format('%s_%s', f, t.table_id)))
             from unnest(array['missed', 'may_write_cold', 'claim', 'unclaim']) as f)
       || (select jsonb_object_agg('may_' || f, frostline.identifier('frostline_write', format('may_%s_%s', f, t.table_id)))
             from unnest(array['select', 'insert', 'update', 'become', 'delete']) as f)
       || (select jsonb_object_agg(replace(f, ' ', '_') || '_door', frostline.identifier('frostline_write', format('%s %s', f, t.table_id)))
-            from unnest(array['update hot', 'update cold', 'delete hot', 'delete cold', 'insert']) as f)
+            from unnest(array['update hot', 'update cold', 'delete hot', 'delete cold', 'insert', 'foreign keys']) as f)
       from frostline.managed_table t
      cross join lateral (
         select coalesce(t.relation_name, t.table_name) as relation, frostline.cut_name(coalesce(t.first_name, t.table_name), '_' || t.table_id) as internal,
@@ -402,7 +420,8 @@ begin
             array[frostline.filled('objects.mark_trigger', p || jsonb_build_object('partition', default_partition, 'function', p -> 'mark'))], null, false)) end
       || jsonb_build_array(
         frostline.relation_function(p, 'truncate', 'objects.truncate_function'),
-        frostline.relation_triggers(p, 'heap', array['!frostline_truncate_all'], 'truncate', 'objects.truncate_trigger'));
+        frostline.relation_triggers(p, 'heap', array['!frostline_truncate_all'], 'truncate', 'objects.truncate_trigger'))
+      || frostline.relation_key_objects(managed, p);
     return query select o.place, o.value from jsonb_array_elements(objects) with ordinality as o (value, place);
 end
 $$;

@@ -8,7 +8,7 @@ declare
     is_below boolean;
 begin
     for made in
-        select c.oid::regclass::text as partition, t.schema_name, t.table_name, t.tier_kind,
+        select c.oid::regclass::text as partition, t.table_id, t.schema_name, t.table_name, t.tier_kind,
                coalesce(t.relation_name, t.table_name) as relation,
                (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''?([^'']*?)''?\) TO \('))[1] as lower,
                coalesce(s.line_timestamptz::text, s.line_timestamp::text, s.line_date::text, s.line_integer::text) as line,
@@ -25,6 +25,16 @@ begin
          where not exists (select from pg_trigger g where g.tgrelid = c.oid
                              and g.tgfoid = to_regproc('frostline_relation.mark_' || t.table_id))
     loop
+        -- A transaction with one snapshot cannot see that the line rose; asking for the row's lock tells (40001). It is given back with
+        -- the block's savepoint, so that no publish has to wait for it.
+        if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+            begin
+                perform from frostline.seam as s where s.table_id = made.table_id for share;
+                raise exception using errcode = 'FL000', message = 'the seam is current';
+            exception when sqlstate 'FL000' then
+                null;
+            end;
+        end if;
         continue when made.lower is null or made.all_is_hot;
         if made.lower = 'MINVALUE' then
             is_below := true;
@@ -267,8 +277,25 @@ create event trigger frostline_dropped_constraints on sql_drop execute function 
 create event trigger frostline_called on ddl_command_end when tag in ('ALTER TABLE', 'ALTER VIEW', 'ALTER SCHEMA')
     execute function frostline.follow_names()
 
+-- name: parents_trigger
+-- After frostline_follow, which does the same where the managed table itself is altered.
+create event trigger frostline_parents on ddl_command_end when tag in ('ALTER TABLE', 'CREATE TABLE')
+    execute function frostline.follow_parents()
+
+-- name: rights_trigger
+create event trigger frostline_rights on ddl_command_end when tag in ('GRANT', 'REVOKE', 'DROP OWNED')
+    execute function frostline.follow_granted()
+
 -- name: types_trigger
 create event trigger frostline_types on ddl_command_end when tag in ('ALTER TYPE') execute function frostline.follow_types()
+
+-- name: children_trigger
+create event trigger frostline_children on ddl_command_end when tag in ('ALTER TABLE') execute function frostline.hold_cold_children()
+
+-- name: heap_named_trigger
+create event trigger frostline_heap_named on ddl_command_start
+    when tag in ('ALTER TABLE', 'CREATE INDEX', 'CREATE TRIGGER', 'CREATE STATISTICS', 'CREATE POLICY', 'COMMENT')
+    execute function frostline_write.name_the_heap()
 
 -- name: order_trigger
 create event trigger frostline_order on ddl_command_start when tag in ('ALTER TABLE')

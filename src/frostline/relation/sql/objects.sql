@@ -97,7 +97,7 @@ select {first_of_union}, frostline_tier, frostline_snapshot, {secret} as frostli
    and (u.frostline_is_hot or nullif(u.{tier_key} < {line}, false) is not null)
    and u.frostline_live
    and (u.frostline_tier <> 'lake' or u.frostline_snapshot
-        = (select s.snapshot_id from frostline.seam as s where s.table_id = {table_id}))
+        = (select frostline_write.checked_lake(s.snapshot_id, {overlay_text}::regclass) from frostline.seam as s where s.table_id = {table_id}))
    and (u.frostline_tier <> 'lake' or nullif(({hashed_key}) in (select {marked_key} from {overlay} as m
             where nullif(m.frostline_version, m.frostline_version) is null), true) is not null)
 
@@ -249,22 +249,29 @@ revoke execute on function {function}() from public;
 -- name: mark_row
 -- What the heap holds under this key now. What the trigger is told may be old: a trigger of another row of the same
         -- statement may have come first. By their places: two columns may have exchanged their names, and the overlay not yet.
-        -- A partition that was detached keeps its triggers, and has no say any more.
+        -- A partition that was detached keeps its triggers, and has no say any more. Postgres is asked for that by a function:
+        -- pg_class has it as of this transaction's snapshot, and the partition may have been attached since.
         insert into {overlay} ({columns}, frostline_live)
         select {heap_numbers}, true from {heap} as h ({numbers}) where {heap_key_is_row}
         on conflict ({key}) do update set {replace}
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then
             insert into {overlay} ({marked}, frostline_live)
-            select {row_marked}, false from pg_class as p where p.oid = tg_relid and p.relispartition
+            select {row_marked}, false where pg_partition_root(tg_relid) is not null
             on conflict ({key}) do update set {clear}
                 frostline_live = false, frostline_version = nextval('frostline.overlay_version');
         end if;
 
 -- name: truncate
 -- As if each row were deleted: an archive may have exported them. A detached partition has no say any more.
-        if not (select p.relispartition from pg_class as p where p.oid = tg_relid) then
+        if pg_partition_root(tg_relid) is null then
             return null;
+        end if;
+        -- Rows that this transaction does not see would go without a mark.
+        if has_one_snapshot and pg_relation_size(tg_relid) > 0 then
+            raise object_not_in_prerequisite_state using
+                message = format('%s cannot be truncated at %s', tg_relid::regclass, upper(current_setting('transaction_isolation'))),
+                detail = 'It may have rows that this transaction does not see.', hint = 'Do it at READ COMMITTED.';
         end if;
         execute format('select exists (select from only %s as h where h.%I < $1)', tg_relid::regclass, {tier_key_name})
            into has_cold_rows using {line};

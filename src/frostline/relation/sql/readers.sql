@@ -12,6 +12,23 @@ end
 $$;
 grant execute on function frostline_write.stands_aside() to public;
 
+-- name: checked_lake
+-- The lake snapshot, with an overlay whose marks are seen: Postgres shows no row of a table to a snapshot that is older than its file, and
+-- without its marks the lake's rows would come back. For the inner view, once for each statement that asks the lake. Runs as the caller.
+create or replace function frostline_write.checked_lake(lake_snapshot bigint, marked oid) returns bigint
+language plpgsql stable parallel safe cost 1 as $$
+begin
+    -- The one is what the snapshot sees, the other what there is now: the statement has locked the overlay.
+    if (select c.relfilenode operator(pg_catalog.<>) pg_catalog.pg_relation_filenode(c.oid) from pg_catalog.pg_class c
+         where c.oid operator(pg_catalog.=) marked) then
+        raise serialization_failure using message = 'a managed table was altered after the snapshot of this transaction',
+            hint = 'Run the transaction again.';
+    end if;
+    return lake_snapshot;
+end
+$$;
+grant execute on function frostline_write.checked_lake(bigint, oid) to public;
+
 -- name: relation_stub
 -- A view of the same columns that reads no table, in its own place: what reads it stays, and so do rights, owner and comments.
 create or replace function frostline.relation_stub(view oid) returns text
@@ -79,6 +96,36 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
      group by o.class, o.object
 $$;
 
+-- name: relation_conversion
+-- The statements that give a column another type where ALTER TYPE cannot: what an assignment converts is assigned, so that it fails for a
+-- value that does not fit; what only a cast does is cast, by way of its text where there is no cast. The heap has the new type already.
+create or replace function frostline.relation_conversion(managed integer, field integer) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('alter table %1$s add column %2$I %3$s%4$s; update %5$s set %2$I = %6$I%7$s; alter table %1$s drop column %6$I; '
+                  'alter table %1$s rename column %2$I to %6$I',
+                  heap.oid::regclass, free.name, format_type(a.atttypid, a.atttypmod),
+                  (select format(' collate %s.%I', l.collnamespace::regnamespace, l.collname) from pg_collation l
+                    where l.oid = a.attcollation and l.oid <> 100),
+                  frostline.relation_names(managed) ->> 'relation', m.name,
+                  case when a.atttypid = o.atttypid or t.typcategory = 'S'
+                            or exists (select from pg_cast c where c.castsource = o.atttypid and c.casttarget = a.atttypid and c.castcontext <> 'e') then ''
+                       when f.typcategory = 'S' or exists (select from pg_cast c where c.castsource = o.atttypid and c.casttarget = a.atttypid)
+                       then format('::%s', format_type(a.atttypid, a.atttypmod))
+                       else format('::text::%s', format_type(a.atttypid, a.atttypmod)) end)
+      from frostline.managed_column m
+     cross join lateral (select frostline.heap_of(managed) as oid) heap
+      join pg_attribute a on a.attrelid = heap.oid and a.attnum = m.attnum
+      join pg_type t on t.oid = a.atttypid
+      join pg_attribute o on o.attrelid = to_regclass(frostline.relation_names(managed) ->> 'overlay') and o.attname = m.name
+      join pg_type f on f.oid = o.atttypid
+     cross join lateral (
+        select frostline.cut_name(m.name, '_new' || coalesce(nullif(n.number, 1)::text, '')) as name from generate_series(1, 2000) as n (number)
+         where not exists (select from pg_attribute x where x.attrelid = heap.oid
+                              and x.attname = frostline.cut_name(m.name, '_new' || coalesce(nullif(n.number, 1)::text, '')))
+         order by n.number limit 1) free
+     where m.table_id = managed and m.field_id = field
+$$;
+
 -- name: refuse_changes
 -- Before anything of ours is made anew: what cannot be followed, and readers of the relation that Postgres would refuse for on a table.
 create or replace function frostline.refuse_changes(managed integer, said text) returns void
@@ -98,12 +145,18 @@ begin
         elsif changed.type is not null and not changed.is_widened then
             raise feature_not_supported using
                 message = format('column %I of %s cannot become %s: rows in the lake have %s', changed.column_name, heap, changed.type, changed.old_type),
-                hint = format('add a column of the new type, fill it by updates of %s, drop this one, and rename the new one', relation);
+                detail = case when changed.is_key then 'It is part of the primary key, by which a managed table knows its rows.'
+                              else 'Instead: add a column of the new type, fill it, by months where there are many rows, drop this one, and rename the new '
+                                   'one. Its default, its constraints and its indexes are to be made again.' end,
+                hint = case when changed.is_key then
+                                 format('frostline table remove %s --thaw brings all rows back; then change the type, and add the table again', called)
+                            else frostline.relation_conversion(managed, changed.field_id) end;
         elsif changed.type is not null and not frostline.says_only_casts(said) then
             raise feature_not_supported using
                 message = format('column %I of %s cannot be computed by USING: rows in the lake would not be', changed.column_name, heap),
-                hint = format('write no more than: alter column %I type %s using %1$I::%2$s; where the statement is put together in a function: '
-                              'frostline.alter_table', changed.column_name, changed.type);
+                detail = 'Instead: change the type alone, and then the values, by an UPDATE of the relation. Where the statement is put together in a '
+                         'function, it has to be run by frostline.alter_table, and may say no more in USING than the type does.',
+                hint = format('alter table %s alter column %I type %s; update %s set %2$I = ...', heap, changed.column_name, changed.type, relation);
         end if;
         select string_agg(format('%s depends on column %I of %s', r.described, changed.column_name, relation), E'\n' order by r.described) into readers
           from frostline.relation_readers(relation) r where changed.column_name = any (r.used);

@@ -46,11 +46,6 @@ begin
                         then format('Send it to the relation, and the heap follows: alter view %I.%I rename to ..., or set schema ...', known.schema_name, known.table_name)
                         else format('Send it to the table, and the relation follows: alter table %I.%I set schema ...', known.schema_name, known.table_name) end;
     end if;
-    if known.foreign_keys = 'hold' and to_regproc(format('frostline_relation.children_%s', managed)) is not null then
-        raise object_not_in_prerequisite_state using
-            message = format('%I.%I holds its foreign keys for rows in the lake by its name', known.schema_name, known.table_name),
-            hint = format('frostline table set %I.%I --foreign-keys ignore, then rename it, then --foreign-keys hold', known.schema_name, known.table_name);
-    end if;
     if now_is.is_another then
         raise insufficient_privilege using
             message = format('%s has another owner than %s, its heap', now_is.relation::regclass, now_is.heap::regclass),

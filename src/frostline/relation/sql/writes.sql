@@ -63,6 +63,12 @@ declare
     frostline_row record;
 begin
     {guards}
+    -- A kept plan leaves partitions out when it begins, and Postgres 18 then takes what a row that moves RETURNs by the columns of
+    -- another partition than its own: an error, or another column's value.
+    if not coalesce(new.{tier_key} operator(pg_catalog.=) old.{tier_key}, false)
+       and pg_catalog.current_setting('server_version_num')::pg_catalog.int4 operator(pg_catalog.>=) 180000 then
+        perform pg_catalog.set_config('plan_cache_mode', 'force_custom_plan', true);
+    end if;
     if old.frostline_tier operator(pg_catalog.=) 'heap' then
         update {update_hot_door} set {new_values}, {old_key_values}, {old_place}
          returning {returned_numbers} into frostline_row;

@@ -84,7 +84,7 @@ def row_description(columns: Sequence[ResultColumn]) -> bytes:
 
 def parameter_description(count: int) -> bytes:
     """Every parameter is taken as text."""
-    return _message(b"t", struct.pack("!h", count) + struct.pack("!i", TEXT_OID) * count)
+    return _message(b"t", struct.pack("!H", count) + struct.pack("!i", TEXT_OID) * count)
 
 
 def error(sqlstate: str, message: str, hint: str | None = None, *, fatal: bool = False) -> bytes:

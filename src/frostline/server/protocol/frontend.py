@@ -5,11 +5,15 @@ anything that is not a well-formed message raises `ProtocolError`, after which t
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from frostline.server.protocol.parameters import Malformed, Many
 
 MAX_STARTUP_BYTES = 10_000
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+_MANY = 256
+"""Values from which on it takes less time to read them by columns."""
 _SSL_REQUEST = 80877103
 _GSS_REQUEST = 80877104
 _CANCEL_REQUEST = 80877102
@@ -78,7 +82,8 @@ class Bind:
     portal: str
     statement: str
     parameter_formats: tuple[int, ...]
-    values: tuple[bytes | None, ...]
+    values: Sequence[bytes | None]
+    """`Many` where they are."""
     result_formats: tuple[int, ...]
 
 
@@ -150,18 +155,29 @@ class _Body:
         self._at += size
         return raw
 
-    def int16(self) -> int:
-        return int(struct.unpack("!h", self.take(2))[0])
+    def count(self) -> int:
+        """How many there are: 16 bits, which Postgres reads without a sign. A batch of postgres_fdw has 65,535."""
+        return int(struct.unpack("!H", self.take(2))[0])
 
     def int32(self) -> int:
         return int(struct.unpack("!i", self.take(4))[0])
 
     def shorts(self) -> tuple[int, ...]:
-        return tuple(self.int16() for _ in range(self.int16()))
+        return tuple(self.count() for _ in range(self.count()))
 
     def value(self) -> bytes | None:
         size = self.int32()
         return None if size == -1 else self.take(size)
+
+    def values(self, count: int) -> Sequence[bytes | None]:
+        if count < _MANY:
+            return tuple(self.value() for _ in range(count))
+        try:
+            many = Many(self._data, self._at, count)
+        except Malformed:
+            raise ProtocolError("the message is shorter than it says") from None
+        self._at = many.end
+        return many
 
     def finish(self) -> None:
         if self._at != len(self._data):
@@ -170,8 +186,7 @@ class _Body:
 
 def _bind(body: _Body) -> Bind:
     portal, statement, formats = body.text(), body.text(), body.shorts()
-    values = tuple(body.value() for _ in range(body.int16()))
-    return Bind(portal, statement, formats, values, body.shorts())
+    return Bind(portal, statement, formats, body.values(body.count()), body.shorts())
 
 
 def _kind_and_name(body: _Body) -> tuple[str, str]:
@@ -183,7 +198,7 @@ def _kind_and_name(body: _Body) -> tuple[str, str]:
 
 _LATER: dict[bytes, Callable[[_Body], Later]] = {
     b"Q": lambda body: Query(body.text()),
-    b"P": lambda body: Parse(body.text(), body.text(), tuple(body.int32() for _ in range(body.int16()))),
+    b"P": lambda body: Parse(body.text(), body.text(), tuple(body.int32() for _ in range(body.count()))),
     b"B": _bind,
     b"D": lambda body: Describe(*_kind_and_name(body)),
     b"E": lambda body: Execute(body.text(), body.int32()),

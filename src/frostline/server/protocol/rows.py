@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute
 
-_HEADER = np.dtype([("kind", "S1"), ("size", ">i4"), ("columns", ">i2")])
 _MAX_BUFFER_BYTES = 1 << 30
 """Arrow's plain binary arrays end at 2 GiB; batches near it are cut in two."""
 
@@ -23,6 +22,8 @@ _ROW, _LENGTH = struct.Struct(">cih"), struct.Struct(">i")
 _NULL = _LENGTH.pack(-1)
 
 Lengths = npt.NDArray[np.int64]
+Fixed = tuple[str, Any]
+"""Bytes of one width in each row: numpy's word for it, and their values."""
 Column = Any
 """An Arrow array of strings or bytes; Arrow's own types say less than nothing about its functions."""
 _compute = cast("Any", pyarrow.compute)
@@ -56,8 +57,9 @@ class Printed:
     def append(self, batch: pa.RecordBatch) -> None:
         """Add rows at the end; not to a piece, and less than 4 GiB at once."""
         if batch.num_rows:
-            self._messages.append(_joined(batch).to_pybytes())
-            self._ends.append(np.cumsum(_sizes(batch) + 1).astype(np.uint32))
+            joined, sizes = _joined(batch)
+            self._messages.append(joined.to_pybytes())
+            self._ends.append(np.cumsum(sizes + 1).astype(np.uint32))
             self._firsts.append(self._last)
             self._last += batch.num_rows
             self.size_bytes += len(self._messages[-1]) + self._ends[-1].nbytes
@@ -94,7 +96,7 @@ def _encoded(batch: pa.RecordBatch) -> list[pa.Buffer]:
         return _encoded(batch.slice(0, half)) + _encoded(batch.slice(half))
     if batch.num_rows * batch.num_columns <= _FEW_VALUES:
         return [_one_by_one(batch)]
-    return [_joined(batch)]
+    return [_joined(batch)[0]]
 
 
 def _one_by_one(batch: pa.RecordBatch) -> pa.Buffer:
@@ -114,19 +116,32 @@ def _row(values: Sequence[bytes | None]) -> bytes:
     return _ROW.pack(b"D", _ROW.size - 1 + len(body), len(values)) + body
 
 
-def _joined(batch: pa.RecordBatch) -> pa.Buffer:
+def _joined(batch: pa.RecordBatch) -> tuple[pa.Buffer, Lengths]:
+    """All messages, and what each says its size is."""
+    columns = [_bytes(column) for column in cast("list[Column]", batch.columns)]
+    lengths = [_lengths(column) for column in cast("list[Column]", batch.columns)]
+    sizes = _sizes(lengths, batch.num_rows)
     parts: list[Column] = []
-    for column in cast("list[Column]", batch.columns):
-        parts += [_fixed(_lengths(column).astype(">i4"), 4), _bytes(column)]
-    rows: Column = _compute.binary_join_element_wise(_header(_sizes(batch), batch.num_columns), *parts, b"")
-    return content(rows)
+    # What has the same width in each row is put together first: each further part of the join takes 10 ns a row.
+    fixed: list[Fixed] = [("S1", b"D"), (">i4", sizes), (">i2", batch.num_columns)]
+    for column, each in zip(columns, lengths, strict=True):
+        fixed.append((">i4", each))
+        shortest, longest = int(each.min()), int(each.max())
+        if shortest == longest > 0:
+            fixed.append((f"V{longest}", np.frombuffer(cast("Any", content(column)), f"V{longest}")))
+        elif longest > 0:
+            parts += [_strings(fixed, batch.num_rows), column]
+            fixed = []
+    if fixed:
+        parts.append(_strings(fixed, batch.num_rows))
+    return content(parts[0] if len(parts) == 1 else _compute.binary_join_element_wise(*parts, b"")), sizes
 
 
-def _sizes(batch: pa.RecordBatch) -> Lengths:
+def _sizes(lengths: Sequence[Lengths], rows: int) -> Lengths:
     """What each message says its size is: itself and the column count, then four bytes of length for every value."""
-    sizes: Lengths = np.full(batch.num_rows, 4 + 2 + 4 * batch.num_columns, dtype=np.int64)
-    for column in cast("list[Column]", batch.columns):
-        sizes += np.maximum(_lengths(column), 0)
+    sizes: Lengths = np.full(rows, 4 + 2 + 4 * len(lengths), dtype=np.int64)
+    for known in lengths:
+        sizes += np.maximum(known, 0)
     return sizes
 
 
@@ -143,17 +158,15 @@ def _bytes(column: Column) -> Column:
     return column.fill_null(b"") if column.null_count else column
 
 
-def _header(sizes: Lengths, columns: int) -> Column:
-    header = np.empty(len(sizes), dtype=_HEADER)
-    header["kind"], header["size"], header["columns"] = b"D", sizes, columns
-    return _fixed(header, _HEADER.itemsize)
-
-
-def _fixed(values: npt.NDArray[Any], width: int) -> Column:
-    """The memory of a numpy array as a column of byte strings of one width."""
-    buffers = [None, pa.py_buffer(cast("Any", np.ascontiguousarray(values)))]
-    fixed: Column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(values), buffers)
-    return fixed.cast(pa.binary())
+def _strings(fixed: Sequence[Fixed], rows: int) -> Column:
+    """What stands side by side in each row, as a column of byte strings of one width."""
+    side_by_side = np.empty(rows, np.dtype([(f"f{place}", kind) for place, (kind, _) in enumerate(fixed)]))
+    for place, (_, values) in enumerate(fixed):
+        side_by_side[f"f{place}"] = values
+    width = side_by_side.dtype.itemsize
+    ends = np.arange(0, (rows + 1) * width, width, dtype=np.int32)
+    make = cast("Any", pa.Array).from_buffers
+    return make(pa.binary(), rows, [None, pa.py_buffer(cast("Any", ends)), pa.py_buffer(cast("Any", side_by_side))])
 
 
 def content(column: Column) -> pa.Buffer:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import psycopg
 from pydantic import BaseModel, ValidationError
+from pyiceberg import exceptions
 from starlette.responses import Response
 
 from frostline.catalog.connect import Connection, first_line
@@ -31,6 +32,19 @@ _KINDS = (
     (UnavailableError, 503, "ServiceUnavailableException"),
     (OutcomeUnknown, 500, "CommitStateUnknownException"),
 )
+SENSELESS = (
+    ValidationError,
+    exceptions.ValidationError,
+    exceptions.ResolveError,
+    ValueError,
+    KeyError,
+    IndexError,
+    TypeError,
+    AttributeError,
+    NotImplementedError,
+    RecursionError,
+)
+"""What PyIceberg raises for what makes no sense: its own errors have no base of their own."""
 Body = TypeVar("Body", bound=BaseModel)
 
 
@@ -103,7 +117,7 @@ class Call:
             return model.model_validate_json(self.body)
         except ValidationError as error:
             _complain(error)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:  # of PyIceberg's validators
+        except SENSELESS as error:  # of PyIceberg's validators
             raise bad_request(f"the body is not what it should be: {first_line(error)}") from None
 
     def page(self) -> "Page":
@@ -164,9 +178,12 @@ def pointer_of(levels: tuple[str, ...] | list[str], name: str) -> Pointer:
 
 
 def new_levels(levels: list[str]) -> str:
-    """A namespace that is to be made: another engine could not tell a dot in a level from one between levels."""
-    if any("." in level for level in levels):
-        raise bad_request("a level of a namespace may not have a dot")
+    """A namespace that is to be made: another engine could not tell a dot in a level from one between levels.
+
+    Nor could we with the byte that is between the levels in a path.
+    """
+    if any("." in level or "\x1f" in level for level in levels):
+        raise bad_request("a level of a namespace may have neither a dot nor the byte 0x1F")
     return namespace_of(levels)
 
 
@@ -196,6 +213,8 @@ def failure(error: Exception) -> Response:
             ((code, name) for base, code, name in _KINDS if isinstance(error, base)), (500, "ServerError")
         )
         return refusal(Refused(code, kind, str(error)))
+    if isinstance(error, psycopg.DataError):  # a zero byte, which no text of Postgres has
+        return refusal(bad_request("a text of the request has a character that cannot be stored"))
     if isinstance(error, psycopg.errors.ObjectNotInPrerequisiteState):  # the guard of the pointers
         return refusal(forbidden(first_line(error)))
     if isinstance(error, psycopg.OperationalError):

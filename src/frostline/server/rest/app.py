@@ -77,7 +77,9 @@ def app(service: Service) -> ASGIApp:
     routes = [Route(path, _endpoint(service, path), methods=list(_methods(path))) for path in paths]
     routes.append(Route("/v1/oauth/tokens", _token_endpoint(service), methods=["POST"]))
     handlers = {HTTPException: _routing_error, Exception: _any_error}
-    return _Undecoded(Starlette(routes=routes, exception_handlers=handlers))  # pyright: ignore[reportArgumentType]
+    made = Starlette(routes=routes, exception_handlers=handlers)  # pyright: ignore[reportArgumentType]
+    made.router.redirect_slashes = False
+    return _Undecoded(made)
 
 
 def _methods(path: str) -> dict[str, _Way]:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import re
 from typing import Any
 
 from pydantic import BaseModel
@@ -17,6 +18,8 @@ from frostline.server.rest.service import readable, with_refs_only
 _log = logging.getLogger(__name__)
 _DELEGATION = "x-iceberg-access-delegation"
 _VENDED = "vended-credentials"
+_TAG = re.compile('"[^"]*"')
+"""An ETag in If-None-Match. What is before it does not matter: a proxy that compresses makes it a weak one."""
 ENDPOINTS = (
     "GET /v1/{prefix}/namespaces",
     "POST /v1/{prefix}/namespaces",
@@ -92,14 +95,19 @@ def load_table(call: Call) -> Response:
     entry = readable(call.connection, call.caller, call.pointer)
     if entry is None:
         raise answers.no_table(call.pointer)
-    if _tag(call, entry, shown) in call.headers.get("if-none-match", "").split(", "):
+    if _tag(call, entry, shown) in _TAG.findall(call.headers.get("if-none-match", "")):
         return nothing(304, {"ETag": _tag(call, entry, shown)})
     current = call.service.current(call.connection, call.caller, call.pointer)
     if current is None:
         raise answers.no_table(call.pointer)
     entry, content = current
     metadata = with_refs_only(content) if shown == "refs" else content
-    return answer(loaded(call, entry, metadata), headers={"ETag": _tag(call, entry, shown)})
+    return shown_table(call, entry, metadata, shown)
+
+
+def shown_table(call: Call, entry: Entry, metadata: bytes, shown: str = "all") -> Response:
+    """A table as the protocol shows it, with what a client may ask by whether it has changed."""
+    return answer(_loaded(call, entry, metadata), headers={"ETag": _tag(call, entry, shown)})
 
 
 def _tag(call: Call, entry: Entry, shown: str) -> str:
@@ -109,7 +117,7 @@ def _tag(call: Call, entry: Entry, shown: str) -> str:
     return f'"{hashlib.sha256(parts.encode()).hexdigest()[:32]}"'
 
 
-def loaded(call: Call, entry: Entry, metadata: bytes) -> bytes:
+def _loaded(call: Call, entry: Entry, metadata: bytes) -> bytes:
     """A table as the protocol shows it. Its metadata is sent as it stands in the file."""
     keys = _keys(call, entry)
     rest: dict[str, Any] = {"config": keys or call.service.store_options()}

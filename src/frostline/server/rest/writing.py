@@ -7,11 +7,11 @@ docs/design/catalog-server.md.
 
 import json
 import logging
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Annotated
 
-import psycopg
 from pydantic import BaseModel, Field
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
@@ -22,15 +22,16 @@ from starlette.responses import Response
 
 from frostline import logs
 from frostline.catalog import lake_tables, namespaces
-from frostline.catalog.connect import first_line
-from frostline.catalog.lake_tables import CommitLost, Dropped, LakeTableExists
+from frostline.catalog.connect import Connection, first_line
+from frostline.catalog.lake_tables import LakeTableExists
 from frostline.catalog.namespaces import Entry
 from frostline.catalog.pointers import LakeMove, Pointer
-from frostline.errors import OutcomeUnknown
-from frostline.lake import paths, publish, store, warehouse
+from frostline.lake import lake_commit, lake_folder, lake_publish, paths, publish, store, warehouse
+from frostline.lake.lake_folder import NotItsOwner
+from frostline.lake.lake_publish import Outcome
 from frostline.server.rest import answers, staging
 from frostline.server.rest.answers import Call, Refused, answer, nothing
-from frostline.server.rest.reading import loaded, require_namespace
+from frostline.server.rest.reading import require_namespace, shown_table
 from frostline.server.rest.service import readable
 from frostline.server.rest.staging import Change, Changes, Identifier, Staged
 
@@ -133,7 +134,7 @@ def create_table(call: Call) -> Response:
             place,
             dict(wanted.properties or {}),
         )
-    except (ValueError, KeyError, TypeError, NotImplementedError) as error:
+    except answers.SENSELESS as error:
         raise answers.bad_request(f"{'.'.join(pointer)} cannot be made so: {first_line(error)}") from None
     staging.check(call, pointer, table, None)
     with warehouse.guarded(call.connection, call.service.settings.warehouse):
@@ -141,14 +142,13 @@ def create_table(call: Call) -> Response:
             warehouse.prepare(f"{place}/metadata/-")  # DuckDB does not make folders
             options = json.dumps(call.service.store_options()).encode()
             return answer(b'{"metadata": %b, "config": %b}' % (table.model_dump_json().encode(), options))
-        staged = staging.write(pointer, table, None)
-        _publish_or_discard(call, [staged])
+        (staged,) = _published(call, [pointer], lambda: [staging.write(pointer, table, None)])
     return _shown(call, staged)
 
 
 def _shown(call: Call, staged: Staged) -> Response:
-    entry = Entry(staged.location, "lake", None, lake_table_id=None, is_readable=True, is_writable=True)
-    return answer(loaded(call, entry, staged.content))
+    entry = Entry(staged.location, "lake", None, lake_table_id=None, is_readable=True, is_writable=True, is_owned=True)
+    return shown_table(call, entry, staged.content)
 
 
 def _require_room(call: Call, pointer: Pointer) -> None:
@@ -182,9 +182,11 @@ def register_table(call: Call) -> Response:
     table = staging.parsed(content)
     if table.location.rstrip("/") != folder:
         raise answers.bad_request(f"{location} says that its table is at {table.location}")
+    if location not in {known.metadata_location for known in lake_tables.dropped(call.connection)}:
+        staging.check_types(pointer, table, None)
     staged = Staged(pointer, table, content, location, None)
     with warehouse.guarded(call.connection, call.service.settings.warehouse):
-        _publish(call, [staged])
+        _published(call, [pointer], lambda: [staged], is_ours=False)
     return _shown(call, staged)
 
 
@@ -202,11 +204,12 @@ def drop_table(call: Call) -> Response:
 
 
 def _own(call: Call, pointer: Pointer) -> Entry:
-    """A lake table that the caller may change."""
+    """A lake table that the caller may drop and rename."""
     entry = readable(call.connection, call.caller, pointer)
     if entry is None:
         raise answers.no_table(pointer)
-    staging.require_writable(call, pointer, entry)
+    staging.require_lake_table(pointer, entry)
+    staging.require_owner(call, pointer, entry, "drop or rename it")
     return entry
 
 
@@ -246,22 +249,21 @@ def commit_transaction(call: Call) -> Response:
 
 def _commit(call: Call, changes: dict[Pointer, Change]) -> Sequence[Staged]:
     """Stage all and publish all, again if somebody else was faster: the requirements say whether that is right."""
+
+    def stage() -> Sequence[Staged]:
+        staged = list[Staged]()
+        try:
+            for pointer, change in changes.items():
+                if any(isinstance(each, AssertCreate) for each in change.requirements):
+                    _require_namespace_for_new(call, pointer)
+                staged.append(staging.stage(call, pointer, change))
+        except BaseException:
+            lake_commit.discard([each.location for each in staged if each.changes])
+            raise
+        return staged
+
     with warehouse.guarded(call.connection, call.service.settings.warehouse):
-        for _ in range(_TRIES):
-            staged: list[Staged] = []
-            try:
-                for pointer, change in changes.items():
-                    if any(isinstance(each, AssertCreate) for each in change.requirements):
-                        _require_namespace_for_new(call, pointer)
-                    staged.append(staging.stage(call, pointer, change))
-            except BaseException:
-                _discard(staged)
-                raise
-            with suppress(CommitLost, psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure):
-                _publish_or_discard(call, staged)
-                return staged
-    names = ", ".join(".".join(pointer) for pointer in changes)
-    raise Refused(409, "CommitFailedException", f"others commit to {names} all the time; nothing was changed")
+        return _published(call, list(changes), stage)
 
 
 def _require_namespace_for_new(call: Call, pointer: Pointer) -> None:
@@ -269,67 +271,71 @@ def _require_namespace_for_new(call: Call, pointer: Pointer) -> None:
     require_namespace(call, pointer.namespace)
 
 
-def _publish_or_discard(call: Call, staged: Sequence[Staged]) -> None:
-    """Publish. The files of a commit that is known to have failed are deleted; those of one that is not are left."""
-    try:
-        _publish(call, staged)
-    except OutcomeUnknown:
-        raise
-    except BaseException:
-        _discard(staged)
-        raise
+@dataclass(frozen=True)
+class _Commit(lake_publish.Change):
+    """Of tables as clients want them."""
+
+    staged: Sequence[Staged] = ()
 
 
-def _discard(staged: Sequence[Staged]) -> None:
-    for each in staged:
-        with suppress(OSError):
-            each.discard()
+def _published(
+    call: Call, pointers: Sequence[Pointer], stage: Callable[[], Sequence[Staged]], *, is_ours: bool = True
+) -> Sequence[Staged]:
+    """All pointers move, or none. Files of a commit that is known to have failed are deleted if they are ours."""
+    names = ", ".join(".".join(pointer) for pointer in pointers)
+    outcome, done = lake_publish.commit(
+        lambda: _change(call, stage(), is_ours=is_ours),
+        lambda: _transaction(call, f"committing to {names}"),
+        reconnects=False,
+        attempts=_TRIES,
+    )
+    if done is None or outcome is not Outcome.DONE:
+        raise Refused(409, "CommitFailedException", f"others commit to {names} all the time; nothing was changed")
+    for each in done.staged:
+        _tell(call, each)
+    return done.staged
 
 
-def _publish(call: Call, staged: Sequence[Staged]) -> None:
-    """All pointers move, or none."""
-    names = ", ".join(".".join(each.pointer) for each in staged)
-    with publish.transaction(call.connection, f"committing to {names}", hint=_HINT):
-        new = [each for each in staged if each.entry is None]
-        if new:
-            namespaces.lock(call.connection)
-        for each in new:
-            _add(call, each)
-        moves = [
-            LakeMove(each.entry.lake_table_id, each.entry.metadata_location, each.location)
-            for each in staged
-            if each.entry is not None and each.entry.lake_table_id is not None
-        ]
-        lake_tables.commit(call.connection, moves)
-    for each in staged:
-        call.service.shelf.put(each.location, each.content)
-        snapshot = each.table.current_snapshot_id
-        _log.info(
-            "%s",
-            logs.fields(
-                stage="rest commit", table=".".join(each.pointer), role=call.caller.role_name, snapshot=snapshot
-            ),
-        )
+@contextmanager
+def _transaction(call: Call, what: str) -> Generator[Connection]:
+    with publish.transaction(call.connection, what, hint=_HINT):
+        yield call.connection
 
 
-def _take_up(call: Call, dropped: Dropped) -> None:
-    """A dropped table is registered again. The rights that it had in Postgres are gone, so it is for its owner."""
-    if not lake_tables.acts_for(call.connection, call.caller.role_name, dropped.owner):
-        raise answers.forbidden(f"{dropped.location} has a dropped table of role {dropped.owner}")
-    lake_tables.forget(call.connection, dropped.id)
+def _change(call: Call, staged: Sequence[Staged], *, is_ours: bool) -> _Commit:
+    moves = [
+        LakeMove(each.entry.lake_table_id, each.entry.metadata_location, each.location)
+        for each in staged
+        if each.entry is not None and each.entry.lake_table_id is not None
+    ]
+    written = [each.location for each in staged if each.changes and is_ours]
+    return _Commit(moves, written, claim=lambda _: _add_new(call, staged), staged=staged)
+
+
+def _add_new(call: Call, staged: Sequence[Staged]) -> bool:
+    new = [each for each in staged if each.entry is None]
+    if new:
+        namespaces.lock(call.connection)
+    for each in new:
+        _add(call, each)
+    return True
+
+
+def _tell(call: Call, staged: Staged) -> None:
+    call.service.shelf.put(staged.location, staged.content)
+    table, role, snapshot = ".".join(staged.pointer), call.caller.role_name, staged.table.current_snapshot_id
+    _log.info("%s", logs.fields(stage="rest commit", table=table, role=role, snapshot=snapshot))
 
 
 def _add(call: Call, staged: Staged) -> None:
     """Inside the transaction, with the namespaces' lock: a table that nobody else has, in a folder of its own."""
     pointer, folder, uuid = staged.pointer, staged.table.location, str(staged.table.table_uuid)
     _require_room(call, pointer)
-    other = namespaces.overlapping(call.connection, pointer, folder)
-    if other is not None:
-        raise answers.bad_request(f"{folder} has files of {'.'.join(other)}")
-    for dropped in lake_tables.dropped(call.connection):
-        if folder in (dropped.location, dropped.location.rstrip("/")) or dropped.uuid == uuid:
-            _take_up(call, dropped)
     try:
-        lake_tables.create(call.connection, pointer, uuid, folder, staged.location, call.caller.role_name)
+        role = call.caller.role_name
+        server = lake_folder.take(call.connection, pointer, folder, uuid, role)
+        lake_tables.create(call.connection, pointer, uuid, folder, staged.location, role, server)
+    except NotItsOwner as error:
+        raise answers.forbidden(error.message) from None
     except LakeTableExists:
         raise answers.exists_already(f"table {'.'.join(pointer)}, or another one of its uuid,") from None

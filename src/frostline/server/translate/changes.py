@@ -5,17 +5,21 @@ without the parser: it has tens of thousands of parameters, and its text says no
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 from postgast import pg_query_pb2 as pb
 
 from frostline.errors import UsageError
-from frostline.model.lake_tables import ROW_COLUMN, remote
+from frostline.model.lake_tables import ROW_COLUMN, RemoteLakeTable
+from frostline.server.protocol.parameters import Many
 from frostline.server.translate import changetree, tree
 from frostline.server.translate.values import operator_name
 
-_INSERT = re.compile(r'INSERT INTO (?:\w+|"(?:[^"]|"")+")\.lake_(\d+)\(([^()]*)\) VALUES \(', re.ASCII)
+_INSERT = re.compile(r"INSERT INTO (\w+)\.lake_(\d+)\(([^()]*)\) VALUES \(", re.ASCII)
 _DELETE = "DELETE FROM "
+REQUESTS = "requests"
+"""The table of the lake server in which rows are requests to make or drop a lake table."""
 _NAME = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([a-z_][a-z0-9_$]*))\s*(?:,|$)', re.ASCII)
 
 
@@ -29,6 +33,8 @@ class ChangeRefused(UsageError):
 class Insert:
     """INSERT ... VALUES. `values` has the number of the parameter in each place, from 0, and None for NULL."""
 
+    schema: str
+    """That the foreign table names."""
     table_id: int
     columns: tuple[str, ...]
     rows: tuple[tuple[int | None, ...], ...]
@@ -39,10 +45,13 @@ class Insert:
 class InsertBatch:
     """INSERT of rows whose values are all parameters, in their order."""
 
+    schema: str
     table_id: int
     columns: tuple[str, ...]
     count: int
     returning: tuple[str, ...] = ()
+    given: Many | None = field(default=None, compare=False)
+    """The values, once they have come and are many."""
 
 
 @dataclass(frozen=True)
@@ -90,13 +99,24 @@ class ChangeRows:
         return "SELECT ctid FROM " + self.sql.removeprefix(_DELETE)  # noqa: S608  (it is parsed and planned again)
 
 
-Change = Insert | InsertBatch | UpdateRow | DeleteRow | ChangeRows
+@dataclass(frozen=True)
+class Request:
+    """A row for the table of requests: a lake table is to be made or dropped. Both are parameters."""
+
+    table_id: int
+    """The parameter with the lake table's number."""
+    text: int
+    """The parameter with what is to be done, in JSON."""
+    returning: tuple[str, ...] = ()
+
+
+Change = Request | Insert | InsertBatch | UpdateRow | DeleteRow | ChangeRows
 
 
 def tag(change: Change, count: int) -> str:
     """What the client is told."""
     match change:
-        case Insert() | InsertBatch():
+        case Insert() | InsertBatch() | Request():
             return f"INSERT 0 {count}"
         case UpdateRow():
             return f"UPDATE {count}"
@@ -109,7 +129,7 @@ def tag(change: Change, count: int) -> str:
 def batch(sql: str) -> InsertBatch | None:
     """A batch of INSERT, if the text is one to the last character; None for any other text."""
     head = _INSERT.match(sql)
-    columns = _names(head[2]) if head else None
+    columns = _names(head[3]) if head else None
     if head is None or not columns:
         return None
     width = len(columns)
@@ -117,9 +137,14 @@ def batch(sql: str) -> InsertBatch | None:
     if last is None or int(last[1]) % width:
         return None
     count = int(last[1]) // width
+    return InsertBatch(head[1], int(head[2]), columns, count) if sql[head.end() :] == _rows(width, count) else None
+
+
+@lru_cache(maxsize=32)
+def _rows(width: int, count: int) -> str:
+    """The text of so many rows of parameters. COPY sends batches of a few hundred, each of a slightly other size."""
     rows = (", ".join(f"${row * width + place}" for place in range(1, width + 1)) for row in range(count))
-    expected = "), (".join(rows) + ")"
-    return InsertBatch(int(head[1]), columns, count) if sql[head.end() :] == expected else None
+    return "), (".join(rows) + ")"
 
 
 def _names(text: str) -> tuple[str, ...] | None:
@@ -137,7 +162,8 @@ def change(node: tree.Node | None, sql: str) -> Change | None:
     """What the statement does to a lake table; None for a statement of another kind. ChangeRefused for odd ones."""
     match node:
         case changetree.InsertStmt():
-            return _insert(node)
+            is_request = node.relation is not None and node.relation.relname == REQUESTS
+            return _request(node) if is_request else _insert(node)
         case changetree.UpdateStmt() | changetree.DeleteStmt():
             return _changed(node, sql)
         case _:
@@ -145,21 +171,37 @@ def change(node: tree.Node | None, sql: str) -> Change | None:
 
 
 def _target(relation: tree.RangeVar | None) -> int:
-    known = remote(str(relation.relname)) if relation is not None else None
+    known = RemoteLakeTable.find(str(relation.relname)) if relation is not None else None
     if known is None:
         raise ChangeRefused("only lake tables can be written at the lake server", hint="write to the table in Postgres")
-    return -known.table_id
+    return known.lake_table_id
 
 
 def _insert(node: changetree.InsertStmt) -> Insert:
     values = node.select_stmt
     columns = tuple(str(column.name) for column in node.cols or ())
     if values is None:
-        return Insert(_target(node.relation), (), ((),), _returning(node.returning_clause))
+        return Insert(_schema(node), _target(node.relation), (), ((),), _returning(node.returning_clause))
     if not isinstance(values, tree.SelectStmt) or not values.values_lists or _has_with(node):
         raise ChangeRefused("the lake server takes INSERT with VALUES only", hint="insert into the foreign table")
     rows = tuple(_value_row(row) for row in values.values_lists)
-    return Insert(_target(node.relation), columns, rows, _returning(node.returning_clause))
+    return Insert(_schema(node), _target(node.relation), columns, rows, _returning(node.returning_clause))
+
+
+def _schema(node: changetree.InsertStmt) -> str:
+    return str(node.relation.schemaname) if node.relation is not None else ""
+
+
+def _request(node: changetree.InsertStmt) -> Request:
+    rows = node.select_stmt.values_lists if isinstance(node.select_stmt, tree.SelectStmt) else ()
+    names = [str(column.name) for column in node.cols or ()]
+    values = [_value_row(row) for row in rows or ()]
+    if names != ["lake_table", "request"] or len(values) != 1 or len(values[0]) != 2 or None in values[0]:
+        raise ChangeRefused("a request has a lake table and a text", hint="select frostline.create_lake_table(...)")
+    number, text = values[0]
+    assert number is not None
+    assert text is not None
+    return Request(number, text)
 
 
 def _has_with(node: tree.Node) -> bool:

@@ -1,16 +1,18 @@
 """From one SELECT to what has to be done for it: a query for DuckDB alone, or one that Postgres must finish."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from postgast import pg_query_pb2 as pb
 
-from frostline.model import lake_tables, laketypes
+from frostline.model import laketypes
+from frostline.model.lake_tables import RemoteLakeTable
 from frostline.model.range import Range
 from frostline.model.tables import Column
-from frostline.server.lake_tables import LakeTables
 from frostline.server.protocol.backend import ResultColumn
+from frostline.server.served_tables import ServedTables
 from frostline.server.translate import changetree, duck, sampling, tree
 from frostline.server.translate.conditions import condition
 from frostline.server.translate.grouping import grouped, is_grouped
@@ -80,9 +82,9 @@ class PostgresPlan:
 Plan = DuckPlan | PostgresPlan
 
 
-def plan(select: Select, params: tuple[str | None, ...], tables: LakeTables) -> Plan:
+def plan(select: Select, params: tuple[str | None, ...], tables: ServedTables) -> Plan:
     """Decide how to answer; raises NotServed or UnknownName for what is not to be answered at all."""
-    _refuse_unserved(select.nodes)
+    refuse_unserved(select.nodes)
     sources = tuple(_sources(select.nodes, params, tables))
     if not sources:
         raise NotServed("the lake server answers queries on lake tables only")
@@ -93,7 +95,7 @@ def plan(select: Select, params: tuple[str | None, ...], tables: LakeTables) -> 
         return _postgres_plan(select, sources, params, str(reason))
 
 
-def _sources(nodes: tree.Nodes, params: tuple[str | None, ...], tables: LakeTables) -> Iterator[Source]:
+def _sources(nodes: tree.Nodes, params: tuple[str | None, ...], tables: ServedTables) -> Iterator[Source]:
     """Every lake table that the query names anywhere, in order of appearance."""
     for select in (part for part in nodes if isinstance(part, tree.SelectStmt)):
         where = list(conjuncts(select.where_clause))
@@ -119,7 +121,9 @@ def _tables_in(item: tree.Node | None, quals: list[tree.Node]) -> Iterator[tuple
             return
 
 
-def _source(name: tree.RangeVar, quals: list[tree.Node], params: tuple[str | None, ...], tables: LakeTables) -> Source:
+def _source(
+    name: tree.RangeVar, quals: list[tree.Node], params: tuple[str | None, ...], tables: ServedTables
+) -> Source:
     table, remote = remote_table(name, tables)
     alias = str(name.alias.aliasname) if name.alias else str(name.relname)
     source = Source(alias, table, remote, None, int(name.location or 0), aliased=name.alias is not None)
@@ -127,7 +131,7 @@ def _source(name: tree.RangeVar, quals: list[tree.Node], params: tuple[str | Non
     if len({pin.text for pin in pins}) > 1:
         raise NotServed("a table cannot be pinned to two snapshots at once")
     if not pins:
-        return replace(source, snapshot=tables.current_snapshot(table.id))
+        return replace(source, snapshot=tables.current_snapshot(remote))
     return replace(source, snapshot=None if pins[0].text is None else int(pins[0].text))
 
 
@@ -180,9 +184,7 @@ def _duck_plan(select: Select, sources: tuple[Source, ...], params: tuple[str | 
         shown, tail = projection(node.target_list or (), scope), order_clause(node, scope) + limit_clause(node, scope)
     bounds = tier_range(wanted, scope), tuple(known), certain, sample, key_wants(wanted, scope)
     scan = Scan(sources[0], _needed(select.nodes, scope, shown), *bounds, looked_up(wanted, scope))
-    by_files = sample is None and not isinstance(scope.source.table, lake_tables.LakeOnly)
-    in_order = ordered(node, scope) if by_files else None  # of a lake table, any column may be NULL
-    return DuckPlan(scan, shown.result, shown.outputs, tail, in_order)
+    return DuckPlan(scan, shown.result, shown.outputs, tail, ordered(node, scope) if sample is None else None)
 
 
 def _known(wanted: Sequence[tree.Node], scope: Scope) -> Iterator[tuple[str, Range | None]]:
@@ -214,14 +216,14 @@ def _postgres_plan(
     names = _columns_named(select.nodes)
     alone = len(sources) == 1 and isinstance((select.node.from_clause or (None,))[0], tree.RangeVar)
     scans = tuple(_candidates(select.node, Scope(source, params), names, alone=alone) for source in sources)
-    return PostgresPlan(select.sql, params, scans, _functions_named(select.nodes), reason)
+    return PostgresPlan(select.sql, params, scans, functions_named(select.nodes), reason)
 
 
 def candidates(
     sql: str,
     node: changetree.UpdateStmt | changetree.DeleteStmt,
     params: tuple[str | None, ...],
-    tables: LakeTables,
+    tables: ServedTables,
 ) -> PostgresPlan:
     """An UPDATE or DELETE as a query with all columns of its tables: what Postgres has to have to run it."""
     others = node.from_clause if isinstance(node, changetree.UpdateStmt) else node.using_clause
@@ -231,12 +233,12 @@ def candidates(
         target_list=(everything,), from_clause=(*first, *(others or ())), where_clause=node.where_clause
     )
     nodes = (*tree.walk(query), *tree.walk(node))
-    _refuse_unserved(nodes)
+    refuse_unserved(nodes)
     select = Select(sql, query)
     sources = tuple(_sources(select.nodes, params, tables))
     _refuse_unknown(nodes, sources)
     plan = _postgres_plan(select, sources, params, "a change")
-    return replace(plan, functions=_functions_named(nodes))
+    return replace(plan, functions=functions_named(nodes))
 
 
 def _candidates(node: tree.SelectStmt, scope: Scope, names: frozenset[str], *, alone: bool) -> Scan:
@@ -272,10 +274,13 @@ def nothing(scan: Scan) -> str:
     return f"(select {duck.listed(columns) or 'null'} where false)"
 
 
-def _refuse_unserved(nodes: Iterable[tree.Node]) -> None:  # noqa: C901  (a list of cases, one after the other)
+def refuse_unserved(nodes: tree.Nodes) -> None:  # noqa: C901  (a list of cases, one after the other)
     """Raise NotServed for what reads or changes anything but lake tables."""
+    locked = _locked(nodes)
     for part in nodes:
         match part:
+            case tree.RangeVar() if id(part) in locked:
+                pass
             case tree.SelectStmt() if part.into_clause or part.with_clause:
                 raise NotServed("INTO and WITH are not served by the lake server")
             case tree.SelectStmt() if part.locking_clause and not _of_lake_tables(part):
@@ -299,10 +304,17 @@ def _refuse_unserved(nodes: Iterable[tree.Node]) -> None:  # noqa: C901  (a list
                 pass
 
 
+def _locked(nodes: tree.Nodes) -> AbstractSet[int]:
+    """The names in FOR UPDATE OF, which are aliases of tables that FROM names."""
+    selects = (part for part in nodes if isinstance(part, tree.SelectStmt))
+    clauses = (clause for select in selects for clause in select.locking_clause or ())
+    return {id(part) for clause in clauses for part in tree.walk(clause)}
+
+
 def _of_lake_tables(select: tree.SelectStmt) -> bool:
     """Whether all its tables are lake tables: who changes their rows asks for a lock, and learns at its commit."""
     tables = [part for part in tree.walk(select) if isinstance(part, tree.RangeVar)]
-    return bool(tables) and all(lake_tables.remote(str(table.relname)) for table in tables if table.schemaname)
+    return bool(tables) and all(RemoteLakeTable.find(str(table.relname)) for table in tables if table.schemaname)
 
 
 def _strange_operator(part: tree.A_Expr | tree.SubLink | tree.SortBy) -> bool:
@@ -340,7 +352,7 @@ def _columns_qualified(nodes: Iterable[tree.Node]) -> Iterator[tuple[str, str]]:
                 yield names[0], names[1]
 
 
-def _functions_named(nodes: Iterable[tree.Node]) -> frozenset[str]:
+def functions_named(nodes: Iterable[tree.Node]) -> frozenset[str]:
     """The name of every function that is called."""
     calls = (part for part in nodes if isinstance(part, tree.FuncCall))
     return frozenset(builtin_name(call.funcname) or "" for call in calls)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from postgast import pg_query_pb2 as pb
 
 from frostline.model.range import Range
+from frostline.model.tables import TierKey
 from frostline.model.tiers import TierKind
 from frostline.server.translate import tree
 from frostline.server.translate.compare import FLIPPED, axis, fraction
@@ -40,9 +41,9 @@ def certain_range(node: tree.Node, scope: Scope) -> Range | None:
 def _of_condition(node: tree.Node, scope: Scope) -> Range:
     if not isinstance(node, tree.A_Expr):
         raise Untranslatable("not a comparison")
-    table = scope.source.table
-    if node.kind == pb.AEXPR_OP_ANY and scope.name(node.lexpr) == table.tier_key and operator_name(node) == "=":
-        return _hull(elements(node.rexpr, scope.params) or (), table.tier_kind)
+    tier = _tier(scope)
+    if node.kind == pb.AEXPR_OP_ANY and scope.name(node.lexpr) == tier.name and operator_name(node) == "=":
+        return _hull(elements(node.rexpr, scope.params) or (), tier.kind)
     if node.kind == pb.AEXPR_OP:
         return _of_comparison(node, scope)
     raise Untranslatable("not a comparison")
@@ -50,7 +51,15 @@ def _of_condition(node: tree.Node, scope: Scope) -> Range:
 
 def _of_comparison(node: tree.A_Expr, scope: Scope) -> Range:
     """Exactly the tier values that fulfil it."""
-    return comparison_range(node, scope.source.table.tier_key, scope.source.table.tier_kind, scope)
+    tier = _tier(scope)
+    return comparison_range(node, tier.name, tier.kind, scope)
+
+
+def _tier(scope: Scope) -> TierKey:
+    tier = scope.source.table.tier
+    if tier is None:
+        raise Untranslatable("no tier key")
+    return tier
 
 
 def comparison_range(node: tree.A_Expr, name: str, kind: TierKind, scope: Scope) -> Range:

@@ -7,9 +7,10 @@ from postgast import pg_query_pb2 as pb
 
 from frostline.errors import UsageError
 from frostline.model import lake_tables
-from frostline.model.names import BadName, RemoteName
-from frostline.model.tables import Column, Table
-from frostline.server.lake_tables import LakeTables
+from frostline.model.lake_tables import LakeTable, Remote, ServedTable
+from frostline.model.names import BadName
+from frostline.model.tables import Column
+from frostline.server.served_tables import ServedTables
 from frostline.server.translate import duck, tree
 from frostline.server.translate.operands import Untranslatable, Value
 
@@ -28,13 +29,19 @@ class UnknownColumn(UnknownName):
     sqlstate = "42703"
 
 
+class ColumnsChanged(UsageError):
+    """A foreign table whose columns are not those of its lake table any more."""
+
+    sqlstate = "HV021"
+
+
 @dataclass(frozen=True)
 class Source:
     """One lake table in a FROM clause, at one snapshot. `snapshot` None has no rows."""
 
     alias: str
-    table: Table
-    remote: RemoteName
+    table: ServedTable
+    remote: Remote
     snapshot: int | None
     location: int
     aliased: bool = False
@@ -55,13 +62,28 @@ class Source:
         )
 
 
-def remote_table(node: tree.RangeVar, tables: LakeTables) -> tuple[Table, RemoteName]:
+def remote_table(node: tree.RangeVar, tables: ServedTables) -> tuple[ServedTable, Remote]:
     """What a name in FROM stands for."""
     try:
-        remote = lake_tables.remote(str(node.relname)) or RemoteName.parse(str(node.relname))
+        remote = lake_tables.remote(str(node.relname))
     except BadName:
         raise UnknownName(f"not a lake table: {node.relname!r}", hint="query the relation in Postgres") from None
-    return tables.resolve(remote.table_id), remote
+    table = tables.resolve(remote)
+    if isinstance(table, LakeTable):
+        require_columns(table, str(node.schemaname))
+    return table, remote
+
+
+def require_columns(table: LakeTable, schema: str) -> None:
+    """Refuse a foreign table that was made when the lake table had other columns: names may mean others by now."""
+    known = table.differences
+    asked = schema if lake_tables.is_checked(schema) else lake_tables.UNCHECKED
+    difference = known.get(asked, "it was made for columns that the lake table has forgotten") if known else None
+    if difference is not None:
+        raise ColumnsChanged(
+            f"the foreign table does not fit lake table {table.name} any more: {difference}",
+            hint=f"frostline lake sync {table.name}; on a node: frostline lake attach",
+        )
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ _REMEMBERED, _REMEMBERED_CHARS = 512, 4_096
 """So many texts are remembered, and none that is longer: their trees take some ten megabytes at most."""
 _CURSOR = re.compile(r"DECLARE \w+ CURSOR FOR\s", re.ASCII)
 """How postgres_fdw begins."""
+_DEALLOCATE = re.compile(r"DEALLOCATE (pgsql_fdw_prep_\d+)", re.ASCII)
+"""How it ends after each INSERT, each time with another name, so that there is nothing to remember."""
 
 
 class SyntaxRefused(UsageError):
@@ -172,6 +174,9 @@ def parse(sql: str) -> list[Statement]:
     Short texts are remembered: postgres_fdw sends the same `FETCH 1000 FROM c1` again and again, and for each row of an
     outer table the same query with other parameters. Nobody changes a tree.
     """
+    deallocated = _DEALLOCATE.fullmatch(sql)
+    if deallocated is not None:
+        return [Deallocate(deallocated[1])]
     return list(_remembered(sql)) if len(sql) <= _REMEMBERED_CHARS else _parsed(sql)
 
 

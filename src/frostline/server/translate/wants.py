@@ -11,8 +11,9 @@ from typing import Any, cast
 
 from postgast import pg_query_pb2 as pb
 
+from frostline.model.lake_tables import ServedTable
 from frostline.model.range import Range
-from frostline.model.tables import Column, KeyField, LakeFile, Table
+from frostline.model.tables import Column, KeyField, LakeFile
 from frostline.model.tiers import BY_TYPNAME
 from frostline.model.types import Collation
 from frostline.server.translate import tree
@@ -61,13 +62,14 @@ class Within:
 Want = OneOf | Within
 
 
-def key_fields(table: Table) -> tuple[KeyField, ...]:
+def key_fields(table: ServedTable) -> tuple[KeyField, ...]:
     """The columns whose bounds are of use here."""
     return tuple(field for column in _key_columns(table) if (field := _field(column)) is not None)
 
 
-def _key_columns(table: Table) -> list[Column]:
-    return [column for column in table.columns if column.name in table.key and column.name != table.tier_key]
+def _key_columns(table: ServedTable) -> list[Column]:
+    tier = table.tier and table.tier.name
+    return [column for column in table.columns if column.name in table.bounded and column.name != tier]
 
 
 def _field(column: Column) -> KeyField | None:

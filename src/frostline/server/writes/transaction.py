@@ -5,29 +5,41 @@ from then on; a savepoint begins a new one. So going back to a savepoint is to t
 files, and nothing that was read before has to be undone. Not for several threads.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 from pyiceberg.manifest import DataFile
 
-from frostline.catalog.connect import Connection
-from frostline.errors import OutcomeUnknown, UsageError
-from frostline.lake import lake_commit, lake_rows, lake_table, warehouse
+from frostline.catalog.pointers import LakePointer
+from frostline.errors import FrostlineError, OutcomeUnknown, UsageError
+from frostline.lake import lake_columns, lake_commit, lake_format, lake_rows, lake_table
 from frostline.lake.lake_commit import Added
 from frostline.lake.lake_table import State
-from frostline.model.lake_tables import FILES, ROW_COLUMN, LakeOnly, RowId
+from frostline.model.lake_tables import (
+    ROW_COLUMN,
+    LakeTable,
+    Remote,
+    RemoteLakeTable,
+    RowId,
+    ServedTable,
+    remote_schema,
+)
 from frostline.model.names import Name
-from frostline.model.tables import Column, LakeFile, Table
-from frostline.server.lake_tables import LakeTables
+from frostline.model.tables import LakeFile
+from frostline.server.served_tables import ServedTables
 from frostline.server.translate import wants
-from frostline.server.translate.scope import UnknownName
-from frostline.server.writes.committer import Catalog, Committer, Wanted
+from frostline.server.translate.scope import UnknownName, require_columns
+from frostline.server.writes import checks, expired
+from frostline.server.writes.definitions import Definitions, Mark
+from frostline.server.writes.requests import Create, Drop
+from frostline.server.writes.rows import FEW, NewRows, Row
+from frostline.server.writes.shared import Lake
+from frostline.server.writes.shared_files import Wanted
+from frostline.server.writes.units import Files, Unit
 
-_UNIT_ROWS = 100_000
-"""A unit with so many rows is written, so that a transaction may be larger than the memory."""
-
-Row = Sequence[str | None]
 Reader = Callable[["TableChanges", Collection[RowId]], Mapping[RowId, Row]]
 """Reads rows of files by their places, as texts."""
 
@@ -38,94 +50,99 @@ class NullRefused(UsageError):
     sqlstate = "23502"
 
 
-class Lake:
-    """What all sessions share of lake tables."""
-
-    def __init__(self, dsn: str, place: str | None) -> None:
-        self.catalog, self.committer = Catalog(dsn, "lake cuts"), Committer(dsn)
-        self._place = place
-
-    def require_warehouse(self) -> None:
-        """UnavailableError when the warehouse is not there, or is another database's."""
-        if self._place is not None:
-            with self.catalog.connection() as connection:
-                self._required(connection, self._place)
-
-    @staticmethod
-    def _required(connection: Connection, place: str) -> None:
-        warehouse.require(connection, place)
-
-    def close(self) -> None:
-        """Give the connections back."""
-        self.catalog.close()
-        self.committer.close()
-
-
-@dataclass
-class Unit:
-    """Changes that stay or go together."""
-
-    rows: list[Row] = field(default_factory=list[Row])
-    """New ones, not written yet."""
-    updates: dict[RowId, Mapping[int, str | None]] = field(default_factory=dict[RowId, Mapping[int, str | None]])
-    """Rows whose new version is the old one with other values at these places of the columns."""
-    gone: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
-    """Rows that are deleted or replaced, by the path of their file."""
-    added: Added = field(default_factory=Added)
-    is_written: bool = False
-
-
 class TableChanges:
     """What a transaction sees of one table: a state of it that never changes, and its own changes above it."""
 
-    def __init__(self, lake_table_id: int, name: Name, state: State) -> None:
-        self.id, self.state = lake_table_id, state
-        self._table = lake_table.described(lake_table_id, name, state.metadata)
-        self.columns: tuple[Column, ...] = self._table.columns
+    def __init__(self, lake_table_id: int, name: Name, state: State, lake: Lake) -> None:
+        self.id, self.state, self.columns = lake_table_id, state, state.columns
+        self._name, self._catalog, self._checker = name, lake.catalog, lake.checker
+        self._checks = lake_table.checks(state.metadata)
         self.units: list[Unit] = []
-        self._files: dict[str, DataFile] = dict(sorted(state.data.items()))
-        self._paths: list[str] = list(self._files)
-        self._numbers: dict[str, int] = {path: number for number, path in enumerate(self._paths)}
-        self._keys = tuple((key.field_id, key.is_number) for key in wants.key_fields(self._table))
 
-    def table(self) -> LakeOnly:
+    @cached_property
+    def _table(self) -> LakeTable:
+        differences = lake_columns.differences(self.state.metadata)
+        return LakeTable(self.id, self._name, self.columns, differences=differences)
+
+    @cached_property
+    def _files(self) -> Files:
+        """Numbered when somebody reads, which those who only insert never do."""
+        return Files([*sorted(self.state.data.values(), key=lambda file: file.file_path), *self._own()])
+
+    def _own(self) -> list[DataFile]:
+        return [file for unit in self.units for file in unit.added.data]
+
+    def table(self) -> LakeTable:
         """The table for a query: what it reads does not change while it is read, whatever is written meanwhile."""
         deletes = (*self.state.deletes, *(file.file_path for unit in self.units for file in unit.added.deletes))
-        return replace(self._table, columns=(*self.columns, ROW_COLUMN), deletes=deletes, numbers=dict(self._numbers))
+        numbers = dict(self._files.numbers)
+        return replace(self._table, columns=(*self.columns, ROW_COLUMN), deletes=deletes, numbers=numbers)
+
+    def require_columns(self, schema: str) -> None:
+        """Refuse a foreign table that was made for other columns; it names that schema."""
+        if schema != remote_schema(self.state.metadata.current_schema_id):
+            require_columns(self._table, schema)
+
+    def require_format(self) -> None:
+        """Refuse to write a table of a format in which rows cannot be deleted."""
+        lake_format.written(self.state.metadata)
+
+    def require_rows(self) -> None:
+        """Refuse to change rows of a table that has a file with more of them than can be told apart."""
+        self._files.require_rows()
 
     def lake_files(self) -> list[LakeFile]:
         """The files that a query reads: those of the cut, and the transaction's own."""
-        own = [file for unit in self.units for file in unit.added.data]
-        return [lake_table.lake_file(file, self._keys) for file in (*self.state.data.values(), *own)]
+        keys = tuple((key.field_id, key.is_number) for key in wants.key_fields(self._table))
+        return [lake_table.lake_file(file, keys) for file in (*self.state.data.values(), *self._own())]
 
     def unit(self) -> Unit:
         """The one that takes changes."""
         if not self.units or self.units[-1].is_written:
-            self.units.append(Unit())
+            self.units.append(Unit(NewRows(self.state)))
         return self.units[-1]
 
     def insert(self, rows: Sequence[Row]) -> None:
         """New rows, with a text for each column."""
-        unit = self.unit()
-        self._take(unit, rows)
-        if len(unit.rows) >= _UNIT_ROWS:
-            self._write_rows(unit)
+        self._refuse_rows(rows)
+        self.unit().rows.add(rows)
+        self._write_piece()
 
-    def _take(self, unit: Unit, rows: Sequence[Row]) -> None:
+    def insert_batch(self, columns: Sequence[Any]) -> None:
+        """The same by columns, as arrays of texts."""
+        self._refuse_nulls(lambda place: columns[place].null_count > 0)
+        self._refuse_broken(lambda place: columns[place].to_pylist())
+        self.unit().rows.add_batch(columns)
+        self._write_piece()
+
+    def _write_piece(self) -> None:
+        if self.unit().rows.is_piece:
+            self._catalog.require_warehouse()
+            self.unit().rows.begin()
+
+    def _refuse_rows(self, rows: Sequence[Row]) -> None:
+        self._refuse_nulls(lambda place: any(row[place] is None for row in rows))
+        self._refuse_broken(lambda place: [row[place] for row in rows])
+
+    def _refuse_broken(self, texts: Callable[[int], Sequence[str | None]]) -> None:
+        if self._checks:
+            held = checks.compiled(self.columns, self._checks)
+            self._checker.refuse_broken(self._name.table, held, [texts(place) for place in held.places])
+
+    def _refuse_nulls(self, has_null: Callable[[int], bool]) -> None:
         for place, column in enumerate(self.columns):
-            if column.not_null and any(row[place] is None for row in rows):
+            if column.not_null and has_null(place):
                 raise NullRefused(
-                    f'null value in column "{column.name}" of relation "{self._table.name.table}" violates '
+                    f'null value in column "{column.name}" of relation "{self._name.table}" violates '
                     "not-null constraint"
                 )
-        unit.rows.extend(rows)
 
     def remove(self, row: RowId) -> bool:
         """The row is gone; False when it is gone already, or there is no such row."""
-        if row.file >= len(self._paths):
+        if row.file >= len(self._files.paths):
             return False
-        path = self._paths[row.file]
-        if row.position >= self._files[path].record_count or self._is_gone(path, row.position):
+        path = self._files.paths[row.file]
+        if row.position >= self._files.by_path[path].record_count or self._is_gone(path, row.position):
             return False
         self.unit().gone.setdefault(path, set()).add(row.position)
         return True
@@ -133,70 +150,72 @@ class TableChanges:
     def _is_gone(self, path: str, position: int) -> bool:
         return any(position in unit.gone.get(path, ()) for unit in self.units)
 
-    def write(self, read: Reader) -> None:
-        """Write what is not written yet. Nothing points to the files.
+    def write(self, read: Reader, *, all_of_it: bool = True) -> None:
+        """Write what is not written yet. Nothing points to the files. The commit writes few rows for many transactions.
 
         What fails leaves all that was not written where it was: the next one to write, after ROLLBACK TO a later
         savepoint or at COMMIT, has to try the same again, or rows would be gone without their new versions.
         """
-        for unit in self.units:
-            if not unit.is_written:
-                self._write_updates(unit, read)
-                self._write_rows(unit)
-                unit.added.deletes += lake_rows.write_deletes(self.state.metadata, self._files, unit.gone)
-                unit.is_written = True
+        waiting = [unit for unit in self.units if not unit.is_written]
+        for unit in waiting:
+            self._change(unit, read)
+        if all_of_it or not (all(unit.rows.is_few for unit in waiting) and sum(map(len, waiting)) <= FEW):
+            if any(waiting):
+                self._catalog.require_warehouse()
+            for unit in waiting:
+                self._write_unit(unit)
 
-    def _write_updates(self, unit: Unit, read: Reader) -> None:
+    def _change(self, unit: Unit, read: Reader) -> None:
+        """Give updated rows their new versions."""
         old: Mapping[RowId, Row] = read(self, unit.updates.keys()) if unit.updates else {}
         rows = [
             [changed.get(place, value) for place, value in enumerate(old[row_id])]
             for row_id, changed in unit.updates.items()
         ]
-        self._take(unit, rows)
+        self._refuse_rows(rows)
+        unit.rows.add(rows)
         unit.updates = {}
 
-    def _write_rows(self, unit: Unit) -> None:
-        if not unit.rows:
-            return
-        made = lake_rows.typed(self.columns, list(zip(*unit.rows, strict=True)))
-        written = lake_rows.write(self.state.metadata, self.columns, made)
-        unit.rows = []
-        for file in written:
-            unit.added.data.append(file)
-            self._numbers[file.file_path] = len(self._paths)
-            self._paths.append(file.file_path)
-            self._files[file.file_path] = file
-        if len(self._paths) > FILES:
-            raise UsageError("the transaction has too many files", hint="commit more often")
+    def _write_unit(self, unit: Unit) -> None:
+        files, made = self._files, unit.rows.files()
+        gone = lake_rows.write_deletes(self.state.metadata, files.by_path, unit.gone) if unit.gone else []
+        unit.added, unit.is_written = Added(made, gone), True
+        for file in made:
+            files.add(file)
 
     def back_to(self, count: int) -> None:
         """Throw all units but the first so many away, and their files."""
-        lake_commit.discard([file.file_path for unit in self.units[count:] for file in _files(unit)])
+        lake_commit.discard([file.file_path for unit in self.units[count:] for file in unit.files()])
         del self.units[count:]
+        if self.units and not self.units[-1].is_written:
+            self.units.append(
+                Unit(NewRows(self.state))
+            )  # the savepoint is still there, and what comes now may be undone as well
 
     def wanted(self) -> Wanted:
-        """What is to be committed. All of it is written."""
+        """What is to be committed: what is written, and the little that is not."""
         added, changed = Added(), dict[str, AbstractSet[int]]()
+        rows, gone = list[Row](), dict[str, AbstractSet[int]]()
         for unit in self.units:
             added.data += unit.added.data
             added.deletes += unit.added.deletes
             for path, places in unit.gone.items():
                 if path in self.state.data:
                     changed[path] = changed.get(path, frozenset[int]()) | places
-        return Wanted(self.state, added, changed)
+                if not unit.is_written:
+                    gone[path] = gone.get(path, frozenset[int]()) | places
+            if not unit.is_written:
+                rows += unit.rows.few
+        return Wanted(self.state, added, changed, rows, gone, self._files.by_path if gone else {})
 
     def path(self, file: int) -> str:
         """The path of the file with that number."""
-        return self._paths[file]
+        return self._files.paths[file]
 
     def number(self, path: str) -> int:
         """The number of the file, as DuckDB names it."""
-        return self._numbers[path] if path in self._numbers else self._numbers["file://" + path]
-
-
-def _files(unit: Unit) -> Iterator[DataFile]:
-    yield from unit.added.data
-    yield from unit.added.deletes
+        numbers = self._files.numbers
+        return next(numbers[spelled] for spelled in lake_rows.spellings(path) if spelled in numbers)
 
 
 class LakeTransaction:
@@ -204,32 +223,46 @@ class LakeTransaction:
 
     def __init__(self, lake: Lake, read: Reader) -> None:
         self._lake, self._read = lake, read
-        self._cut: Mapping[int, tuple[Name, str]] | None = None
+        self._cut: Mapping[int, LakePointer] | None = None
         self._tables: dict[int, TableChanges] = {}
+        self._asked = set[int]()
+        """The tables of the cut that it has wanted to read or change."""
+        self._definitions = Definitions()
+
+    def explained(self, error: FrostlineError) -> FrostlineError:
+        """The error of a statement, or that the cut has expired, if that is the reason."""
+        cut = self._cut or {}
+        return expired.explained(error, cut, self._asked & cut.keys(), self._lake.catalog.cut)
 
     def changes(self, lake_table_id: int) -> TableChanges:
         """The table as the transaction sees it. The first call decides what all tables are for it."""
         if lake_table_id not in self._tables:
-            if self._cut is None:
-                self._cut = {
-                    number: (Name(known.namespace, known.table), known.metadata_location)
-                    for number, known in self._lake.catalog.cut().items()
-                }
-            found = self._cut.get(lake_table_id)
-            if found is None:
+            self._lake.require_rights()
+            table = self._seen().get(lake_table_id) or self._definitions.made.get(lake_table_id)
+            if table is None:
                 raise UnknownName(f"there is no lake table {lake_table_id}", hint="frostline lake list")
-            self._tables[lake_table_id] = TableChanges(lake_table_id, found[0], lake_table.state(found[1]))
+            self._asked.add(lake_table_id)
+            state = lake_table.state(table.metadata_location)
+            self._tables[lake_table_id] = TableChanges(lake_table_id, Name(*table.pointer), state, self._lake)
         return self._tables[lake_table_id]
+
+    def _seen(self) -> Mapping[int, LakePointer]:
+        if self._cut is None:
+            self._cut = self._lake.catalog.cut()
+        return self._cut
+
+    def define(self, lake_table_id: int, request: Create | Drop) -> None:
+        """Make or drop a table, with the transaction's commit; what it is asked of it from now on is as if it had."""
+        self._lake.require_rights()
+        self._lake.catalog.require_warehouse()
+        if isinstance(request, Create):
+            self._definitions = self._definitions.making(self._lake, self._seen(), lake_table_id, request)
+        else:
+            self._definitions = self._definitions.dropping(self._lake, self._seen(), lake_table_id, request)
 
     def tables(self) -> Collection[TableChanges]:
         """Those that it has read or changed."""
         return self._tables.values()
-
-    def to_write(self, lake_table_id: int) -> TableChanges:
-        """The same, before it is changed."""
-        if not any(table.units for table in self._tables.values()):
-            self._lake.require_warehouse()
-        return self.changes(lake_table_id)
 
     def to_read(self, lake_table_id: int) -> TableChanges:
         """The same, with all its changes in files."""
@@ -237,44 +270,55 @@ class LakeTransaction:
         changes.write(self._read)
         return changes
 
-    def mark(self) -> Mapping[int, int]:
+    def mark(self) -> Mark:
         """A savepoint: from now on changes go into new units."""
         for table in self._tables.values():
             if table.units and not table.units[-1].is_written:
-                table.units.append(Unit())
-        return {number: len(table.units) - _is_open(table) for number, table in self._tables.items()}
+                table.units.append(Unit(NewRows(table.state)))
+        units = {number: len(table.units) - _is_open(table) for number, table in self._tables.items()}
+        return Mark(units, self._definitions)
 
-    def back_to(self, mark: Mapping[int, int]) -> None:
+    def back_to(self, mark: Mark) -> None:
         """Undo what was changed since; what is read stays the same."""
         for number, table in self._tables.items():
-            table.back_to(mark.get(number, 0))
+            table.back_to(mark.units.get(number, 0))
+        self._definitions.undo(mark.definitions)
+        for number in self._definitions.made.keys() - mark.definitions.made.keys():
+            self._tables.pop(number, None)
+        self._definitions = mark.definitions
 
     def commit(self) -> None:
         """One atomic commit of all that was changed; then the transaction is over, whatever comes of it."""
         try:
-            for table in self._tables.values():
-                table.write(self._read)
-            wanted = {number: table.wanted() for number, table in self._tables.items()}
-            wanted = {number: one for number, one in wanted.items() if one.added}
-            if wanted:
-                self._lake.require_warehouse()  # what was written is of no use if it went away since the first change
-                self._lake.committer.commit(wanted)
+            defined = self._definitions
+            kept = {number: table for number, table in self._tables.items() if number not in defined.dropped}
+            for table in kept.values():
+                table.write(self._read, all_of_it=False)
+            wanted = {number: table.wanted() for number, table in kept.items()}
+            wanted = {number: change for number, change in wanted.items() if change}
+            if wanted or defined.to_make or defined.to_drop:
+                self._lake.committer.commit(wanted, defined.to_make, defined.to_drop)
         except OutcomeUnknown:
             self._forget()
             raise
-        except BaseException:
+        except BaseException as error:
+            told = self.explained(error) if isinstance(error, FrostlineError) else error
             self.rollback()
-            raise
+            if told is error:
+                raise
+            raise told from error
+        for number in defined.dropped & self._tables.keys():
+            self._tables[number].back_to(0)
+        defined.finish(self._lake)
         self._forget()
 
     def rollback(self) -> None:
         """Nothing of it is left, files included."""
-        for table in self._tables.values():
-            table.back_to(0)
+        self.back_to(Mark())
         self._forget()
 
     def _forget(self) -> None:
-        self._cut, self._tables = None, {}
+        self._cut, self._tables, self._asked, self._definitions = None, {}, set[int](), Definitions()
 
 
 def _is_open(table: TableChanges) -> bool:
@@ -283,40 +327,39 @@ def _is_open(table: TableChanges) -> bool:
 
 @dataclass(frozen=True)
 class SeenInTransaction:
-    """Implements `LakeTables` for one query: lake tables as a transaction sees them, all other tables as they are."""
+    """Implements `ServedTables` for one query: lake tables as a transaction sees them, all other tables as they are."""
 
-    others: LakeTables
+    others: ServedTables
     transaction: LakeTransaction
-    _seen: dict[int, tuple[LakeOnly, Sequence[LakeFile]]] = field(
-        default_factory=dict[int, tuple[LakeOnly, Sequence[LakeFile]]]
+    _seen: dict[int, tuple[LakeTable, Sequence[LakeFile]]] = field(
+        default_factory=dict[int, tuple[LakeTable, Sequence[LakeFile]]]
     )
     """What a query reads is decided once: a cursor that is read again must not see rows that were written since."""
 
-    def resolve(self, table_id: int) -> Table:
-        """The table with that id; a lake table has the negative of its own."""
-        return self.others.resolve(table_id) if table_id > 0 else self._once(table_id)[0]
+    def resolve(self, remote: Remote) -> ServedTable:
+        """The table that is asked for."""
+        return self._once(remote)[0] if isinstance(remote, RemoteLakeTable) else self.others.resolve(remote)
 
-    def _once(self, table_id: int) -> tuple[LakeOnly, Sequence[LakeFile]]:
-        if table_id not in self._seen:
-            changes = self.transaction.to_read(-table_id)
-            self._seen[table_id] = changes.table(), changes.lake_files()
-        return self._seen[table_id]
+    def _once(self, remote: RemoteLakeTable) -> tuple[LakeTable, Sequence[LakeFile]]:
+        number = remote.lake_table_id
+        if number not in self._seen:
+            changes = self.transaction.to_read(number)
+            self._seen[number] = changes.table(), changes.lake_files()
+        return self._seen[number]
 
     def forget(self) -> None:
         """Ask for the other tables' columns again."""
         self.others.forget()
 
-    def current_snapshot(self, table_id: int) -> int | None:
+    def current_snapshot(self, remote: Remote) -> int | None:
         """Of a lake table that of the cut; its own changes are not in it."""
-        if table_id > 0:
-            return self.others.current_snapshot(table_id)
-        return self.transaction.changes(-table_id).state.snapshot_id or 0
+        if isinstance(remote, RemoteLakeTable):
+            return self.transaction.changes(remote.lake_table_id).state.snapshot_id or 0
+        return self.others.current_snapshot(remote)
 
-    def files(self, table_id: int, snapshot_id: int) -> Sequence[LakeFile]:
+    def files(self, remote: Remote, snapshot_id: int) -> Sequence[LakeFile]:
         """The files to read."""
-        if table_id > 0:
-            return self.others.files(table_id, snapshot_id)
-        return self._once(table_id)[1]
+        return self._once(remote)[1] if isinstance(remote, RemoteLakeTable) else self.others.files(remote, snapshot_id)
 
     def checksums(self, paths: Collection[str]) -> Mapping[str, bytes]:
         """Of files of managed tables. Nobody has recorded any of lake tables, which other engines write too."""

@@ -21,13 +21,26 @@ from frostline.server.fallback import ROW, PostgresAnswer
 from frostline.server.portals import Portal
 from frostline.server.protocol import rows as wire
 from frostline.server.protocol.backend import TEXT_OID, ResultColumn
+from frostline.server.protocol.parameters import Many
 from frostline.server.queries import Backend, Params, Running
+from frostline.server.session_state import decoded_column
 from frostline.server.shapes import Shapes
 from frostline.server.translate import duck, statements
-from frostline.server.translate.changes import Change, ChangeRows, DeleteRow, Insert, InsertBatch, UpdateRow
+from frostline.server.translate.changes import (
+    Change,
+    ChangeRows,
+    DeleteRow,
+    Insert,
+    InsertBatch,
+    Request,
+    UpdateRow,
+)
+from frostline.server.translate.operands import whole_number
 from frostline.server.translate.plan import candidates
 from frostline.server.translate.scope import UnknownColumn
-from frostline.server.writes.transaction import Lake, LakeTransaction, Row, SeenInTransaction, TableChanges
+from frostline.server.writes import requests
+from frostline.server.writes.shared import Lake
+from frostline.server.writes.transaction import LakeTransaction, Row, SeenInTransaction, TableChanges
 
 _READ_AT_ONCE = 5_000
 """Rows that are looked up by their places in one query."""
@@ -60,16 +73,35 @@ class Writer:
 
     def perform(self, change: Change, params: Params, running: Running) -> Done:
         """Do it. Nothing of it is seen outside of the transaction before its commit."""
-        changes = self.transaction.to_write(change.table_id)
+        if isinstance(change, Request):
+            return self._define(change, params)
+        changes = self.transaction.changes(change.table_id)
+        changes.require_format()
         match change:
             case Insert() | InsertBatch():
+                changes.require_columns(change.schema)
                 return _insert(changes, change, params)
+            case _:
+                changes.require_rows()
+                return self._change(changes, change, params, running)
+
+    def _change(
+        self, changes: TableChanges, change: UpdateRow | DeleteRow | ChangeRows, params: Params, running: Running
+    ) -> Done:
+        match change:
             case UpdateRow():
                 return self._update(changes, change, params)
             case DeleteRow():
                 return self._delete(changes, change, params)
-            case _:
+            case ChangeRows():
                 return self._change_rows(changes, change, params, running)
+
+    def _define(self, change: Request, params: Params) -> Done:
+        number = whole_number(_parameter(params, change.table_id) or "")
+        if number is None:
+            raise WrongParameters("a request is for a lake table by its number")
+        self.transaction.define(number, requests.parse(_parameter(params, change.text) or ""))
+        return Done(1)
 
     def _update(self, changes: TableChanges, change: UpdateRow, params: Params) -> Done:
         row_id = RowId.parse(_parameter(params, change.row) or "")
@@ -103,16 +135,16 @@ class Writer:
         answer = PostgresAnswer(backend.load, self._shared.postgres_dsn)
         running(answer)
         try:
-            found = answer.change(plan, _appended(changes, change))
+            matches = answer.change(plan, _appended(changes, change))
         finally:
             running(None)
-        return _applied(changes, change, list(_texts(found)))
+        return _applied(changes, change, list(_texts(matches)))
 
     def _delete_found(self, changes: TableChanges, change: ChangeRows, params: Params, running: Running) -> Done:
         """The condition is that of a query: the same text with other words before it."""
         (query,) = statements.parse(change.as_query())
         assert isinstance(query, statements.Select)
-        portal = self.backend().open(query, params, running)
+        portal = replace(self.backend(), prints=False).open(query, params, running)
         running(portal)
         try:
             wanted = [text for batch in portal.read(None) for text in _column(batch)]
@@ -124,13 +156,15 @@ class Writer:
 
 def rows_at(engine: Engine, changes: TableChanges, wanted: Collection[RowId]) -> Mapping[RowId, Row]:
     """Rows of files by their places, whether they are gone or not, as texts."""
-    found = dict[RowId, Row]()
+    rows = dict[RowId, Row]()
     ordered = sorted(wanted)
     for start in range(0, len(ordered), _READ_AT_ONCE):
         some = ordered[start : start + _READ_AT_ONCE]
         paths = sorted({changes.path(row_id.file) for row_id in some})
         relation = lake_rows.relation({duck.name(column): column for column in changes.columns}, paths, ())
-        places = ", ".join(f"({ducksql.literal(duck.local(changes.path(row.file)))}, {row.position})" for row in some)
+        places = ", ".join(
+            f"({ducksql.literal(lake_rows.local(changes.path(row.file)))}, {row.position})" for row in some
+        )
         values = duck.listed(printed_value(duck.column(col), col.encoding.lake_type) for col in changes.columns)
         same = "w.path = filename and w.place = file_row_number"
         joined = f"{relation} as r join (values {places}) as w(path, place) on {same}"
@@ -138,26 +172,41 @@ def rows_at(engine: Engine, changes: TableChanges, wanted: Collection[RowId]) ->
         try:
             for batch in reading:
                 for path, position, *row in _texts(batch):
-                    found[RowId(changes.number(str(path)), int(position or 0))] = row
+                    rows[RowId(changes.number(str(path)), int(position or 0))] = row
         finally:
             reading.close()
-    return found
+    return rows
 
 
 def _insert(changes: TableChanges, change: Insert | InsertBatch, params: Params) -> Done:
     places = [_place(changes, name) for name in change.columns]
+    if isinstance(change, InsertBatch) and change.given is not None:
+        return _insert_columns(changes, change, places, change.given)
     rows = list(_placed(places, len(changes.columns), _given(change, params)))
     changes.insert(rows)
     return Done(len(rows), _returned(changes, change.returning, rows))
+
+
+def _insert_columns(changes: TableChanges, change: InsertBatch, places: Sequence[int], given: Many) -> Done:
+    _require_parameters(change, len(given))
+    columns = dict(zip(places, map(decoded_column, given.columns(len(places))), strict=True))
+    nothing = pa.nulls(change.count, pa.string())
+    changes.insert_batch([columns.get(place, nothing) for place in range(len(changes.columns))])
+    return Done(change.count)
+
+
+def _require_parameters(change: InsertBatch, count: int) -> None:
+    wanted = change.count * len(change.columns)
+    if count != wanted:
+        raise WrongParameters(f"the statement wants {wanted} parameters and got {count}")
 
 
 def _given(change: Insert | InsertBatch, params: Params) -> Iterator[Row]:
     if isinstance(change, Insert):
         yield from ([_parameter(params, number) for number in row] for row in change.rows)
         return
+    _require_parameters(change, len(params))
     width = len(change.columns)
-    if len(params) != change.count * width:
-        raise WrongParameters(f"the statement wants {change.count * width} parameters and got {len(params)}")
     yield from (params[place : place + width] for place in range(0, len(params), width))
 
 
@@ -202,10 +251,10 @@ def _appended(changes: TableChanges, change: ChangeRows) -> str:
     return f"{',' if change.returning else ' RETURNING'} {listed}"
 
 
-def _applied(changes: TableChanges, change: ChangeRows, found: Sequence[Row]) -> Done:
+def _applied(changes: TableChanges, change: ChangeRows, matches: Sequence[Row]) -> Done:
     shown, returned = len(change.returning), list[Row]()
     rows = list[Row]()
-    for row in found:
+    for row in matches:
         row_id = RowId.parse(row[shown] or "")
         if row_id is not None and changes.remove(row_id):
             returned.append(row[:shown])

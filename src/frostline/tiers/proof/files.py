@@ -10,12 +10,12 @@ from frostline.errors import CorruptionError, FrostlineError
 from frostline.lake import checksums, damage, datafiles
 from frostline.lake.datafiles import WrittenFile
 from frostline.model.range import EVERYTHING, Range
-from frostline.model.tables import Column, Fingerprint, LakeTable, RecordedFile, TableCopy
+from frostline.model.tables import Column, Fingerprint, RecordedFile, StoredTable, TableCopy
 from frostline.model.types import Collation, LakeEncoding, PgType
 from frostline.tiers.proof import fingerprint
 
 
-def checked(file: RecordedFile, table: LakeTable, within: Range) -> Fingerprint:
+def checked(file: RecordedFile, table: StoredTable, within: Range) -> Fingerprint:
     """The fingerprint of the file's rows in the range; CorruptionError unless the whole file is as it was recorded."""
     is_proved = checksums.check(file, table.name)
     with damage.parsing(f"file {file.path}", table.name):
@@ -28,7 +28,7 @@ def checked(file: RecordedFile, table: LakeTable, within: Range) -> Fingerprint:
     return part
 
 
-def as_written(table: LakeTable, file: RecordedFile) -> LakeTable:
+def as_written(table: StoredTable, file: RecordedFile) -> StoredTable:
     """The table with the columns that the file's recorded fingerprint is of, as they were: some may be dropped."""
     if file.fields is None:
         return table
@@ -54,7 +54,7 @@ def _as_it_was(now: Mapping[int, Column], field_id: int, lake_type: str) -> Colu
     return Column(f"frostline_{field_id}", -field_id, field_id, pg_type, travelled, Collation.NONE, not_null=False)
 
 
-def whole(table: LakeTable, file: RecordedFile) -> Fingerprint:
+def whole(table: StoredTable, file: RecordedFile) -> Fingerprint:
     """The fingerprint of all rows of the file, of the columns that the table has now.
 
     It is the recorded one, unless a column was added since: then CorruptionError if the file is not as it was recorded.
@@ -62,14 +62,14 @@ def whole(table: LakeTable, file: RecordedFile) -> Fingerprint:
     return file.fingerprint if file.fields is None else checked(file, table, EVERYTHING)
 
 
-def sound(file: RecordedFile, table: LakeTable) -> None:
+def sound(file: RecordedFile, table: StoredTable) -> None:
     """CorruptionError unless the whole file is what was recorded: by its checksum, or if it has none by its rows."""
     if not checksums.check(file, table.name):
         checked(file, table, EVERYTHING)
 
 
 @contextmanager
-def blamed(table: LakeTable, files: Sequence[RecordedFile]) -> Generator[None]:
+def blamed(table: StoredTable, files: Sequence[RecordedFile]) -> Generator[None]:
     """Where something fails while these files are read, name the one that is damaged, if one is."""
     try:
         yield
@@ -80,13 +80,13 @@ def blamed(table: LakeTable, files: Sequence[RecordedFile]) -> Generator[None]:
         raise
 
 
-def blame(table: LakeTable, files: Sequence[RecordedFile]) -> None:
+def blame(table: StoredTable, files: Sequence[RecordedFile]) -> None:
     """Raise CorruptionError for the first file that is not what was recorded. Reads every byte of them."""
     for file in files:
         checked(file, table, EVERYTHING)
 
 
-def proved(table: LakeTable, location: str, meant: Fingerprint, doing: str, *, in_order: bool = True) -> WrittenFile:
+def proved(table: StoredTable, location: str, meant: Fingerprint, doing: str, *, in_order: bool = True) -> WrittenFile:
     """Describe the new file if it holds what it must, by other code than that which wrote it."""
     seal = fingerprint.sealed(location, table)
     if seal.fingerprint != meant:
@@ -94,7 +94,7 @@ def proved(table: LakeTable, location: str, meant: Fingerprint, doing: str, *, i
     return datafiles.describe(location, table, seal, in_order=in_order)
 
 
-def different(table: LakeTable, written: Fingerprint, meant: Fingerprint, doing: str) -> CorruptionError:
+def different(table: StoredTable, written: Fingerprint, meant: Fingerprint, doing: str) -> CorruptionError:
     """The error for new files that do not hold what they must, while no old one is to blame."""
     return CorruptionError(
         f"{doing} of {table.name}: {written.rows} rows with hash sum {written.hash_sum} were written, "

@@ -21,11 +21,13 @@ begin
         select p.oid from pg_catalog.pg_proc p
          where p.pronamespace = 'frostline'::pg_catalog.regnamespace
            and p.proname = any (array['identifier', 'cut_name', 'filled', 'is_changed', 'lake_encoding', 'address_text', 'object_definition',
-                                      'missing_value', 'name_remote_columns', 'add_columns', 'columns_left_to_sync', 'refuse_columns',
+                                      'missing_value', 'filled_by', 'own_missing_value', 'fill_waiting_rows', 'name_remote_columns', 'add_columns', 'columns_left_to_sync', 'refuse_columns',
                                       'replace_objects', 'needs_aside', 'says_cascade', 'says_only_casts', 'widens', 'changed_columns',
                                       'renumber_columns', 'refuse_changes', 'drop_readers', 'forget_columns', 'change_types',
                                       'put_aside_readers', 'bring_back_readers', 'make_relation', 'untrusted_defaults',
-                                      'refuse_untrusted_default', 'make_foreign_key_door'])
+                                      'refuse_untrusted_default', 'refuse_readers_of_inner',
+                                      'unfilled_columns', 'refuse_unfilled_columns', 'refuse_other_key',
+                                      'changed_generations', 'note_generations', 'refuse_other_generation'])
             or p.pronamespace = 'frostline'::pg_catalog.regnamespace and p.proname ~ '^(relation|follow|widen|stand|cold|names)_'
     loop
         execute pg_catalog.format('revoke execute on function %s from public', ours);
@@ -39,7 +41,9 @@ select o.object from frostline.relation_objects(%(table_id)s) as o order by o.pl
 
 -- name: state
 -- ACCESS SHARE on what a view or rule of them reads, as every reader takes it.
-select s.object, s.key, s.is_present, s.digest from frostline.relation_state(%(table_id)s) as s
+select s.object, s.key, s.is_present, s.digest
+  from frostline.relation_state(%(table_id)s) with ordinality as s (object, key, is_present, digest, place)
+ order by s.place
 
 -- name: follow_renames
 -- ACCESS EXCLUSIVE on the views, the overlay and the lake's tables.
@@ -56,6 +60,10 @@ select frostline.widen_relation(%(table_id)s)
 -- name: follow_descriptions
 -- ACCESS EXCLUSIVE on the relation where a default, a comment or the owner differs.
 select frostline.follow_descriptions(%(table_id)s)
+
+-- name: follow_keys
+-- SHARE ROW EXCLUSIVE on a referenced table that gets a trigger, ACCESS EXCLUSIVE on one that loses it.
+select frostline.follow_keys(%(table_id)s)
 
 -- name: stand_aside
 -- ACCESS EXCLUSIVE on the views.
@@ -83,3 +91,31 @@ select frostline.cold_look(%(table_id)s, %(kind)s, %(name)s)
 -- name: stale_defaults
 -- Reads catalogs only.
 select d.column_name from frostline.relation_stale_defaults(%(table_id)s) as d
+
+-- name: note_generations
+-- Row locks on the columns that are computed otherwise than before.
+select frostline.note_generations(%(table_id)s)
+
+-- name: changed_generations
+-- Reads catalogs only.
+select g.column_name, g.is_plain from frostline.changed_generations(%(table_id)s) g order by g.attnum
+
+-- name: note_rights
+select frostline.relation_note_rights(%(table_id)s)
+
+-- name: is_stale
+-- Reads catalogs only.
+select exists (select from frostline.relation_stale_rights(%(table_id)s))
+       or exists (select from frostline.relation_stale_numbers(%(table_id)s))
+       or not frostline.relation_is_owners(%(table_id)s)
+
+-- name: object_digests
+-- A JSON object, one digest for each; older versions kept one for all.
+select objects_digest from frostline.managed_table where table_id = %(table_id)s
+
+-- name: lock_objects
+-- Two that renew one table would change the same functions. Row lock as the update below takes it: no key is locked.
+select from frostline.managed_table where table_id = %(table_id)s for no key update
+
+-- name: set_object_digests
+update frostline.managed_table set objects_digest = %(digests)s where table_id = %(table_id)s

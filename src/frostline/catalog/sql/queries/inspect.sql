@@ -254,9 +254,13 @@ with managed as (
     union all
     select unnest(array['frostline_convert_' || conversion_id, 'frostline_old_' || conversion_id]) from frostline.conversion
 )
-select schema_name as schema, table_name as table, oid, 'p' as kind, false as is_partition, true as is_managed from managed
+select schema_name as schema, table_name as table, oid, 'p' as kind, false as is_partition, true as is_managed,
+       false as is_lake_table
+  from managed
 union all
-select n.nspname::text, c.relname::text, c.oid, c.relkind::text, c.relispartition, false
+select n.nspname::text, c.relname::text, c.oid, c.relkind::text, c.relispartition, false,
+       c.relkind = 'f' and exists (select from pg_foreign_table f join pg_foreign_server s on s.oid = f.ftserver
+                                    where f.ftrelid = c.oid and s.srvname = 'frostline_lake')
   from pg_class c
   join pg_namespace n on n.oid = c.relnamespace
  where c.relkind in ('r', 'p', 'v', 'm', 'f') and c.relpersistence <> 't'

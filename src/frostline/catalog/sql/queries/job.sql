@@ -107,8 +107,10 @@ with newest as (
 select count(*) from gone
 
 -- name: prune_removed
--- Those of tables that are not managed any more: nothing refers to them. Row locks.
-delete from frostline.job where table_id is null and coalesce(ended_at, changed_at) < now() - %(days)s * interval '1 day'
+-- Those of tables that are not managed any more: nothing refers to them, but a folder that is still to be deleted. Row locks.
+delete from frostline.job j
+ where j.table_id is null and j.lake_table_id is null and coalesce(j.ended_at, j.changed_at) < now() - %(days)s * interval '1 day'
+   and not exists (select from frostline.left_folder f where j.job_id = any (f.jobs))
 
 -- name: insert_done
 insert into frostline.job (table_id, kind, state, detail, ended_at)
@@ -126,5 +128,5 @@ select j.job_id, coalesce(t.schema_name, j.schema_name) as schema, coalesce(t.ta
  order by j.job_id desc limit %(limit)s
 
 -- name: is_remembered
--- Whether a table of that name was managed once, and had jobs. Locks nothing.
+-- Whether a table of that name was managed once, or is a lake table, and had jobs. Locks nothing.
 select exists (select from frostline.job where schema_name = %(schema)s and table_name = %(table)s)

@@ -86,6 +86,7 @@ select j.job_id from frostline.job j
 insert into frostline.own_history (server)
 select j.server from frostline.job j where j.server is not null
 union select s.server from frostline.snapshot s
+union select l.server from frostline.lake_table l
 union select frostline.this_server()
 on conflict (server) do nothing
 

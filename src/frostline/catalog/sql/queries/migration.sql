@@ -32,3 +32,36 @@ select to_regclass('frostline.migration') is not null
 
 -- name: newest
 select max(number) from frostline.migration
+
+-- name: take_back_defaults
+-- What default privileges have given to others on tables, views, functions and schemas that this transaction has made: by the secrets in them, and the
+-- templates, whoever has such a right could get all that we may do. What is meant for all was said of functions and schemas.
+do $$
+declare
+    given record;
+begin
+    for given in
+        select distinct 'table ' || c.oid::regclass as object, a.grantee
+          from pg_depend d
+          join pg_class c on d.classid = 'pg_class'::regclass and c.oid = d.objid and c.relkind in ('r', 'v', 'f', 'p', 'm')
+         cross join lateral aclexplode(c.relacl) a
+         where d.refclassid = 'pg_namespace'::regclass and d.refobjid = 'frostline'::regnamespace and d.objsubid = 0
+           and age(d.xmin) <= age(pg_current_xact_id()::xid) and a.grantee <> c.relowner
+        union
+        select 'function ' || p.oid::regprocedure, a.grantee
+          from pg_depend d
+          join pg_proc p on d.classid = 'pg_proc'::regclass and p.oid = d.objid
+          join pg_namespace n on d.refclassid = 'pg_namespace'::regclass and n.oid = d.refobjid and n.nspname ~ '^frostline'
+         cross join lateral aclexplode(p.proacl) a
+         where age(d.xmin) <= age(pg_current_xact_id()::xid) and a.grantee not in (0, p.proowner)
+        union
+        select format('schema %I', n.nspname), a.grantee
+          from pg_namespace n cross join lateral aclexplode(n.nspacl) a
+         where n.nspname ~ '^frostline' and n.nspowner = current_user::regrole and age(n.xmin) <= age(pg_current_xact_id()::xid)
+           and a.grantee not in (0, n.nspowner)
+    loop
+        execute format('revoke all on %s from %s', given.object,
+                       case given.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(given.grantee)) end);
+    end loop;
+end
+$$

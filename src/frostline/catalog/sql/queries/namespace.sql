@@ -48,15 +48,16 @@ select t.table_name collate "C" as name
   from frostline.catalog_table t
  where t.table_namespace = %(namespace)s
    and (%(after)s::text is null or t.table_name collate "C" > %(after)s::text)
-   and frostline.may_read_all(%(role)s, t.kind, t.source, t.secured)
+   and frostline.may_read_all(%(role)s, t.kind, t.source, t.secured, t.owner)
  order by 1
  limit %(most)s
 
 -- name: table
 -- What a pointer leads to, whose it is, and what a role may do with it. Locks nothing.
 select t.metadata_location, t.kind, t.belongs_to, t.lake_table_id,
-       frostline.may_read_all(%(role)s, t.kind, t.source, t.secured) as is_readable,
-       t.kind = 'lake' and frostline.may_change_all(%(role)s, t.source) as is_writable
+       frostline.may_read_all(%(role)s, t.kind, t.source, t.secured, t.owner) as is_readable,
+       t.kind = 'lake' and frostline.may_change_all(%(role)s, t.source, t.owner) as is_writable,
+       t.kind = 'lake' and frostline.owns_lake_table(%(role)s, t.source, t.owner) as is_owned
   from frostline.catalog_table t
  where t.table_namespace = %(namespace)s and t.table_name = %(table)s
 

@@ -83,16 +83,45 @@ select t.lake_table_id as id, t.namespace, t.table_name as table, t.table_uuid::
  order by t.namespace, t.table_name
 
 -- name: swap_lake
--- The commit of one lake table, whatever it is called by now. Row lock; who lost the race changes nothing.
-update frostline.iceberg_tables p
-   set metadata_location = %(metadata_location)s, previous_metadata_location = %(previous_location)s
+-- The commit of lake tables, whatever they are called by now: all of them, or none and the first that is elsewhere. Row locks in the
+-- order of the ids, for one statement: no lock waits for a client, which may be frozen.
+with wanted as materialized (
+    select w.id, w.previous, w.location
+      from unnest(%(ids)s::integer[], %(previous)s::text[], %(locations)s::text[]) as w(id, previous, location)
+), found as materialized (
+    select w.id, w.previous, w.location, p.table_namespace, p.table_name
+      from wanted w
+      join frostline.lake_table t on t.lake_table_id = w.id and t.state = 'live'
+      join frostline.iceberg_tables p
+        on p.catalog_name = 'frostline' and p.table_namespace = t.namespace and p.table_name = t.table_name
+       and p.metadata_location = w.previous
+     order by w.id
+       for update of p
+), moved as (
+    update frostline.iceberg_tables p set metadata_location = f.location, previous_metadata_location = f.previous
+      from found f
+     where p.catalog_name = 'frostline' and p.table_namespace = f.table_namespace and p.table_name = f.table_name
+       and (select count(*) from found) = (select count(*) from wanted)
+)
+select min(w.id) from wanted w where not exists (select from found f where f.id = w.id)
+
+-- name: lock_lake
+-- Nobody else moves or drops these before the transaction ends. Row locks in the order of the ids, as `swap_lake` has them: two that want
+-- the same tables do not wait for each other in a circle.
+select t.lake_table_id
   from frostline.lake_table t
- where t.lake_table_id = %(id)s and t.state = 'live' and p.catalog_name = 'frostline'
-   and p.table_namespace = t.namespace and p.table_name = t.table_name
-   and p.metadata_location = %(previous_location)s
+  join frostline.iceberg_tables p
+    on p.catalog_name = 'frostline' and p.table_namespace = t.namespace and p.table_name = t.table_name
+ where t.lake_table_id = any(%(ids)s::integer[]) and t.state = 'live'
+ order by t.lake_table_id
+   for update of p
 
 -- name: rename_lake
 -- Row lock: waits for a commit, and a commit that waits for it is refused and tried again.
 update frostline.iceberg_tables
    set table_namespace = %(new_namespace)s, table_name = %(new_table)s
  where catalog_name = 'frostline' and table_namespace = %(namespace)s and table_name = %(table)s
+
+-- name: lead_into
+-- Locks nothing.
+select exists (select from frostline.iceberg_tables i where starts_with(i.metadata_location, %(folder)s || '/'))

@@ -14,7 +14,7 @@ insert into frostline.managed_table
         retention_interval, retention_span, every_interval, every_span, premake, expire_by, fold_rows, fold_age,
         snapshot_retention, target_file_size)
 overriding system value
-values (%(table_id)s, %(token)s, %(schema)s, %(table)s, %(relation)s, %(tier_key)s, %(tier_kind)s, %(lake_partition)s, %(mode)s, %(foreign_keys)s,
+values (%(table_id)s, %(token)s, %(schema)s, %(table)s, %(relation)s, %(tier_key)s, %(tier_kind)s, coalesce(%(lake_partition)s, ''), %(mode)s, %(foreign_keys)s,
         %(hot_interval)s::text::interval, %(hot_span)s::text::bigint, %(grace)s::text::interval,
         %(retention_interval)s::text::interval, %(retention_span)s::text::bigint,
         %(every_interval)s::text::interval, %(every_span)s::text::bigint, %(premake)s, %(expire_by)s,
@@ -37,7 +37,7 @@ select %(table_id)s, f.field_id, f.name, f.lake_type
 
 -- name: find
 -- All, or the one of a number or of a name: its own, or its relation's. Locks nothing.
-select t.table_id, t.schema_name, t.table_name, t.relation_name, t.tier_key, t.tier_kind, t.lake_partition, t.mode, t.held_from, t.token,
+select t.table_id, t.schema_name, t.table_name, t.relation_name, t.tier_key, t.tier_kind, nullif(t.lake_partition, '') as lake_partition, t.mode, t.held_from, t.token,
        t.foreign_keys, t.first_schema, t.first_name,
        coalesce(t.hot_interval::text, t.hot_span::text) as hot_period, t.grace_period::text,
        coalesce(t.retention_interval::text, t.retention_span::text) as retention_period,
@@ -72,6 +72,12 @@ select c.attnum, c.field_id, c.lake_type, c.as_text, c.pushable, c.is_later, m.m
   from frostline.carried_columns(%(table_id)s, %(oid)s) c
   join frostline.managed_column m on m.table_id = %(table_id)s and m.field_id = c.field_id
 
+-- name: key
+-- By which overlay and lake know a row, as the heap calls it; the heap may have got another key since.
+select array_agg(a.attname::text order by k.place)
+  from unnest(frostline.known_key(%(table_id)s)) with ordinality as k (attnum, place)
+  join pg_attribute a on a.attrelid = %(oid)s and a.attnum = k.attnum
+
 -- name: delete_pins
 delete from frostline.pin where table_id = %(table_id)s
 
@@ -80,6 +86,11 @@ delete from frostline.pin where table_id = %(table_id)s
 update frostline.job j set schema_name = t.schema_name, table_name = t.table_name
   from frostline.managed_table t
  where t.table_id = %(table_id)s and j.table_id = t.table_id
+returning j.job_id
+
+-- name: delete_jobs
+-- When nothing refers to them any more. Row locks.
+delete from frostline.job where job_id = any(%(jobs)s)
 
 -- name: delete
 delete from frostline.managed_table where table_id = %(table_id)s
@@ -119,17 +130,6 @@ update frostline.managed_table set held_from = null, lowered_xid = pg_current_xa
 -- None also for a number that this server has not given out yet: then a dump brought it here, and nobody is older.
 select case when lowered_xid < pg_snapshot_xmax(pg_current_snapshot()) then lowered_xid::text end
   from frostline.managed_table where table_id = %(table_id)s
-
--- name: object_digests
--- A JSON object, one digest for each; older versions kept one for all.
-select objects_digest from frostline.managed_table where table_id = %(table_id)s
-
--- name: lock_objects
--- Two that renew one table would change the same functions. Row lock as the update below takes it: no key is locked.
-select from frostline.managed_table where table_id = %(table_id)s for no key update
-
--- name: set_object_digests
-update frostline.managed_table set objects_digest = %(digests)s where table_id = %(table_id)s
 
 -- name: strayed_row_security
 select t.schema_name, t.table_name, s.problem

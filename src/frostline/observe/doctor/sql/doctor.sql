@@ -76,6 +76,17 @@ select slot_name::text, age(xmin), active
  where xmin is not null and (not active or age(xmin) > 1000000)
  order by 2 desc
 
+-- name: lake_foreign_tables
+-- The foreign tables in this database that ask for a lake table, and for which.
+select format('%%I.%%I', n.nspname, c.relname), substr(o.option_value, 6)::numeric
+  from pg_foreign_table f
+  join pg_foreign_server s on s.oid = f.ftserver and s.srvname = 'frostline_lake'
+  join pg_class c on c.oid = f.ftrelid
+  join pg_namespace n on n.oid = c.relnamespace
+ cross join lateral pg_options_to_table(f.ftoptions) o
+ where o.option_name = 'table_name' and o.option_value ~ '^lake_[0-9]+$'
+ order by 1
+
 -- name: connections
 -- How many ordinary roles may open altogether, and how many are open.
 select current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer
@@ -83,11 +94,27 @@ select current_setting('max_connections')::integer - current_setting('superuser_
        (select count(*) from pg_stat_activity where backend_type = 'client backend')
 
 -- name: compiling
--- Whether JIT is there and on, what it begins at, and how many rows Postgres knows of in the largest lake.
-select pg_jit_available() and current_setting('jit')::boolean, current_setting('jit_above_cost')::float8,
-       coalesce((select max(c.reltuples) from pg_foreign_table f
-                   join pg_foreign_server s on s.oid = f.ftserver and s.srvname = 'frostline_lake'
-                   join pg_class c on c.oid = f.ftrelid), 0)::float8
+-- Whether JIT is there and on, and what it begins at.
+select pg_jit_available() and current_setting('jit')::boolean, current_setting('jit_above_cost')::float8
+
+-- name: lake_tables
+-- The lake tables that the connected role may read.
+select n.nspname::text, c.relname::text
+  from pg_foreign_table f
+  join pg_foreign_server s on s.oid = f.ftserver and s.srvname = 'frostline_lake'
+  join pg_class c on c.oid = f.ftrelid
+  join pg_namespace n on n.oid = c.relnamespace
+ where n.nspname <> 'frostline_lake' and not pg_is_other_temp_schema(n.oid)
+   and has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select')
+ order by 1, 2
+
+-- name: cold_scan
+-- What Postgres expects of all cold rows. It plans only: the lake server is not asked.
+explain (format json) select * from {relation} where {tier_key} < {line}
+
+-- name: lake_scan
+-- The same of a table that is in the lake alone.
+explain (format json) select * from {table}
 
 -- name: replanning_roles
 -- Who may log in and read one of these relations, and has not said that plans are kept.
@@ -98,4 +125,27 @@ select r.rolname::text from pg_roles r
    and not exists (select from pg_db_role_setting s, unnest(s.setconfig) as c(setting)
                     where s.setrole in (0, r.oid) and c.setting = 'plan_cache_mode=force_generic_plan'
                       and s.setdatabase in (0, (select d.oid from pg_database d where d.datname = current_database())))
+   and not exists (select from pg_settings g
+                    where g.name = 'plan_cache_mode' and g.setting = 'force_generic_plan' and g.source = 'configuration file')
  order by 1
+
+-- name: hot_key
+-- The key of some row at or above the frost line, as texts. Reads one row.
+select {key_texts} from {heap} as s where s.{tier_key} >= {line} limit 1
+
+-- name: prepare_look_up
+-- For this session: the row of a key, as an application asks for it.
+prepare frostline_doctor as select * from {relation} where ({key}) = ({values})
+
+-- name: measure
+-- For this transaction, in which nothing is written: how plans are kept, and when to give up.
+select set_config('transaction_read_only', 'on', true), set_config('plan_cache_mode', %(mode)s, true),
+       set_config('statement_timeout', '2s', true)
+
+-- name: look_up
+-- What it takes Postgres to plan and to execute it.
+explain (analyze, timing off, format json) execute frostline_doctor ({values})
+
+-- name: forget_look_ups
+-- The session is the doctor's own.
+deallocate all

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 Bytes = bytes | memoryview
 
 
-class Bound:
+class Execution:
     """A statement with its parameters, ready to run, possibly in several goes."""
 
     def __init__(self, session: "Session", statement: Statement, params: Params) -> None:

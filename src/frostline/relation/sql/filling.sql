@@ -1,0 +1,61 @@
+-- Columns that are added in steps: docs/design/added-columns.md. Filled by `relation.filling` through psycopg.sql.
+
+-- name: trial
+-- A table without columns: a change that does more than to add some fails on it. It goes with the transaction.
+create temp table frostline_trial () on commit drop
+
+-- name: tried
+alter table pg_temp.frostline_trial {change}
+
+-- name: has_more
+-- Whether the change has made more than columns that may be NOT NULL. Reads catalogs only.
+select exists (select from pg_constraint c where c.conrelid = 'pg_temp.frostline_trial'::regclass and c.contype <> 'n')
+
+-- name: added
+-- What it has added. Reads catalogs only.
+select a.attname::text as name, format_type(a.atttypid, a.atttypmod) as type,
+       case when l.oid is not null then format('collate %I.%I', n.nspname, l.collname) end as collated,
+       pg_get_expr(d.adbin, d.adrelid) as default_value, a.attnotnull as is_not_null, a.attidentity::text as identity,
+       a.attgenerated <> '' as is_generated,
+       exists (select from pg_depend o join pg_class s on s.oid = o.objid and s.relkind = 'S'
+                where o.classid = 'pg_class'::regclass and o.refclassid = 'pg_class'::regclass and o.refobjid = a.attrelid
+                  and o.refobjsubid = a.attnum and o.deptype in ('a', 'i')) as has_sequence
+  from pg_attribute a
+  left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+  left join pg_collation l on l.oid = a.attcollation and l.oid <> 100
+  left join pg_namespace n on n.oid = l.collnamespace
+ where a.attrelid = 'pg_temp.frostline_trial'::regclass and a.attnum > 0 and not a.attisdropped
+ order by a.attnum
+
+-- name: make_sequence
+create sequence {sequence} as {type};
+alter sequence {sequence} owner to {owner}
+
+-- name: own_sequence
+-- So it goes with the column.
+alter sequence {sequence} owned by {heap}.{column}
+
+-- name: as_owner
+-- The default's functions and the table's triggers run as the table's owner, not with our rights.
+set local role {owner}
+
+-- name: fill
+-- Row locks; cold rows are marked.
+update {relation} set {column} = {value} where {column} is null and {inside}
+
+-- name: is_checked
+-- Reads catalogs only.
+select exists (select from pg_constraint c where c.conrelid = {heap_oid} and c.conname = {constraint_name})
+
+-- name: validate
+-- SHARE UPDATE EXCLUSIVE on the heap. Asks the lake, by the event trigger.
+alter table {heap} validate constraint {constraint}
+
+-- name: disown_sequence
+-- Before the column gets another one, that of its identity: a column with two would not say which counts.
+alter sequence {sequence} owned by none
+
+-- name: go_on
+-- The numbers of the identity go on where those of the default have come to.
+select setval(pg_get_serial_sequence({heap_text}, {column_text}), nextval({sequence_text}), false);
+drop sequence {sequence}
