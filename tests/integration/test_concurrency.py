@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg import errors
 from tests.fixtures.lake import Lake
-from tests.fixtures.statements import rows, run
+from tests.fixtures.statements import rows, run, value
 
 from frostline.errors import UsageError
 
@@ -170,11 +170,12 @@ def _work(lake: Lake, crowd: Crowd, until: float) -> None:
 
 
 def _lower(lake: Lake, crowd: Crowd) -> None:
-    """Make cold rows hot again: those that the heap still has, else those of one range from the lake."""
+    """Make cold rows hot again: those that the heap still has, else those of the last range from the lake."""
     try:
         lake.undo()
     except UsageError:
-        lake.thaw(first="300")
+        line = value(lake.catalog, "select frost_line from frostline.seam")
+        lake.thaw(first=str(line - 100))
     lake.catalog.execute("update frostline.managed_table set held_from = null")
     lake.compact()
     crowd.counts["lowered"] += 1
