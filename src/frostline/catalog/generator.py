@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, LiteralString
 
@@ -49,6 +50,15 @@ class State:
 def state(connection: Connection, table_id: int) -> list[State]:
     """What a managed table has of those, or could have, each after what it needs."""
     return fetch(connection, State, _statement("state"), {"table_id": table_id})
+
+
+@contextmanager
+def making(connection: Connection, table_id: int) -> Generator[None]:
+    """Inside a transaction: the block makes the table's objects itself, so the event triggers leave its statements alone."""
+    values = {"table_id": table_id}
+    connection.execute(_statement("begin_following"), values)
+    yield
+    connection.execute(_statement("end_following"), values)
 
 
 def follow_renames(connection: Connection, table_id: int) -> list[str]:

@@ -177,9 +177,10 @@ def _add(connection: Connection, request: Request) -> Added:
     before = dependents.NONE if table.relation_name else dependents.read(connection, heap.oid)
     granted = missing_rights(connection, heap)
     done: list[str] = []
-    for statement in _statements(connection, table, heap, before):
-        done.append(statement.as_string(connection))
-        connection.execute(statement)
+    with generator.making(connection, table.id):
+        for statement in _statements(connection, table, heap, before):
+            done.append(statement.as_string(connection))
+            connection.execute(statement)
     renewal.record(connection, table, granted)
     generator.record_constraints(connection, table.id)
     generator.note_generations(connection, table.id)

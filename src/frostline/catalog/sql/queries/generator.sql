@@ -119,3 +119,10 @@ select from frostline.managed_table where table_id = %(table_id)s for no key upd
 
 -- name: set_object_digests
 update frostline.managed_table set objects_digest = %(digests)s where table_id = %(table_id)s
+
+-- name: begin_following
+-- Until the end of the transaction, or of what follows.
+insert into frostline.following values (pg_current_xact_id(), %(table_id)s)
+
+-- name: end_following
+delete from frostline.following where xid = pg_current_xact_id() and table_id = %(table_id)s
