@@ -54,7 +54,7 @@ def state(connection: Connection, table_id: int) -> list[State]:
 
 @contextmanager
 def making(connection: Connection, table_id: int) -> Generator[None]:
-    """Inside a transaction: the block makes the table's objects itself, so the event triggers leave its statements alone."""
+    """Inside a transaction: the block makes the table's objects itself, and event triggers leave it alone."""
     values = {"table_id": table_id}
     connection.execute(_statement("begin_following"), values)
     yield
