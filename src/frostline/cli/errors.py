@@ -17,7 +17,7 @@ from frostline.model.names import Named
 INTERRUPTED = 130
 """128 and the number of SIGINT, as shells say it."""
 CLOSED = 141
-"""The same for SIGPIPE: who read the output wants no more of it."""
+"""The same for SIGPIPE: the reader of the output wants no more of it."""
 _CANCELLED = "57014"
 _SYSTEM_HINT = "check that it is there, may be used, and that there is room; then run the command again"
 

@@ -78,8 +78,8 @@ def snapshot() -> None:
 def create(invocation: Invocation, name: str, master: str | None, dry_run: bool, **request: Any) -> None:  # noqa: FBT001
     """Make a new version of a snapshot: all tables as of one moment, all visible at once.
 
-    DROP, TRUNCATE and ALTER of a table wait until it is done, and who comes after one that waits, waits behind it. The
-    run gives up when somebody has waited for 30 seconds.
+    DROP, TRUNCATE and ALTER of a table wait until it is done, and sessions that come after one that waits, wait behind
+    it. The run gives up when somebody has waited for 30 seconds.
     """
     from frostline.pipeline import snapshot as job  # noqa: PLC0415
     from frostline.pipeline import snapshot_plan, spark  # noqa: PLC0415

@@ -263,7 +263,7 @@ class FileCheck:
 
 
 def _go_on() -> None:
-    """Nobody waits who could give up."""
+    """Nothing waits that could give up."""
 
 
 def _looked_at(file: File) -> Stamp:

@@ -1,7 +1,7 @@
 """The format of Iceberg that lake tables have, and the only test of it: every room asks here, and says the same.
 
 Format 1 has no sequence numbers, so no deleted rows: such a table is read and not written. Format 3 has deletion
-vectors, and default values for the rows of older files: who passes over what is new in it gives wrong answers.
+vectors, and default values for the rows of older files: a reader that skips what is new in it gives wrong answers.
 """
 
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2

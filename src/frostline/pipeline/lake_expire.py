@@ -120,7 +120,7 @@ def _staying(connection: Connection, lake_table_id: int, over: Sequence[Former])
 def doomed(connection: Connection, found: Plan, committed: TableMetadata) -> Sizes:
     """The files of the states and snapshots that go, which no other one has: metadata files first.
 
-    So whoever misses a file of a state that he has can see that the state has expired.
+    So a reader that misses a file of its state can see that the state has expired.
     """
     before, gone, folder = found.state.metadata, found.snapshots, found.table.location.rstrip("/")
     assert isinstance(committed, TableMetadataV2)

@@ -130,7 +130,7 @@ class _Sweep:
         return result
 
     def _fenced(self, before: datetime) -> State:
-        """Whatever was staged before this cannot be committed, and who stages anew looks for what was swept."""
+        """What was staged before this cannot be committed, and a writer that stages anew looks for what was swept."""
         lowest = (before - _EPOCH) // timedelta(milliseconds=1) + 1
 
         def raised(now: State) -> Mapping[str, str]:

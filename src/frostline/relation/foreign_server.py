@@ -24,7 +24,7 @@ TIMEOUTS: dict[LiteralString, str] = {
     "keepalives_interval": "2",
     "keepalives_count": "2",
 }
-"""A cold query must fail soon when the lake server's machine is gone. Who sets other values keeps them."""
+"""A cold query must fail soon when the lake server's machine is gone. Other values that a user has set are kept."""
 SAMPLING: dict[LiteralString, str] = {"analyze_sampling": "system"}
 """ANALYZE need not look at every file of a large lake. Before 16 Postgres takes no sample: it fetches all rows."""
 _SAMPLING_SINCE = 160_000
@@ -145,7 +145,7 @@ def _alter(
 def _change(key: LiteralString, value: str | None, present: dict[str, str]) -> sql.Composed:
     if value is None:
         return sql.SQL("drop {}").format(sql.SQL(key))
-    # A restored mapping may have lost its options: who may not see them dumps it without.
+    # A restored mapping may have lost its options: a role that may not see them dumps it without.
     verb = sql.SQL("set" if key in present else "add")
     return sql.SQL("{} {} {}").format(verb, sql.SQL(key), sql.Literal(value))
 

@@ -1,8 +1,8 @@
 """The foreign table through which Postgres reads and writes a lake table.
 
 Rights are those of the foreign table. Every role has the way to the lake server by one mapping for PUBLIC, whose
-options Postgres shows to nobody but the owner of the foreign server; who has no rights on a foreign table has nothing
-to send there, and who may not use the server cannot make one.
+options Postgres shows to nobody but the owner of the foreign server; a role without rights on a foreign table has
+nothing to send there, and one that may not use the server cannot make one.
 """
 
 from collections.abc import Mapping, Sequence

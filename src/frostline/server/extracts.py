@@ -168,7 +168,7 @@ class Extracts:
 
 
 def _drop(connection: duckdb.DuckDBPyConnection, tables: Sequence[str]) -> None:
-    """Whoever reads from one reads on; its memory is free when he is done."""
+    """A query that reads from one reads on; its memory is free when that query is done."""
     for table in tables:
         with suppress(duckdb.Error):
             connection.execute(f"detach database if exists {table.removesuffix(f'.{_TABLE}')}")

@@ -3,7 +3,7 @@
 The values of the column are cut into segments, from the first in order to the last. A segment begins where the one
 before it ends, and ends before the next file begins that is not yet open. So within a segment the files that are open
 have all rows, and what is left of them comes in the next. The first segment has one new file, and each has twice as
-many as the one before: who wants ten rows opens one file or two, and files that overlap are opened a few times at most.
+many as the one before: a query of ten rows opens one file or two, and overlapping files are opened a few times at most.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -63,7 +63,7 @@ def segments(files: Sequence[Placed], *, downward: bool, is_limited: bool) -> It
 
 
 def _upward(waiting: list[Placed], *, is_limited: bool) -> Iterator[Segment]:
-    heapify(waiting)  # who wants ten rows need not wait until all are sorted
+    heapify(waiting)  # a query that wants ten rows need not wait until all are sorted
     unfinished: list[Placed] = []
     done: int | None = None
     step = 1

@@ -429,8 +429,8 @@ begin
             on conflict ("id", "ts") do update set "status" = null, "source" = null, 
                 frostline_live = false, frostline_version = nextval('frostline.overlay_version');
         end if;
-    -- The mark comes first. Whoever brings rows into the lake holds marks of their keys until the lake has them: so either he
-    -- finds ours, or we wait for him here and then look into the lake as he has left it.
+    -- The mark comes first. A job that brings rows into the lake holds marks of their keys until the lake has them: so either it
+    -- finds ours, or we wait for it here and then look into the lake as it has left it.
     if must_look then
         -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
     -- tells (40001). The lock is given back at once with the block's savepoint, so that nobody has to wait for it.

@@ -24,7 +24,7 @@ select t.tgname::text, t.tgrelid::regclass::text, f.oid::regprocedure::text
  order by 2, 1
 
 -- name: lock
--- Waited for a moment only. All partitions with it: whoever has read or written one of them has ended his transaction then.
+-- Waited for a moment only. All partitions with it: each session that has read or written one has ended its transaction then.
 lock table {heap} in access exclusive mode
 
 -- name: empty_overlay

@@ -466,7 +466,7 @@ end
 $$;
 
 -- name: relation_is_owners
--- Whether the relation has the heap's owner, and he may use the inner view.
+-- Whether the relation has the heap's owner, and that role may use the inner view.
 create or replace function frostline.relation_is_owners(managed integer) returns boolean
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select (select r.relowner from pg_class r where r.oid = to_regclass(n.p ->> 'relation')) = h.relowner
@@ -721,7 +721,7 @@ grant execute on function frostline_write.keeps_readers(text) to public;
 
 -- name: order_function
 -- A hint only: what the statement names is known from its text alone, as the caller would find it. Runs as the caller, so no operator is
--- left to his search path.
+-- left to the caller's search path.
 create or replace function frostline_write.take_relations_first() returns event_trigger
 language plpgsql as $body$
 declare

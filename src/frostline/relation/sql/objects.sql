@@ -229,8 +229,8 @@ begin
         must_look := must_look and not found;
     end if;
     {mark_new}
-    -- The mark comes first. Whoever brings rows into the lake holds marks of their keys until the lake has them: so either he
-    -- finds ours, or we wait for him here and then look into the lake as he has left it.
+    -- The mark comes first. A job that brings rows into the lake holds marks of their keys until the lake has them: so either it
+    -- finds ours, or we wait for it here and then look into the lake as it has left it.
     if must_look then
         {seam_is_current}
         if exists (select from {lake} as c

@@ -44,8 +44,8 @@ $$;
 grant execute on function frostline_write.said_of_a_table(text) to public;
 
 -- name: heap_named_function
--- Of what the client has sent, statement by statement; not of what is in a function or DO, which may mean either. Runs as the caller, who
--- finds the name as the statement would; so no operator is left to his search path.
+-- Of what the client has sent, statement by statement; not of what is in a function or DO, which may mean either. Runs as the caller, and
+-- finds the name as the statement would; so no operator is left to the caller's search path.
 create or replace function frostline_write.name_the_heap() returns event_trigger
 language plpgsql as $body$
 declare

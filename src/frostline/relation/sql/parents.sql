@@ -42,7 +42,7 @@ end
 $$;
 
 -- name: relation_stray_triggers
--- Those that stand where no foreign key leads any more. They do nothing there; of a table of somebody with more rights they are his to drop.
+-- Those that stand where no foreign key leads any more. They do nothing there; that of a role with more rights is that role's to drop.
 create or replace function frostline.relation_stray_triggers(managed integer) returns table (trigger_name name, parent regclass)
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select g.tgname, c.oid::regclass
@@ -124,8 +124,8 @@ end
 $$;
 
 -- name: parents_function
--- Partitions that a referenced table gets or loses, its other name, and what makes its keys fit to be held, or unfit. Whoever alters his own
--- table is not kept from it by a managed one: where we may not put a trigger, he is told.
+-- Partitions that a referenced table gets or loses, its other name, and what makes its keys fit to be held, or unfit. A managed table
+-- keeps no owner of a referenced one from altering it: where we may not put a trigger, the owner is told.
 create or replace function frostline.follow_parents() returns event_trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
 declare

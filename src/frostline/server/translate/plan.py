@@ -312,7 +312,7 @@ def _locked(nodes: tree.Nodes) -> AbstractSet[int]:
 
 
 def _of_lake_tables(select: tree.SelectStmt) -> bool:
-    """Whether all its tables are lake tables: who changes their rows asks for a lock, and learns at its commit."""
+    """Whether all its tables are lake tables: a session that changes rows asks for a lock, and learns at its commit."""
     tables = [part for part in tree.walk(select) if isinstance(part, tree.RangeVar)]
     return bool(tables) and all(RemoteLakeTable.find(str(table.relname)) for table in tables if table.schemaname)
 
