@@ -25,7 +25,8 @@ from frostline.errors import ConflictError, OutcomeUnknown
 from frostline.lake import commit, foreign, paths, warehouse
 from frostline.lake.commit import Rows, StagedCommit
 from frostline.lake.datafiles import WrittenFile
-from frostline.model.tables import Seam, Table
+from frostline.model.names import Name
+from frostline.model.tables import Seam, Standing, Table
 from frostline.settings import Settings
 
 
@@ -104,6 +105,17 @@ def copies(connection: Connection, snapshot: str, moves: Sequence[Move], gone: I
     pointers.drop_copies(connection, gone)
 
 
+def copies_back(connection: Connection, snapshot: str, before: Iterable[Pointer], after: Iterable[Move]) -> None:
+    """In a transaction: the copies of an older version of a snapshot take the place of these, whatever was committed.
+
+    The caller holds the lock of the snapshot's name. Without an older version, the snapshot has no copies any more.
+    """
+    pointers.drop_copies(connection, before)
+    moves = list(after)
+    if moves:
+        copies(connection, snapshot, moves)
+
+
 def first(connection: Connection, table: Table, staged: StagedCommit, line: int) -> None:
     """In the transaction that registers the table: it has this lake, up to this frost line. Nobody can hold its lease.
 
@@ -122,6 +134,19 @@ def begin_anew(connection: Connection, table: Table) -> None:
     lake_files.forget(connection, table, [file.path for file in files])
     pointers.drop(connection, Pointer.of(table))
     seams.move(connection, table, seam, replace(seam, snapshot_id=None, metadata_location=None))
+
+
+def point_back(connection: Connection, table: Table, standing: Standing, other_names: Sequence[Name]) -> None:
+    """Inside a publishing transaction: the Iceberg catalog has what the seam has, and none of the other names for it.
+
+    ConflictError when somebody else has committed since the standing was read.
+    """
+    pointers.put(connection, table, standing.pointer, standing.location, other_names)
+
+
+def leave_none(connection: Connection, table: Table) -> None:
+    """In the transaction that gives up the table: the Iceberg catalog has it no more, nor a namespace that is empty."""
+    pointers.drop_copies(connection, [Pointer.of(table)])
 
 
 @dataclass(frozen=True)

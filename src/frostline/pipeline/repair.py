@@ -140,9 +140,8 @@ def _publishing(connection: Connection, table: Table) -> AbstractContextManager[
 
 
 def point_back(connection: Connection, findings: Findings) -> None:
-    """Inside a transaction: the catalog has what the seam has, and no other name for it."""
-    standing = findings.standing
-    pointers.put(connection, findings.table, standing.pointer, standing.location, findings.other_names)
+    """Inside a publishing transaction: the catalog has what the seam has, and no other name for it."""
+    publish.point_back(connection, findings.table, findings.standing, findings.other_names)
 
 
 def _refuse_missing(findings: Findings) -> None:

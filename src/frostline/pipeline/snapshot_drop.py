@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from frostline import logs
-from frostline.catalog import pointers, snapshot_versions
+from frostline.catalog import snapshot_versions
 from frostline.catalog.connect import Connection, operational_errors
 from frostline.catalog.pointers import Move
 from frostline.catalog.snapshot_versions import Place, Version
@@ -149,12 +149,10 @@ def _unpublish(connection: Connection, there: Sequence[Version], staying: Sequen
     """Let the catalog in Postgres point to the newest version that stays, if it points to another one now."""
     if not there or there[-1] in staying:
         return
-    before = snapshot_versions.tables(connection, there[-1])
-    pointers.drop_copies(connection, [table.pointer for table in before])
-    if staying:
-        after = snapshot_versions.tables(connection, staying[-1])
-        moves = [Move(table.pointer, None, table.metadata_location) for table in after]
-        publish.copies(connection, there[-1].name, moves)
+    before = [table.pointer for table in snapshot_versions.tables(connection, there[-1])]
+    after = [table for version in staying[-1:] for table in snapshot_versions.tables(connection, version)]
+    moves = [Move(table.pointer, None, table.metadata_location) for table in after]
+    publish.copies_back(connection, there[-1].name, before, moves)
 
 
 def tidy(connection: Connection, name: str) -> int:

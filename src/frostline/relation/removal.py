@@ -6,9 +6,8 @@ from psycopg import sql
 
 from frostline.catalog import facts, generator, jobs, lake_files, left_folders, made, pointers, tables, warehouses
 from frostline.catalog.connect import Connection
-from frostline.catalog.pointers import Pointer
 from frostline.errors import UsageError
-from frostline.lake import foreign, paths
+from frostline.lake import foreign, paths, publish
 from frostline.model.names import Name
 from frostline.model.tables import Table
 from frostline.partitions import partition_mode, premake
@@ -37,7 +36,7 @@ def remove(connection: Connection, name: Name, *, keep_lake: bool = False, dry_r
             premake.clean_up(connection, table)
             done = [_run(connection, statement) for statement in _statements(connection, table)]
             if not keep_lake and not pointers.standing(connection, table).is_foreign:
-                pointers.drop_copies(connection, [Pointer.of(table)])  # it leads to no row
+                publish.leave_none(connection, table)  # it leads to no row
                 _leave_folder(connection, table)
             tables.delete(connection, table)
             return tuple(done)
