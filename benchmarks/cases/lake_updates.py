@@ -103,11 +103,11 @@ def _by_hand(world: World, name: str, way: str, share: str, condition: str) -> I
 
 def _deletes(lake_table_id: int, state: State, condition: str) -> tuple[Added, Staged]:
     """As the lake server does it: the new versions in a file of their own, and the places of the old ones."""
-    found = _query(list(state.data), f"filename, file_row_number, {_CHANGED}", condition)
+    replaced = _query(list(state.data), f"filename, file_row_number, {_CHANGED}", condition)
     gone = dict[str, set[int]]()
-    for path, place in zip(found.column(0).to_pylist(), found.column(1).to_pylist(), strict=True):
+    for path, place in zip(replaced.column(0).to_pylist(), replaced.column(1).to_pylist(), strict=True):
         gone.setdefault(f"file://{path}", set()).add(place)
-    data = _written(state, found.drop(["filename", "file_row_number"]))
+    data = _written(state, replaced.drop(["filename", "file_row_number"]))
     added = Added(data, lake_rows.write_deletes(state.metadata, state.data, gone))
     return added, lake_commit.stage(lake_table_id, state, added)
 

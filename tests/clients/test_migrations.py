@@ -333,12 +333,12 @@ def test_autogenerate_compares_the_model_with_the_heap(cold: Lake) -> None:
     engine = sa.create_engine(url(cold), poolclass=sa.NullPool)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={**options, "compare_type": False})
-        found = compare_metadata(context, said["options"]["target_metadata"])
+        differences = compare_metadata(context, said["options"]["target_metadata"])
     changes = [
-        (change[0], change[2], change[3].name) for change in found if change[0] in ("add_column", "remove_column")
+        (change[0], change[2], change[3].name) for change in differences if change[0] in ("add_column", "remove_column")
     ]
     assert changes == [("add_column", "_events", "extra"), ("remove_column", "_events", "id")]
-    assert not [change for change in found if "table" in change[0]]
+    assert not [change for change in differences if "table" in change[0]]
 
 
 def django(lake: Lake, folder: Path, name: str, *migrations: str) -> Path:

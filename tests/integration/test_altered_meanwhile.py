@@ -80,8 +80,8 @@ class Altered:
         """All rows are those of the plain table, by columns that are called alike, and the catalog knows it."""
         shown = "select row_to_json(t)::jsonb::text from public.{} t order by 1"
         with self.lake.connect() as connection:
-            found = [run(connection, shown.format(name)).fetchall() for name in ("events", "plain")]
-        assert found[0] == found[1]
+            shown_rows = [run(connection, shown.format(name)).fetchall() for name in ("events", "plain")]
+        assert shown_rows[0] == shown_rows[1]
         table = self.lake.table()
         assert columns.difference(self.lake.catalog, table) is None
         assert renewal.is_current(self.lake.catalog, table)
@@ -97,10 +97,10 @@ class Job:
 
 def write(world: World) -> None:
     """Changes of cold rows, in the overlay."""
-    every = 2 + world.month % 5
+    nth = 2 + world.month % 5
     world.both(
-        f"update public.{{t}} set {{amount}} = {{amount}} + 1, other = 'o' || {{id}} where {{id}} % {every} = 0",
-        f"delete from public.{{t}} where {{id}} = {20 + every}",
+        f"update public.{{t}} set {{amount}} = {{amount}} + 1, other = 'o' || {{id}} where {{id}} % {nth} = 0",
+        f"delete from public.{{t}} where {{id}} = {20 + nth}",
     )
 
 

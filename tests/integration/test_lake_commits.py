@@ -44,7 +44,7 @@ def test_transactions_that_commit_together_share_their_files(
             session.execute("insert into other values (%s)", [who])
 
     writers = [(who, sessions()) for who in range(1, 5)]
-    ended = as_one_group(lake, *(lambda one=one: write(*one) for one in writers))
+    ended = as_one_group(lake, *(lambda writer=writer: write(*writer) for writer in writers))
     assert ended == [None] * 4
     now = current(lake, "log")
     assert len(now.metadata.snapshots) == len(before.metadata.snapshots) + 1
@@ -85,8 +85,8 @@ def test_who_leaves_the_group_takes_its_rows_out_of_the_common_files(
         node.close()
     assert ended[0] is None
     assert isinstance(ended[1], psycopg.errors.SerializationFailure)
-    found = first.execute("select id, who from log order by id").fetchall()
-    assert found == [(2, "nobody"), (3, "nobody"), (10, "adds")]
+    left = first.execute("select id, who from log order by id").fetchall()
+    assert left == [(2, "nobody"), (3, "nobody"), (10, "adds")]
     only_what_is_named_is_there(lake, "log")
     assert not current(lake, "other").data
     only_what_is_named_is_there(lake, "other")

@@ -56,8 +56,8 @@ def test_a_lake_table_has_the_columns_and_the_rows_of_a_query(lake: Lake) -> Non
     assert count == 40
     compare(lake)
     snapshots = StaticTable.from_metadata(made.metadata_location).metadata.snapshots
-    found = StaticTable.from_metadata(catalog.load(lake.catalog, Pointer("public", "copy")).metadata_location)
-    assert (len(snapshots), len(found.metadata.snapshots), found.scan().to_arrow().num_rows) == (0, 1, 40)
+    loaded = StaticTable.from_metadata(catalog.load(lake.catalog, Pointer("public", "copy")).metadata_location)
+    assert (len(snapshots), len(loaded.metadata.snapshots), loaded.scan().to_arrow().num_rows) == (0, 1, 40)
     with lake.connect() as connection:
         connection.execute("insert into public.copy (id) values (100)")
         connection.execute("delete from public.copy where id < 3")

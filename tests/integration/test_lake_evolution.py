@@ -190,8 +190,8 @@ def test_new_partitions_and_another_order_are_followed_at_once(psql: psycopg.Con
     psql.execute("delete from t where id in (1, 6)")
     psql.execute("update t set a = 40 where id in (4, 7)")
     assert rows(psql, "select id, a from t order by id") == [(2, 2), (3, 3), (4, 40), (5, 5), (7, 40)]
-    found = table.refresh().scan(row_filter="a = 40").to_arrow()
-    assert sorted(cast(list[int], found["id"].to_pylist())) == [4, 7]
+    changed = table.refresh().scan(row_filter="a = 40").to_arrow()
+    assert sorted(cast(list[int], changed["id"].to_pylist())) == [4, 7]
 
 
 def test_rows_without_a_column_that_became_not_null_meanwhile_are_not_committed(

@@ -164,13 +164,13 @@ def test_one_who_registers_a_state_that_is_over_meanwhile_keeps_its_metadata(
 
     def registered(*arguments: Any) -> lake_expire.Plan:
         monkeypatch.undo()
-        found = plan(*arguments)
-        assert (len(found.over), found.snapshots) == (1, frozenset())
+        anew = plan(*arguments)
+        assert (len(anew.over), anew.snapshots) == (1, frozenset())
         with lake.connect() as other:
             lake_tables.drop(other, lake.settings, table.name, purge=False)
-            location = found.over[0].metadata_location
+            location = anew.over[0].metadata_location
             lake_register.register(other, lake.settings, table.pointer, table.name, location)
-        return found
+        return anew
 
     monkeypatch.setattr(lake_expire, "plan", planned)
     (done,) = lake_expire.run(lake.catalog, lake.settings, [table])
@@ -233,7 +233,7 @@ def test_what_another_engine_has_expired_can_be_read_by_whom_has_it(lake: Lake, 
 def test_many_states_without_a_policy_stay_for_an_hour_only(
     lake: Lake, session: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("frostline.catalog.lake_upkeep.CROWD", 3)
+    monkeypatch.setattr("frostline.catalog.lake_upkeep.MANY_STATES", 3)
     age(lake, days=0.1)
     expired(lake)
     assert len(history(lake)) == 3

@@ -87,8 +87,8 @@ def test_times_beyond_those_of_python_have_partitions_too(lake: Lake) -> None:
         told = session.execute("select array_agg(id order by ts, id), count(distinct at) from cut").fetchone()
         assert told == ([1, 2, 5, 4, 3, 0], 6)
         for number, text in enumerate(far):
-            found = session.execute("select id from cut where ts = %s and at = %s and day = %s", (text, text, text))
-            assert found.fetchall() == [(number,)]
+            that_day = session.execute("select id from cut where ts = %s and at = %s and day = %s", (text, text, text))
+            assert that_day.fetchall() == [(number,)]
         months = {file.partition[0] for file in lake_table.state(pointer(lake).metadata_location).data.values()}
         assert {-1, (2024 - 1970) * 12 + 4, (20240 - 1970) * 12 + 4, (-43 - 1970) * 12 + 2} <= months
     hours = Name("public", "hours")

@@ -36,17 +36,17 @@ def test_a_table_that_is_made_in_sql_is_the_same_as_one_of_the_command(lake: Lak
     assert (shown.partition, shown.sort, shown.key) == (["day(ts)"], ["id DESC"], ["id"])
     psql.execute("insert into readings (id, ts, price) values (1, '2024-01-01', 1.005)")
     refused(psql, "insert into readings values (0)", "readings_id_check")
-    one = lake_table.state(shown.pointer.metadata_location).metadata
+    in_sql = lake_table.state(shown.pointer.metadata_location).metadata
     made_by_command = ("id bigint not null check (id > 0)", "ts timestamptz", '"The Note" varchar(5)', "price numeric(6,2)", "c text")  # fmt: skip
     layout = Layout(["day(ts)"], ["id desc"], ["id"])
     lake_tables.create(lake.catalog, lake.settings, Name("public", "other"), made_by_command, layout)
     other = lake_table.state(metadata(lake, "other")).metadata
-    own = {lake_table.PG_CHECKS: one.properties[lake_table.PG_CHECKS].replace("readings", "other")}
-    assert one.properties | own == other.properties
-    assert (one.schema(), one.spec(), one.sort_orders) == (other.schema(), other.spec(), other.sort_orders)
+    own = {lake_table.PG_CHECKS: in_sql.properties[lake_table.PG_CHECKS].replace("readings", "other")}
+    assert in_sql.properties | own == other.properties
+    assert (in_sql.schema(), in_sql.spec(), in_sql.sort_orders) == (other.schema(), other.spec(), other.sort_orders)
     said = """select count(*), count(distinct o.option_value), min(o.option_value) from pg_foreign_table f,
               pg_options_to_table(f.ftoptions) o where o.option_name = 'schema_name' and f.ftrelid::regclass::text in ('readings', 'other')"""
-    assert psql.execute(said.encode()).fetchone() == (2, 1, lake_tables_rules.remote_schema(one.current_schema_id))
+    assert psql.execute(said.encode()).fetchone() == (2, 1, lake_tables_rules.remote_schema(in_sql.current_schema_id))
     psql.execute("select frostline.drop_lake_table('public', 'readings', purge => true)")
     assert [table.table for table in catalog.listed(lake.catalog)] == ["other"]
     assert catalog.dropped(lake.catalog) == []

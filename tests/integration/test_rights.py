@@ -50,12 +50,12 @@ def managed(lake: Lake) -> Iterator[Lake]:
 
 def both(lake: Lake) -> list[tuple[Any, ...]]:
     """What others have, of heap and relation, of what a view can give."""
-    found = [
+    both_have = [
         [right for right in rows(lake.catalog, RIGHTS.format(name)) if right[1] not in ("TRUNCATE", "MAINTAIN")]
         for name in ("_events", "events")
     ]
-    assert found[0] == found[1]
-    return found[0]
+    assert both_have[0] == both_have[1]
+    return both_have[0]
 
 
 def say(lake: Lake, *statements: str) -> None:

@@ -206,12 +206,12 @@ def lose_the_first(batches):
         yield batch
 
 def collected(reports):
-    found = writes.mapped(reports, lose_the_first, write_task.REPORT).collect()
+    reported = writes.mapped(reports, lose_the_first, write_task.REPORT).collect()
     import psycopg
     with psycopg.connect(sys.argv[1]) as connection:
         stage = connection.execute("select relname from pg_class where relname like 'batch%'").fetchone()[0]
         print(connection.execute(f"select count(*), count(distinct attempt) from frostline_stage.{stage}").fetchone())
-    return found
+    return reported
 
 writes._collected = collected
 session = start.session("local[2,3]")

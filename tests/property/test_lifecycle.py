@@ -270,14 +270,14 @@ class Life(RuleBasedStateMachine):
         """All is as at the snapshot; but tables that were rewritten since show no row, and the relation says so."""
         assert self.reader is not None
         try:
-            found = contents(self.reader, "events")
+            now = contents(self.reader, "events")
         except psycopg.errors.SerializationFailure:
             assert self.is_rewritten
             self._close_the_reader()
             return
         if self.seen is None:
             self.seen = contents(self.reader, "plain")
-        assert found == self.seen
+        assert now == self.seen
 
     def _close_the_reader(self) -> None:
         assert self.reader is not None

@@ -61,8 +61,7 @@ def find(connection: Connection, name: Name) -> Running | None:
 
     def running(*, state: str, position: list[str] | None, **others: Any) -> Running:
         key = None if position is None else tuple(position)
-        interval = others.pop("every")  # the column's name
-        return Running(name=name, state=State(state), position=key, partition_interval=interval, **others)
+        return Running(name=name, state=State(state), position=key, **others)
 
     values = {"schema": name.schema, "table": name.table}
     return next(iter(fetch(connection, running, _statement("running"), values)), None)
@@ -77,7 +76,14 @@ def start(connection: Connection, request: Conversion, original: int) -> Running
         "tier_key": request.tier_key,
     }
     looks = shape(connection, original)
-    _rows(connection, "start", **values, every=request.partition_interval, keep_old=request.keep_old, shape=looks)
+    _rows(
+        connection,
+        "start",
+        **values,
+        partition_interval=request.partition_interval,
+        keep_old=request.keep_old,
+        shape=looks,
+    )
     running = find(connection, request.name)
     assert running is not None
     return running

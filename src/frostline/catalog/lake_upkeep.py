@@ -14,7 +14,7 @@ from frostline.catalog import pointers
 from frostline.catalog.connect import Connection, fetch, only_value
 from frostline.catalog.jobs import Job, State
 from frostline.catalog.pointers import LakePointer
-from frostline.model.lake_upkeep import CROWD, Keeping
+from frostline.model.lake_upkeep import MANY_STATES, Keeping
 from frostline.model.names import Name
 from frostline.model.work import Failures, Kind
 
@@ -34,8 +34,8 @@ def over(connection: Connection, lake_table_id: int, keeping: Keeping) -> list[F
     values = {
         "lake_table_id": lake_table_id,
         "age": keeping.age,
-        "crowded_age": keeping.crowded_age,
-        "most": CROWD,
+        "short_age": keeping.short_age,
+        "most": MANY_STATES,
     }
     return [Former(*row) for row in connection.execute(_statement("over"), values).fetchall()]
 
@@ -78,7 +78,7 @@ class Look:
 
 def record(connection: Connection, lake_table_id: int, look: Look, keeping: Keeping) -> None:
     """Write down what was seen, and the policy of the table."""
-    values = {"lake_table_id": lake_table_id, "age": keeping.age, "crowded_age": keeping.crowded_age}
+    values = {"lake_table_id": lake_table_id, "age": keeping.age, "short_age": keeping.short_age}
     connection.execute(_statement("look"), asdict(look) | values)
 
 
@@ -115,7 +115,7 @@ def survey(connection: Connection) -> list[Standing]:
     for number, kind, count, last_at, error in connection.execute(_statement("failures")).fetchall():
         failed[number][Kind(kind)] = Failures(count, last_at, error)
     last = dict(fetch(connection, _last_job, _statement("last")))
-    known = {row["id"]: row for row in fetch(connection, dict[str, Any], _statement("survey"), {"most": CROWD})}
+    known = {row["id"]: row for row in fetch(connection, dict[str, Any], _statement("survey"), {"most": MANY_STATES})}
     return [
         _standing(table, last.get(table.id), failed.get(table.id, {}), **known[table.id])
         for table in pointers.lake_tables(connection)

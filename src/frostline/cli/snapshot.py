@@ -158,7 +158,7 @@ def show(invocation: Invocation, name: str, version: int | None) -> None:
     with invocation.catalog() as connection:
         chosen = snapshot_drop.find(connection, name, version)
         tables = snapshot_versions.tables(connection, chosen)
-    query = rules.cut_query(name, version)
+    query = rules.copies_query(name, version)
     complete = _listed(chosen) | {"cut": query, "copies": [_copied(table) for table in tables]}
     invocation.output.screen(complete, [[_brief(table) for table in tables]], ["", query])
 

@@ -24,11 +24,11 @@ POLICY = {
     "former-metadata": FORMER_METADATA,
 }
 """The table properties of a policy, by the options that set them."""
-CROWD = 1000
-"""Of more states, without a policy, the older ones stay for `_CROWDED_AGE` only: each commit writes them all."""
+MANY_STATES = 1000
+"""Of more states, without a policy, the older ones stay for `_SHORT_AGE` only: each commit writes them all."""
 LEAST_AGE = timedelta(minutes=10)
 """A commit whose answer was lost looks for itself in the history for half a minute."""
-_USUAL_AGE, _CROWDED_AGE = timedelta(days=5), timedelta(hours=1)
+_USUAL_AGE, _SHORT_AGE = timedelta(days=5), timedelta(hours=1)
 _MOST_AGE = timedelta(days=36_500)
 _DEFAULT_FILE_SIZE = 256_000_000
 _LEAST_FILE_SIZE = 1_000_000
@@ -57,8 +57,8 @@ class Keeping:
 
     age: timedelta
     """For so long a state can be read after it was replaced."""
-    crowded_age: timedelta
-    """The same of what comes before the newest `CROWD` states."""
+    short_age: timedelta
+    """The same of what comes before the newest `MANY_STATES` states."""
     snapshots: int
     """So many of each branch stay however old they are."""
 
@@ -67,7 +67,7 @@ def keeping(properties: Mapping[str, str]) -> Keeping:
     """As the table's metadata has it, or as is usual."""
     age_ms, least = number(properties, SNAPSHOT_AGE), number(properties, SNAPSHOTS_KEPT)
     if age_ms is None:
-        return Keeping(_USUAL_AGE, _CROWDED_AGE, least or 1)
+        return Keeping(_USUAL_AGE, _SHORT_AGE, least or 1)
     age = min(max(timedelta(milliseconds=age_ms), LEAST_AGE), _MOST_AGE)
     return Keeping(age, age, least or 1)
 

@@ -15,11 +15,11 @@ _PIECE_BYTES = 4 << 20
 """What opening, describing and proving a file costs, in bytes that could be read meanwhile."""
 _FEWEST_BINS = 8
 
-_CUT = (
+_COPIES = (
     "select namespace, lake_table, metadata_location, lake_snapshot_id from frostline.snapshot_cut"
     " where name = '{name}'"
 )
-_CUT_OF_VERSION = (
+_COPIES_OF_VERSION = (
     "select namespace, lake_table, metadata_location, lake_snapshot_id from frostline.snapshot_table"
     " where snapshot_id = (select snapshot_id from frostline.snapshot"
     " where state = 'published' and name = '{name}' and version = {version})"
@@ -174,6 +174,6 @@ def namespace(snapshot: str, name: Name) -> str:
     return f"{snapshot}.{name.schema}"
 
 
-def cut_query(snapshot: str, version: int | None) -> str:
-    """The one select that gives a reader the consistent cut. The name has passed `check_name`."""
-    return (_CUT if version is None else _CUT_OF_VERSION).format(name=snapshot, version=version)
+def copies_query(snapshot: str, version: int | None) -> str:
+    """The one select that gives a reader all copies as of one moment. The name has passed `check_name`."""
+    return (_COPIES if version is None else _COPIES_OF_VERSION).format(name=snapshot, version=version)

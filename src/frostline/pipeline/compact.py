@@ -24,7 +24,7 @@ from frostline.model.tables import NO_ROWS, Seam, Table
 from frostline.model.upkeep import Bin
 from frostline.pipeline import copying, job, settle
 from frostline.pipeline.job import JobContext
-from frostline.tiers.proof.files import blame, proved, whole
+from frostline.tiers.proof.files import blame, fingerprint_now, proved
 
 _log = logging.getLogger(__name__)
 
@@ -189,7 +189,7 @@ def merge_files(piece: Merge) -> WrittenFile:
     reached(Failpoint.COMPACT_BEFORE_FILE)
     copying.copy(piece.table, piece.files, location, piece.memory_limit)
     reached(Failpoint.COMPACT_WROTE_FILE)
-    meant = sum((whole(piece.table, file) for file in piece.files), start=NO_ROWS)
+    meant = sum((fingerprint_now(piece.table, file) for file in piece.files), start=NO_ROWS)
     try:
         return proved(piece.table, location, meant, "compaction")
     except CorruptionError:

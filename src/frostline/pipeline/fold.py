@@ -28,7 +28,7 @@ from frostline.relation import columns, heap, marks
 from frostline.tiers import moment, shards, survey, target
 from frostline.tiers.moment import Moment
 from frostline.tiers.proof import fingerprint
-from frostline.tiers.proof.files import blame, blamed, different, sound, whole
+from frostline.tiers.proof.files import blame, blamed, different, fingerprint_now, sound
 from frostline.tiers.proof.fingerprint import Hashes
 from frostline.tiers.shards import Shard
 from frostline.tiers.survey import Marks
@@ -245,7 +245,7 @@ def _prove(piece: Piece, held: Sequence[RecordedFile], written: Sequence[Written
     meant, keys = marks.live, [np.zeros(0, np.int64)]
     for file in held:
         rows, named = fingerprint.of_keys(file.path, piece.table, marks.keys)
-        meant += whole(piece.table, file) - rows
+        meant += fingerprint_now(piece.table, file) - rows
         keys.append(named)
     actual = sum((file.fingerprint for file in written), start=NO_ROWS)
     if actual != meant:

@@ -302,7 +302,7 @@ def merge_files(piece: Merge) -> WrittenFile | None:
 
     None when no row is left. CorruptionError when an old file cannot be read, or the new one is not what it must be.
     """
-    meant = sum((_meant(piece.table, *one) for one in zip(piece.files, piece.deletes, strict=True)), start=NO_ROWS)
+    meant = sum((_meant(piece.table, *each) for each in zip(piece.files, piece.deletes, strict=True)), start=NO_ROWS)
     if not meant.rows:
         return None
     reached(Failpoint.COMPACT_BEFORE_FILE)

@@ -59,16 +59,16 @@ def expire_table(connection: Connection, settings: Settings, chosen: LakePointer
         if not lake_format.is_written(state.metadata):
             record(connection, chosen.id, state)
             return Result(chosen, waiting=(READ_ONLY,))
-        found = plan(connection, chosen)
+        planned = plan(connection, chosen)
         if dry_run:
-            files = doomed(connection, found, found.state.metadata)
-            return Result(chosen, len(found.snapshots), len(files), sum(files.values()))
-        if found.over:
+            files = doomed(connection, planned, planned.state.metadata)
+            return Result(chosen, len(planned.snapshots), len(files), sum(files.values()))
+        if planned.over:
             with job.begun_on_lake(_log, connection, chosen, "expire") as (job_id, said):
                 result, state = _Expiry(connection, chosen, job_id).run()
                 said.update(snapshots=result.snapshots, files=result.files, size_bytes=result.size_bytes)
         else:
-            result, state = Result(chosen), found.state
+            result, state = Result(chosen), planned.state
         record(connection, chosen.id, state)
         return result
 
@@ -77,7 +77,7 @@ def record(connection: Connection, lake_table_id: int, state: State) -> None:
     """Write down what a table consists of, for all who do not read the lake."""
     keeping = rules.keeping(state.metadata.properties)
     if not lake_format.is_written(state.metadata):
-        keeping = replace(keeping, age=_NEVER, crowded_age=_NEVER)
+        keeping = replace(keeping, age=_NEVER, short_age=_NEVER)
     catalog.record(connection, lake_table_id, lake_upkeep.look(state), keeping)
 
 
@@ -117,17 +117,17 @@ def _staying(connection: Connection, lake_table_id: int, over: Sequence[Former])
     return [location for location in catalog.former(connection, lake_table_id) if location not in gone]
 
 
-def doomed(connection: Connection, found: Plan, committed: TableMetadata) -> Sizes:
+def doomed(connection: Connection, planned: Plan, committed: TableMetadata) -> Sizes:
     """The files of the states and snapshots that go, which no other one has: metadata files first.
 
     So a reader that misses a file of its state can see that the state has expired.
     """
-    before, gone, folder = found.state.metadata, found.snapshots, found.table.location.rstrip("/")
+    before, gone, folder = planned.state.metadata, planned.snapshots, planned.table.location.rstrip("/")
     assert isinstance(committed, TableMetadataV2)
-    metadata = [plain for at in found.over if (plain := paths.inside(at.metadata_location, folder)) is not None]
+    metadata = [plain for at in planned.over if (plain := paths.inside(at.metadata_location, folder)) is not None]
     sizes = dict.fromkeys(metadata, 0)
     if gone:
-        others = lake_upkeep.read_by_others(committed, _staying(connection, found.table.id, found.over))
+        others = lake_upkeep.read_by_others(committed, _staying(connection, planned.table.id, planned.over))
         kept = [known for known in committed.snapshots if known.snapshot_id not in gone]
         needed = lake_upkeep.files_of(folder, [*kept, *others]).keys()
         needed |= lake_upkeep.statistics_of(folder, committed, lambda number: number not in gone).keys()
@@ -152,7 +152,7 @@ def _files(folder: str, going: Sequence[Snapshot]) -> Sizes:
 class _Commit(Change):
     """Of what may go, as it was found when this was staged."""
 
-    found: Plan | None = None
+    planned: Plan | None = None
     state: State | None = None
     """What the table is then."""
 
@@ -166,34 +166,34 @@ class _Expiry:
     def run(self) -> tuple[Result, State]:
         """Commit, then delete. An error before the commit leaves everything as it was. Gives what the table is then."""
         _, done = lake_publish.commit(self._staged, self._transaction, reconnects=False)
-        if done is None or done.found is None or done.state is None:
+        if done is None or done.planned is None or done.state is None:
             raise ConflictError(f"others commit to {self.table.name} all the time", hint="run it again")
         reached(Failpoint.EXPIRE_PUBLISHED)
-        files = doomed(self.connection, done.found, done.state.metadata)
+        files = doomed(self.connection, done.planned, done.state.metadata)
         self._delete(files)
-        return Result(self.table, len(done.found.snapshots), len(files), sum(files.values())), done.state
+        return Result(self.table, len(done.planned.snapshots), len(files), sum(files.values())), done.state
 
     def _staged(self) -> _Commit:
         """Upon what is there now."""
-        found = plan(self.connection, self.table)
-        claim = partial(self._forgotten, found)
-        if not found.snapshots:
-            return _Commit(claim=claim, found=found, state=found.state)
-        files = {state.metadata_location for state in found.over}
-        staged = lake_upkeep.stage_expiry(self.table.id, found.state, found.snapshots, files)
+        planned = plan(self.connection, self.table)
+        claim = partial(self._forgotten, planned)
+        if not planned.snapshots:
+            return _Commit(claim=claim, planned=planned, state=planned.state)
+        files = {state.metadata_location for state in planned.over}
+        staged = lake_upkeep.stage_expiry(self.table.id, planned.state, planned.snapshots, files)
         reached(Failpoint.EXPIRE_STAGED)
-        return _Commit([staged.move], staged.written, claim=claim, found=found, state=staged.state)
+        return _Commit([staged.move], staged.written, claim=claim, planned=planned, state=staged.state)
 
-    def _forgotten(self, found: Plan, connection: Connection) -> bool:
+    def _forgotten(self, planned: Plan, connection: Connection) -> bool:
         """In the transaction that moves the pointer: forget the states that are over, and end the job.
 
         CommitLost when it is not all as it was found: a table that was registered meanwhile may be in one of them.
         """
         now = lake_tables.locked(connection, self.table.id)
-        forgotten = catalog.forget(connection, self.table.id, found.over)
-        if now.metadata_location != found.table.metadata_location or len(forgotten) != len(found.over):
+        forgotten = catalog.forget(connection, self.table.id, planned.over)
+        if now.metadata_location != planned.table.metadata_location or len(forgotten) != len(planned.over):
             raise CommitLost(f"somebody else has changed {self.table.name} meanwhile", hint="run it again")
-        jobs.describe(connection, self.job_id, f"{len(found.snapshots)} snapshots, {len(found.over)} states")
+        jobs.describe(connection, self.job_id, f"{len(planned.snapshots)} snapshots, {len(planned.over)} states")
         jobs.advance(connection, self.job_id, JobState.PUBLISHED)
         return True
 

@@ -25,7 +25,7 @@ from frostline.settings import Settings
 from frostline.tiers import shards, survey
 from frostline.tiers.moment import Holder
 from frostline.tiers.proof import fingerprint
-from frostline.tiers.proof.files import blamed, proved, whole
+from frostline.tiers.proof.files import blamed, fingerprint_now, proved
 from frostline.tiers.shards import Shard
 from frostline.tiers.target import Reader
 
@@ -241,7 +241,7 @@ def _meant(piece: LakePiece, keys: frozenset[int]) -> Fingerprint:
     """What the copy must have, from the whole file, which must be what was recorded of it."""
     managed, path = piece.managed, piece.file.path
     others, named = fingerprint.split(path, managed, keys)
-    if others + named != whole(managed, piece.file):
+    if others + named != fingerprint_now(managed, piece.file):
         raise damage.damaged(f"file {path}", "it is not what was written", managed.name)
     if piece.file.upper < piece.line:
         return others

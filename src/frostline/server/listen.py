@@ -80,11 +80,11 @@ class Door:
 
     def enter(self, number: int, address: str) -> int | None:
         """A stranger comes in. Answers with the number of the one who goes instead, who is not here any more."""
-        goes = self.turn_out() if len(self._strangers) >= self._room else None
+        goes = self.evict() if len(self._strangers) >= self._room else None
         self._strangers[number] = _Stranger(address, self._clock())
         return goes
 
-    def turn_out(self) -> int | None:
+    def evict(self) -> int | None:
         """The number of the one who goes, if there is any."""
         if not self._strangers:
             return None
@@ -146,7 +146,7 @@ class LakeServer:
         self._connections: dict[int, Connection] = {}
         self._sessions: set[int] = set()
         self._full = False
-        self._turned_out, self._complained_at, self._complained_of = 0, 0.0, 0
+        self._evicted, self._complained_at, self._complained_of = 0, 0.0, 0
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
         self._ringer, self._bell = socket.socketpair()
@@ -175,7 +175,7 @@ class LakeServer:
     @property
     def turned_out_count(self) -> int:
         """How many had to go before they logged in, because others came."""
-        return self._turned_out
+        return self._evicted
 
     @property
     def memory_bytes(self) -> int:
@@ -282,7 +282,7 @@ class LakeServer:
             process_id = next(number for number in _random_numbers() if number not in self._connections)
             connection = self._connections[process_id] = Connection(self, client, process_id)
             goes = None if address is None else self._door.enter(process_id, address)
-        self._turn_out(goes)
+        self._evict(goes)
         try:
             with deep_stack():
                 connection.thread.start()
@@ -293,24 +293,24 @@ class LakeServer:
 
     def _make_room(self) -> None:
         with self._lock:
-            goes = self._door.turn_out()
-        self._turn_out(goes)
+            goes = self._door.evict()
+        self._evict(goes)
 
-    def _turn_out(self, process_id: int | None) -> None:
+    def _evict(self, process_id: int | None) -> None:
         with self._lock:
             connection = None if process_id is None else self._connections.get(process_id)
         if connection is not None:
             connection.hang_up()
-            self._turned_out += 1
+            self._evicted += 1
             self._complain()
 
     def _complain(self) -> None:
         """Not each time: there may be hundreds a second."""
         now = time.monotonic()
         if now - self._complained_at >= _COMPLAINT_INTERVAL_S or not self._complained_of:
-            count = self._turned_out - self._complained_of
+            count = self._evicted - self._complained_of
             _log.warning("clients hung up on because they did not log in and others came: count=%d", count)
-            self._complained_at, self._complained_of = now, self._turned_out
+            self._complained_at, self._complained_of = now, self._evicted
 
     def _watch(self) -> None:
         """Stop queries whose client is gone: a thread that computes does not look at its socket. And tidy up."""

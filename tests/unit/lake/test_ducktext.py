@@ -13,8 +13,8 @@ def test_days_of_four_digits_are_as_in_iso_8601() -> None:
     source = f"range({len(days)}) as r(i)"
     printed = printed_value("(date '0001-01-01' + (97 * i)::int)", "date")
     with duckdb.connect() as connection:
-        found = connection.execute(f"select {printed} from {source} order by i").fetchall()
-    assert [text for (text,) in found] == [day.isoformat() for day in days]
+        texts = connection.execute(f"select {printed} from {source} order by i").fetchall()
+    assert [text for (text,) in texts] == [day.isoformat() for day in days]
 
 
 @pytest.mark.parametrize(

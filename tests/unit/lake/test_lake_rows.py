@@ -44,11 +44,11 @@ def test_the_rows_that_delete_files_name_are_not_there_however_an_engine_has_spe
     ]
     relation = lake_rows.relation({"id": COLUMN}, files, gone)
     with duckdb.connect() as connection:
-        found = {row[0] for row in connection.execute(f"select id from {relation}").fetchall()}
+        read = {row[0] for row in connection.execute(f"select id from {relation}").fetchall()}
         last = connection.execute(
             f"select count(*), min(id), max(id) from {relation} where filename = '{third.removeprefix('file://')}'"
         ).fetchall()
-    assert set(range(300)) - found == {0, 150, 207, 299}
+    assert set(range(300)) - read == {0, 150, 207, 299}
     assert last == [(98, 200, 298)]
 
 

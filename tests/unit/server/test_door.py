@@ -53,4 +53,4 @@ def test_there_is_room_again_when_somebody_leaves() -> None:
     assert door.pause_s() > 0
     door.leave(1)
     assert door.pause_s() == 0
-    assert door.turn_out() is None
+    assert door.evict() is None

@@ -54,7 +54,7 @@ def _as_it_was(now: Mapping[int, Column], field_id: int, lake_type: str) -> Colu
     return Column(f"frostline_{field_id}", -field_id, field_id, pg_type, travelled, Collation.NONE, not_null=False)
 
 
-def whole(table: StoredTable, file: RecordedFile) -> Fingerprint:
+def fingerprint_now(table: StoredTable, file: RecordedFile) -> Fingerprint:
     """The fingerprint of all rows of the file, of the columns that the table has now.
 
     It is the recorded one, unless a column was added since: then CorruptionError if the file is not as it was recorded.

@@ -6,13 +6,13 @@ select pg_advisory_lock(hashtextextended('frostline convert ' || %(name)s, 0))
 select pg_advisory_unlock(hashtextextended('frostline convert ' || %(name)s, 0))
 
 -- name: running
-select conversion_id as id, original, tier_key, every, keep_old, shape, state, position, rows, filled_xid::text
+select conversion_id as id, original, tier_key, every as partition_interval, keep_old, shape, state, position, rows, filled_xid::text
   from frostline.conversion
  where schema_name = %(schema)s and table_name = %(table)s and state not in ('done', 'abandoned')
 
 -- name: start
 insert into frostline.conversion (schema_name, table_name, original, tier_key, every, keep_old, shape)
-values (%(schema)s, %(table)s, %(original)s, %(tier_key)s, %(every)s, %(keep_old)s, %(shape)s)
+values (%(schema)s, %(table)s, %(original)s, %(tier_key)s, %(partition_interval)s, %(keep_old)s, %(shape)s)
 returning conversion_id
 
 -- name: move

@@ -5,7 +5,7 @@ select f.metadata_location, f.replaced_at
   from (select s.metadata_location, s.replaced_at, row_number() over (order by s.replaced_at desc, s.metadata_location) as place
           from frostline.former_lake_state s where s.lake_table_id = %(lake_table_id)s) f
  where f.replaced_at <= now() - interval '1 minute'
-                        - case when f.place >= %(most)s then %(crowded_age)s::interval else %(age)s::interval end
+                        - case when f.place >= %(most)s then %(short_age)s::interval else %(age)s::interval end
  order by f.replaced_at, f.metadata_location
 
 -- name: former
@@ -34,7 +34,7 @@ select coalesce((
 -- Row lock; the latest look counts.
 insert into frostline.lake_look as l (lake_table_id, metadata_location, rows, files, delete_files, size_bytes, snapshots, age, crowded_age)
 values (%(lake_table_id)s, %(metadata_location)s, %(rows)s, %(files)s, %(delete_files)s, %(size_bytes)s, %(snapshots)s, %(age)s,
-        %(crowded_age)s)
+        %(short_age)s)
 on conflict (lake_table_id) do update
    set metadata_location = excluded.metadata_location, rows = excluded.rows, files = excluded.files,
        delete_files = excluded.delete_files, size_bytes = excluded.size_bytes, snapshots = excluded.snapshots, age = excluded.age,
