@@ -14,35 +14,10 @@ from pyiceberg.types import NestedField
 from frostline.errors import UnavailableError
 from frostline.model import laketypes
 from frostline.model.tables import Column
-from frostline.model.types import Collation, PgType, encoding, is_name, is_type
+from frostline.model.types import SQL_NAMES, Collation, PgType, encoding, is_name, is_type
 
 PG_COLUMNS = "frostline.pg-columns"
 """The table property with the Postgres types, by field id, in JSON."""
-_FITTING = {
-    "boolean": "boolean",
-    "int": "integer",
-    "long": "bigint",
-    "float": "real",
-    "double": "double precision",
-    "date": "date",
-    "timestamp": "timestamp without time zone",
-    "timestamptz": "timestamp with time zone",
-    "string": "text",
-    "binary": "bytea",
-    "uuid": "uuid",
-    "time": "time without time zone",
-}
-"""The Postgres type of a column that no Postgres has made."""
-_SHORT = {
-    "boolean": "bool",
-    "integer": "int4",
-    "bigint": "int8",
-    "real": "float4",
-    "double precision": "float8",
-    "timestamp without time zone": "timestamp",
-    "timestamp with time zone": "timestamptz",
-    "time without time zone": "time",
-}
 
 
 @dataclass(frozen=True)
@@ -133,10 +108,10 @@ def _fitting(lake_type: str, field: NestedField) -> PgType:
     digits = laketypes.decimal(lake_type)
     if digits is not None:
         return PgType(f"numeric({digits[0]},{digits[1]})", "numeric", True, *digits)  # noqa: FBT003
-    formatted = _FITTING.get(lake_type)
-    if formatted is None:
+    if lake_type not in laketypes.BY_NAME:
         raise _not_shown(lake_type, field)
-    return PgType(formatted, _SHORT.get(formatted, formatted), builtin=True)
+    name = laketypes.BY_NAME[lake_type].postgres[-1]
+    return PgType(SQL_NAMES.get(name, name), name, builtin=True)
 
 
 def _not_shown(lake_type: str, field: NestedField) -> UnavailableError:

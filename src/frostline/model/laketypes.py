@@ -26,7 +26,8 @@ class LakeType:
     spark: str
     """Spark's, as its schemas have it in JSON."""
     postgres: tuple[str, ...]
-    """The types, by `pg_type.typname`, whose values it holds as they are. `numeric` only with digits that fit."""
+    """The types, by `pg_type.typname`, whose values it holds as they are. `numeric` only with digits that fit.
+    The last is what a column becomes that no Postgres has made."""
     hashed: LiteralString = "{0}"
     """What a fingerprint hashes in place of the value."""
     unholdable: LiteralString | None = None
@@ -73,7 +74,7 @@ _TABLE = (
         unholdable="({0} >= '294247-01-10 04:00:54.775807+00' and {0} < 'infinity')",
         infinity=TierKind.TIMESTAMPTZ.highest,
     ),
-    LakeType("string", "varchar", "string", ("text", "varchar"), '{0}::text collate "C"'),
+    LakeType("string", "varchar", "string", ("varchar", "text"), '{0}::text collate "C"'),
     LakeType("binary", "blob", "binary", ("bytea",)),
 )  # fmt: skip
 BY_NAME = {lake_type.name: lake_type for lake_type in _TABLE}

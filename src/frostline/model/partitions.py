@@ -35,6 +35,14 @@ class Partition:
         """What it holds rows of; not of the DEFAULT partition."""
         return Range(self.lower, self.upper)
 
+    def begins_below(self, line: int) -> bool:
+        """Whether it may hold rows below the line, as the DEFAULT partition always may."""
+        return self.lower is None or self.lower < line
+
+    def reaches_above(self, line: int) -> bool:
+        """Whether it may hold rows at the line or above it, as the DEFAULT partition always may."""
+        return self.upper is None or self.upper > line
+
     @property
     def identity(self) -> Identity:
         """What another partition does not have, not even one that was made anew with its name and bounds."""

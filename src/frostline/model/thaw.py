@@ -64,7 +64,7 @@ def cold_ranges(
     present = [
         _cold_range(partition.range.clip(cold), _holds(partition, archived, kept), partition.name, partition.name)
         for partition in partitions
-        if not partition.is_default and partition.upper is not None and partition.upper <= frost_line
+        if not partition.reaches_above(frost_line)
     ]
     gone = [
         _cold_range(partition.range.clip(cold), Holds.CHANGES, partition.name)

@@ -12,6 +12,19 @@ from frostline.model import laketypes
 
 _TEXT_BUT_COMPARABLE = {"uuid"}
 """Types whose canonical text is equal exactly when the values are, and sorts as they do."""
+SQL_NAMES = {
+    "bool": "boolean",
+    "int2": "smallint",
+    "int4": "integer",
+    "int8": "bigint",
+    "float4": "real",
+    "float8": "double precision",
+    "varchar": "character varying",
+    "timestamp": "timestamp without time zone",
+    "timestamptz": "timestamp with time zone",
+}
+"""What `format_type` writes for a type, by `pg_type.typname`, where that is another name. Without modifiers."""
+TYPNAMES = {formatted: name for name, formatted in SQL_NAMES.items()}
 _PART = r'(?:"(?:[^"]|"")+"|[a-z_][a-z0-9_$]*)'
 _FIELD = "(?:year|month|day|hour|minute|second)"
 _WORDS = (

@@ -140,11 +140,7 @@ def of_table(connection: Connection, table: Table) -> TableStatus:
     state = survey.of_facts(connection, table, seen)
     lake = _lake(connection, table, state, seen)
     partitions, line = seen.layout.partitions, seen.layout.frost_line
-    hot = [
-        partition
-        for partition in partitions
-        if partition.is_default or partition.upper is None or partition.upper > line
-    ]
+    hot = [partition for partition in partitions if partition.reaches_above(line)]
     return TableStatus(
         table=table,
         state=state,

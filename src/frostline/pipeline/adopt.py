@@ -337,7 +337,7 @@ class Adoption:
     def _mark(self, table: Table, line: int) -> None:
         """What the heap has below the frost line is newer than the lake's, or is not in the lake."""
         for partition in heap.partitions(self.connection, table, sizes=False):
-            if partition.is_default or partition.lower is None or partition.lower < line:
+            if partition.begins_below(line):
                 heap.mark_all(self.connection, table, names.identifier(partition.name))
 
 

@@ -83,7 +83,7 @@ def _ranges(context: JobContext, table: Table) -> Iterator[tuple[sql.Composable,
     if reach is not None and lower is not None:
         yield names.within(table, lower, reach + 1), True
     for partition in heap.partitions(context.connection, table, sizes=False):
-        if not partition.is_default and (partition.upper is None or partition.upper > line):
+        if not partition.is_default and partition.reaches_above(line):
             first = line if partition.lower is None else max(partition.lower, line)
             yield names.within(table, first, partition.upper), False
     yield sql.SQL("true"), True

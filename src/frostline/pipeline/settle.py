@@ -15,7 +15,7 @@ from frostline.errors import UnavailableError
 from frostline.lake import claim, paths, publish, snapshots, store
 from frostline.lake.datafiles import WrittenFile
 from frostline.lake.publish import Exchange
-from frostline.model.range import Range
+from frostline.model.range import Range, overlapping
 from frostline.model.tables import RecordedFile, Seam, Table
 from frostline.pipeline import job, tasks
 from frostline.pipeline.copying import Trim, trim_file
@@ -78,7 +78,7 @@ class _Settling:
 
     def run(self, above: Sequence[RecordedFile]) -> None:
         """All steps in order. An error before publish leaves readers as they were and the job row failed."""
-        self._publish(above, [self._trimmed(file) for file in above if file.lower < self.seam.frost_line])
+        self._publish(above, [self._trimmed(file) for file in overlapping(above, Range(None, self.seam.frost_line))])
 
     def _trimmed(self, file: RecordedFile) -> WrittenFile:
         """In this process: there are few of them, if any."""

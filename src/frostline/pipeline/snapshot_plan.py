@@ -189,9 +189,7 @@ class _Planner:
         below: set[Name] = set()
         if cold:
             parts = heap.partitions(self.connection, cold.table, sizes=False)
-            below = {
-                partition.name for partition in parts if partition.upper is not None and partition.upper <= cold.line
-            }
+            below = {partition.name for partition in parts if not partition.reaches_above(cold.line)}
         for member in members:
             if member.kind == "r" and member.name not in below and self.targets[member.name].blocks:
                 yield self.targets[member.name]

@@ -76,8 +76,8 @@ def _start(connection: Connection, table: Table, seam: Seam, cold: Sequence[Cold
             hint=f"frostline thaw {table.name} --from VALUE; later, archive with a longer --hot or shorter",
         )
     for partition in heap.partitions(connection, table):
-        begins_below = partition.lower is None or partition.lower < seam.frost_line
-        if begins_below and partition.upper is not None and partition.upper > seam.frost_line:
+        ends_above = partition.upper is not None and partition.reaches_above(seam.frost_line)
+        if ends_above and partition.begins_below(seam.frost_line):
             raise UsageError(
                 f"partition {partition.name} lies on both sides of the frost line {line}", hint="detach it first"
             )

@@ -18,7 +18,7 @@ from frostline.lake import foreign, paths, publish, warehouse
 from frostline.lake.datafiles import WrittenFile
 from frostline.lake.publish import Exchange
 from frostline.model import thaw as rules
-from frostline.model.range import Range
+from frostline.model.range import Range, overlapping
 from frostline.model.tables import RecordedFile, Seam, Table
 from frostline.model.thaw import Archived, ColdRange, Holds
 from frostline.model.tiers import to_text
@@ -160,8 +160,8 @@ class Lowering:
         self.lake_left = str(away.args[0]) if away else None
         stage = logs.stage(_log, "undo", table=str(self.table.name), job=self.job_id)
         with job.failure_recorded(self.connection, self.job_id), stage as said:
-            files = [file for file in lake_files.recorded(self.connection, self.table) if file.upper >= line]
-            across = [file for file in files if file.lower < line]
+            files = overlapping(lake_files.recorded(self.connection, self.table), Range(line, None))
+            across = overlapping(files, Range(None, line))
             trimmed = self._unless_left(lambda: self._trim(across, line)) or []
             counted = self._compare(line, cold)
             self._publish(line, files, trimmed)

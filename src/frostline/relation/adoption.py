@@ -179,9 +179,7 @@ def _restore_cold_half(connection: Connection, table: Table, those: Sequence[Los
 def _mark_again(connection: Connection, table: Table, line: int) -> None:
     """What the heap has below the frost line is newer than the lake's; what it lacks in a grace period was deleted."""
     below = {
-        partition.name
-        for partition in heap.partitions(connection, table, sizes=False)
-        if partition.is_default or partition.lower is None or partition.lower < line
+        partition.name for partition in heap.partitions(connection, table, sizes=False) if partition.begins_below(line)
     }
     for name in sorted(below):
         heap.mark_all(connection, table, names.identifier(name))

@@ -98,7 +98,7 @@ def refuse_smallest(connection: Connection, table: Table, relations: Iterable[Na
 def may_be_smallest(table: Table, partitions: Iterable[Partition]) -> list[Name]:
     """The partitions that can have such a value; DEFAULT is one of them."""
     first = lake_grid.smallest(*table.lake_grid)
-    return [partition.name for partition in partitions if partition.lower is None or partition.lower < first]
+    return [partition.name for partition in partitions if partition.begins_below(first)]
 
 
 def follow_renames(connection: Connection, table: Table) -> None:
@@ -235,7 +235,7 @@ def adopt(connection: Connection, table: Table, frost_line: int) -> list[Name]:
     """
     adopted: list[Name] = []
     for partition in partitions(connection, table) if frost_line > table.tier_kind.lowest else ():
-        is_below = not partition.is_default and (partition.lower is None or partition.lower < frost_line)
+        is_below = not partition.is_default and partition.begins_below(frost_line)
         if not is_below or _is_captured(connection, table, partition.name):
             continue
         target = names.identifier(partition.name)

@@ -11,22 +11,10 @@ from dataclasses import dataclass, replace
 
 from frostline.model.lake_tables import LakeTable, Remote, ServedTable
 from frostline.model.tables import Column, LakeFile
-from frostline.model.types import Collation, PgType, encoding
+from frostline.model.types import TYPNAMES, Collation, PgType, encoding
 from frostline.server.served_tables import ServedTables
 
 _ANNOUNCED = re.compile(r'"(#(\d+)(?:=((?:[^"]|"")*))?:([^":]+))"')
-_SHORT = {
-    "boolean": "bool",
-    "smallint": "int2",
-    "integer": "int4",
-    "bigint": "int8",
-    "real": "float4",
-    "double precision": "float8",
-    "numeric": "numeric",
-    "character varying": "varchar",
-    "timestamp without time zone": "timestamp",
-    "timestamp with time zone": "timestamptz",
-}
 _MODIFIED = re.compile(r"([a-z ]+)\((\d+)(?:,(-?\d+))?\)")
 
 
@@ -42,7 +30,7 @@ def _column(name: str, field_id: int, missing: str | None, formatted: str) -> Co
     precision, scale = (int(modified[2]), int(modified[3] or 0)) if modified and plain == "numeric" else (None, None)
     pg_type = PgType("text", "text", builtin=False)
     if formatted != "?":
-        pg_type = PgType(formatted, _SHORT.get(plain, plain), builtin=True, precision=precision, scale=scale)
+        pg_type = PgType(formatted, TYPNAMES.get(plain, plain), builtin=True, precision=precision, scale=scale)
     collation = Collation.LINGUISTIC if pg_type.name in {"text", "varchar", "bpchar", "name"} else Collation.NONE
     return Column(
         name=name,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
+from frostline.model.range import Range, overlapping
 from frostline.model.tables import Column
 from frostline.server.meter import Meter
 from frostline.server.printed import Ledger
@@ -90,7 +91,7 @@ class Shape:
         tier = table.tier
         for column, number in zip(self.columns, numbers, strict=True):
             if tier is not None and column.name == tier.name:
-                files = [file for file in files if file.lower <= number <= file.upper]
+                files = overlapping(files, Range.closed(number, number))
             elif column.name in table.bounded:
                 want = OneOf(column.field_id, (number,))
                 files = [file for file in files if want.may_be_in(file)]

@@ -148,7 +148,7 @@ def _earlier(connection: Connection, table: Table, as_of: int | datetime) -> Tab
 def _now(connection: Connection, table: Table) -> TablePoint:
     seam = seams.get(connection, table)
     partitions = heap.partitions(connection, table, sizes=False)
-    hot = [partition for partition in partitions if partition.upper is None or partition.upper > seam.frost_line]
+    hot = [partition for partition in partitions if partition.reaches_above(seam.frost_line)]
     statement = _statement("marks").format(
         overlay=names.overlay(table), condition=names.within(table, None, seam.frost_line)
     )
