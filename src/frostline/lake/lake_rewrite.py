@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table.snapshots import Operation
 
-from frostline.lake import lake_commit, lake_format, lake_partitions, lake_rows, lake_table, paths, store
+from frostline.lake import lake_commit, lake_format, lake_rows, lake_table, paths, store
 from frostline.lake.lake_commit import Added, Draft, Staged
 from frostline.lake.lake_table import State
 from frostline.model.lake_upkeep import KeptFile
@@ -54,7 +54,7 @@ def kept_files(state: State, wear: Worn) -> list[KeptFile]:
             file.file_size_in_bytes,
             file.record_count,
             wear.gone.get(path, 0),
-            lake_partitions.key(file),
+            lake_rows.partition_key(file),
         )
         for path, file in reversed(list(state.data.items()))
     ]

@@ -5,7 +5,9 @@ come to nothing, and what a crash leaves is for the orphan sweep.
 """
 
 import io
+import math
 import re
+import struct
 import uuid
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -24,7 +26,7 @@ from pyiceberg.transforms import Transform
 from pyiceberg.typedef import Record
 
 from frostline.errors import UsageError
-from frostline.lake import damage, datafiles, duckfiles, ducksql, lake_partitions, paths, schema, store
+from frostline.lake import damage, datafiles, duckfiles, ducksql, paths, schema, store
 from frostline.lake.datafiles import Seal
 from frostline.model import laketypes
 from frostline.model.names import Name
@@ -191,6 +193,24 @@ def partition_values(transform: Transform[Any, Any], column: Column, values: Any
     return made.take(encoded.indices)
 
 
+def partition_key(file: DataFile) -> Hashable:
+    """Equal for two files if they are in one partition: of one spec, with the same values.
+
+    A PyIceberg record will not do. Its text, and with it its hash, has NULL like 'None', and `a, b` and `c` like `a`
+    and `b, c`; it takes 0.0 and -0.0 for equal, which are two partitions for Iceberg, and no NaN for another one.
+    """
+    return file.spec_id, *(value_key(file.partition[place]) for place in range(len(file.partition)))
+
+
+def value_key(value: Any) -> tuple[str, Hashable]:
+    """The same for a partition value that was written here and for one that was read from a manifest."""
+    if isinstance(value, float):
+        value = struct.pack("<d", math.nan if math.isnan(value) else value)
+    elif isinstance(value, uuid.UUID):
+        value = value.bytes
+    return type(value).__name__, value
+
+
 def _time(transform: str, kind: TierKind, value: int) -> int:
     """Python's own times, by which PyIceberg counts, have neither BC nor far years."""
     made = schema.transformed(transform, kind, value)
@@ -256,7 +276,7 @@ def write_deletes(
     """Write which rows of these files are gone: a file for each partition, sorted as Iceberg wants it."""
     by_partition = dict[Hashable, list[str]]()
     for path in sorted(path for path, positions in places.items() if positions):
-        by_partition.setdefault(lake_partitions.key(files[path]), []).append(path)
+        by_partition.setdefault(partition_key(files[path]), []).append(path)
     written = list[DataFile]()
     for within in by_partition.values():
         listed = [(path, position) for path in within for position in sorted(places[path])]

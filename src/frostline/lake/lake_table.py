@@ -26,7 +26,7 @@ from pyiceberg.transforms import IdentityTransform, Transform, parse_transform
 from pyiceberg.types import DoubleType, FloatType, NestedField
 
 from frostline.errors import UnavailableError, UsageError
-from frostline.lake import lake_files, lake_format, lake_history, paths, pg_types, schema, snapshots
+from frostline.lake import lake_format, lake_history, paths, pg_types, schema, snapshots
 from frostline.model.lake_tables import Check
 from frostline.model.tables import Column, KeyBounds, LakeFile
 
@@ -201,7 +201,7 @@ def _state(location: str, metadata: TableMetadata) -> State:
     data, deletes = dict[str, DataFile](), dict[str, DataFile]()
     manifests = snapshots.manifests(snapshot, io) if snapshot else []
     for manifest in manifests:
-        lake_files.require_inside(manifest.manifest_path, metadata)
+        _require_inside(manifest.manifest_path, metadata)
         for entry in entries(manifest):
             kinds = {DataFileContent.DATA: data, DataFileContent.POSITION_DELETES: deletes}
             file = entry.data_file
@@ -211,9 +211,18 @@ def _state(location: str, metadata: TableMetadata) -> State:
                     f"{file.file_path} is a file of {file.content.name} in {file.file_format}, which is not served",
                     hint="rewrite the table's files with the engine that wrote it",
                 )
-            lake_files.require_inside(file.file_path, metadata)
+            _require_inside(file.file_path, metadata)
             kinds[file.content][file.file_path] = file
     return State(location, metadata, data, deletes, manifests)
+
+
+def _require_inside(path: str, metadata: TableMetadata) -> None:
+    """Refuse a file elsewhere: whoever may commit to a table could have our server read another one for them."""
+    if not paths.is_inside(path, metadata.location.rstrip("/")):
+        raise UnavailableError(
+            f"{path} is not in the table's folder {metadata.location}, so it is not served",
+            hint="write its rows into the table instead",
+        )
 
 
 _committed = dict[str, State]()

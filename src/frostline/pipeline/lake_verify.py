@@ -19,7 +19,7 @@ from frostline.catalog.connect import Connection
 from frostline.catalog.pointers import LakePointer
 from frostline.errors import CorruptionError, FrostlineError
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import damage, lake_partitions, lake_rows, parquet, paths, pg_types, snapshots, store
+from frostline.lake import damage, lake_rows, parquet, paths, pg_types, snapshots, store
 from frostline.model.tables import Column
 from frostline.pipeline.verify import MISSING
 from frostline.pipeline.verify_metadata import Fault
@@ -145,7 +145,7 @@ class _Reading:
             if told != nulls:
                 self._fault(path, f"has {nulls} NULLs in the column with field id {field_id} instead of {told}")
         for place, values in content.partition.items():
-            if values - {lake_partitions.value_key(file.partition[place])}:
+            if values - {lake_rows.value_key(file.partition[place])}:
                 self._fault(path, f"has rows of other partitions than {file.partition[place]!r}")
 
     def _look_at_deletes(self, file: DataFile) -> None:
@@ -164,7 +164,7 @@ class _Reading:
                 continue  # it was written anew
             if not 0 <= min(places) <= max(places) < data.record_count:
                 self._fault(path, f"names row {max(places)} of {name}, which has {data.record_count}")
-            if lake_partitions.key(data) != lake_partitions.key(file):
+            if lake_rows.partition_key(data) != lake_rows.partition_key(file):
                 self._fault(path, f"is in another partition than {name}, whose rows it names: engines may show them")
 
 
@@ -188,7 +188,7 @@ class _Source:
             kind: Any = lake_rows.arrow_schema([self.column], ["c"])
             values = _arrow.chunked_array([read.cast(kind.field(0).type)])
             made = lake_rows.partition_values(self.transform, self.column, values)
-            return {lake_partitions.value_key(value) for value in made.unique().to_pylist()}
+            return {lake_rows.value_key(value) for value in made.unique().to_pylist()}
         except (pa.ArrowException, ValueError, TypeError, KeyError):
             return None
 

@@ -15,7 +15,6 @@ from frostline.errors import UsageError
 from frostline.model.range import EVERYTHING, Range
 from frostline.model.tables import Column
 from frostline.spark import lakeconditions
-from frostline.spark.axis import of_python
 
 Expression: TypeAlias = Any
 """An expression of Spark's, in Java."""
@@ -154,11 +153,11 @@ def _literal(expression: Expression) -> int | None:
 def _of_filter(pushed: Filter, tier_key: str) -> Range:
     operator = _OPERATORS.get(type(pushed).__name__)
     if isinstance(pushed, In) and pushed.attribute == (tier_key,):
-        values = [of_python(value) for value in pushed.value]
+        values = [lakeconditions.number_of(value) for value in pushed.value]
         numbers = [value for value in values if value is not None]
         return _range("=", numbers) if numbers and len(numbers) == len(values) else EVERYTHING
     comparison = isinstance(pushed, (EqualTo, LessThan, LessThanOrEqual, GreaterThan, GreaterThanOrEqual))
     if operator is None or not comparison or pushed.attribute != (tier_key,):
         return EVERYTHING
-    number = of_python(pushed.value)
+    number = lakeconditions.number_of(pushed.value)
     return EVERYTHING if number is None else _range(operator, [number])

@@ -4,6 +4,7 @@ Only types that both order alike: to Spark NaN is the largest number, and Iceber
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, date, datetime, timedelta
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -28,7 +29,6 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import Filter
 
 from frostline.model.tables import Column
-from frostline.spark.axis import of_python
 
 Columns: TypeAlias = Mapping[str, Column]
 """By their names in Spark."""
@@ -36,6 +36,7 @@ Value: TypeAlias = Literal[Any]
 Condition: TypeAlias = BooleanExpression
 
 EVERY_ROW = AlwaysTrue()
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _IN: Any = In
 _JOINED: Mapping[str, Any] = {"And": And, "Or": Or}
 _NULLS: Mapping[str, Any] = {"IsNull": IsNull, "IsNotNull": NotNull}
@@ -120,8 +121,24 @@ def _made(value: object, column: Column | None) -> Value | None:
     kind = "" if column is None else column.encoding.lake_type
     if kind == "string":
         return StringLiteral(value) if isinstance(value, str) else None
-    number = of_python(value)
+    number = number_of(value)
     return None if kind not in _LITERALS or number is None else _LITERALS[kind](number)
+
+
+def number_of(value: object) -> int | None:
+    """A value as Spark hands it to Python, as a number: days or microseconds since 1970, or an integer as it is."""
+    match value:
+        case bool():
+            return None
+        case int():
+            return value
+        case datetime():
+            aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+            return (aware - _EPOCH) // timedelta(microseconds=1)
+        case date():
+            return (value - _EPOCH.date()).days
+        case _:
+            return None
 
 
 def _column(node: Any, columns: Columns) -> Column | None:

@@ -10,7 +10,7 @@ import pytest
 from pyiceberg.manifest import DataFile
 from pyiceberg.typedef import Record
 
-from frostline.lake import lake_partitions
+from frostline.lake import lake_rows
 
 OTHER_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0001))[0]
 ID = uuid.UUID(int=7)
@@ -38,7 +38,7 @@ def file(*values: Any, spec_id: int = 0) -> DataFile:
 def test_partitions_of_other_values_are_others_however_they_are_printed(
     values: tuple[Any, ...], others: tuple[Any, ...]
 ) -> None:
-    assert lake_partitions.key(file(*values)) != lake_partitions.key(file(*others))
+    assert lake_rows.partition_key(file(*values)) != lake_rows.partition_key(file(*others))
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,6 @@ def test_partitions_of_other_values_are_others_however_they_are_printed(
     ],
 )
 def test_equal_values_are_one_partition_of_a_spec(values: tuple[Any, ...], same: tuple[Any, ...]) -> None:
-    assert lake_partitions.key(file(*values)) == lake_partitions.key(file(*same))
-    assert len({lake_partitions.key(file(*values)), lake_partitions.key(file(*same))}) == 1
-    assert lake_partitions.key(file(*values)) != lake_partitions.key(file(*values, spec_id=1))
+    assert lake_rows.partition_key(file(*values)) == lake_rows.partition_key(file(*same))
+    assert len({lake_rows.partition_key(file(*values)), lake_rows.partition_key(file(*same))}) == 1
+    assert lake_rows.partition_key(file(*values)) != lake_rows.partition_key(file(*values, spec_id=1))
