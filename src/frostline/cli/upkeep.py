@@ -132,9 +132,9 @@ def compact(invocation: Invocation, names: tuple[Name, ...], master: str | None,
 def _compact_planned(name: Name, plan: "CompactionPlan | LakeCompactionPlan") -> dict[str, Any]:
     return {
         "table": str(name),
-        "merged_files": plan.files,
+        "merged_files": sum(map(len, plan.bins)),
         "written_files": len(plan.bins),
-        "read_bytes": plan.size_bytes,
+        "read_bytes": sum(file.size_bytes for files in plan.bins for file in files),
         "manifests": plan.manifests,
         "manifests_rewritten": plan.packs,
     }

@@ -60,23 +60,24 @@ class Change:
 
 Opened = Callable[[], AbstractContextManager[Connection]]
 """Gives the transaction in which a change happens, or a connection outside of one if it claims nothing."""
-_Change = TypeVar("_Change", bound=Change)
+_Known = TypeVar("_Known")
 
 
 def commit(
-    stage: Callable[[], _Change | None], opened: Opened, *, reconnects: bool, attempts: int = ATTEMPTS
-) -> tuple[Outcome, _Change | None]:
-    """Stage and publish, until nobody else is faster. Gives the change that was done; None: there was nothing to do.
+    stage: Callable[[], tuple[Change, _Known] | None], opened: Opened, *, reconnects: bool, attempts: int = ATTEMPTS
+) -> tuple[Outcome, _Known | None]:
+    """Stage and publish, until nobody else is faster. Gives what the stager knows of the change that was done.
 
-    LOST: others were faster all the time.
+    None: there was nothing to do, or it is LOST, as others were faster each time.
     """
     for _ in range(attempts):
-        change = stage()
-        if change is None:
+        staged = stage()
+        if staged is None:
             return Outcome.DONE, None
+        change, known = staged
         outcome = publish(change, opened, reconnects=reconnects)
         if outcome is not Outcome.LOST:
-            return outcome, change
+            return outcome, known
     return Outcome.LOST, None
 
 

@@ -31,7 +31,7 @@ from frostline.settings import Settings
 
 
 @contextmanager
-def transaction(connection: Connection, what: str, *, hint: str) -> Generator[None]:
+def transaction(connection: Connection, what: str, *, hint: str) -> Generator[Connection]:
     """The transaction that readers notice. When Postgres is lost in it, nobody knows whether it was committed.
 
     What was written is of no use when the warehouse went away since the job began.
@@ -39,7 +39,7 @@ def transaction(connection: Connection, what: str, *, hint: str) -> Generator[No
     warehouse.check()
     try:
         with connection.transaction():
-            yield
+            yield connection
     except psycopg.OperationalError as error:
         if not connection.closed:
             raise  # a server that answers has rolled it back

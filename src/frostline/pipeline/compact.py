@@ -50,11 +50,6 @@ class Plan:
         """How many are to be merged."""
         return sum(map(len, self.bins))
 
-    @property
-    def size_bytes(self) -> int:
-        """How much is to be read."""
-        return sum(file.size_bytes for files in self.bins for file in files)
-
 
 @dataclass(frozen=True)
 class Result:

@@ -78,16 +78,6 @@ class Plan:
         """Whether there is nothing to do."""
         return not self.bins and not self.packs and not self.wear.idle
 
-    @property
-    def files(self) -> int:
-        """How many are to be merged."""
-        return sum(map(len, self.bins))
-
-    @property
-    def size_bytes(self) -> int:
-        """How much is to be read."""
-        return sum(file.size_bytes for files in self.bins for file in files)
-
 
 @dataclass(frozen=True)
 class Merge:
@@ -111,14 +101,14 @@ class _Made:
 
 
 @dataclass(frozen=True)
-class _Commit(Change):
-    """Of what was made."""
+class _Committed:
+    """What became of what was made."""
 
-    good: Sequence[_Made] = ()
+    good: Sequence[_Made]
     """This is in it."""
-    left: Sequence[_Made] = ()
+    left: Sequence[_Made]
     """This came to nothing, because somebody has changed the same files."""
-    manifests: int = 0
+    manifests: int
     """How many the snapshot has then."""
 
 
@@ -232,7 +222,7 @@ class _Compaction:
         file.spec_id = old.spec_id
         return file
 
-    def _staged(self, made: Sequence[_Made]) -> _Commit | None:
+    def _staged(self, made: Sequence[_Made]) -> tuple[Change, _Committed] | None:
         """Upon what is there now; None when nothing of it is of use any more."""
         now = lake_table.state(lake_tables.by_id(self.context.connection, self.table.id).metadata_location)
         good, left = self._unharmed(made, now)
@@ -245,7 +235,7 @@ class _Compaction:
         added = [each.written for each in good if each.written is not None]
         staged = lake_rewrite.stage(self.table.id, now, added, removed, pack=self.planned.packs)
         reached(Failpoint.COMPACT_STAGED)
-        return _Commit([staged.move], staged.written, good=good, left=left, manifests=len(staged.state.manifests))
+        return Change([staged.move], staged.written), _Committed(good, left, len(staged.state.manifests))
 
     @contextmanager
     def _transaction(self) -> Generator[Connection]:
@@ -264,7 +254,7 @@ class _Compaction:
             (left if rules.is_overtaken(each.files, now.data.keys(), changed) else good).append(each)
         return good, left
 
-    def _done(self, commit: _Commit) -> Result:
+    def _done(self, commit: _Committed) -> Result:
         packed = self.planned.packs
         return Result(
             self.table,

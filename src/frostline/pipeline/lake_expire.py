@@ -148,15 +148,6 @@ def _files(folder: str, going: Sequence[Snapshot]) -> Sizes:
     return sizes
 
 
-@dataclass(frozen=True)
-class _Commit(Change):
-    """Of what may go, as it was found when this was staged."""
-
-    planned: Plan | None = None
-    state: State | None = None
-    """What the table is then."""
-
-
 class _Expiry:
     """One expiry of one table, whose job has begun."""
 
@@ -166,23 +157,24 @@ class _Expiry:
     def run(self) -> tuple[Result, State]:
         """Commit, then delete. An error before the commit leaves everything as it was. Gives what the table is then."""
         _, done = lake_publish.commit(self._staged, self._transaction, reconnects=False)
-        if done is None or done.planned is None or done.state is None:
+        if done is None:
             raise ConflictError(f"others commit to {self.table.name} all the time", hint="run it again")
         reached(Failpoint.EXPIRE_PUBLISHED)
-        files = doomed(self.connection, done.planned, done.state.metadata)
+        planned, state = done
+        files = doomed(self.connection, planned, state.metadata)
         self._delete(files)
-        return Result(self.table, len(done.planned.snapshots), len(files), sum(files.values())), done.state
+        return Result(self.table, len(planned.snapshots), len(files), sum(files.values())), state
 
-    def _staged(self) -> _Commit:
-        """Upon what is there now."""
+    def _staged(self) -> tuple[Change, tuple[Plan, State]]:
+        """Upon what is there now, with what the table is then."""
         planned = plan(self.connection, self.table)
         claim = partial(self._forgotten, planned)
         if not planned.snapshots:
-            return _Commit(claim=claim, planned=planned, state=planned.state)
+            return Change(claim=claim), (planned, planned.state)
         files = {state.metadata_location for state in planned.over}
         staged = lake_upkeep.stage_expiry(self.table.id, planned.state, planned.snapshots, files)
         reached(Failpoint.EXPIRE_STAGED)
-        return _Commit([staged.move], staged.written, claim=claim, planned=planned, state=staged.state)
+        return Change([staged.move], staged.written, claim=claim), (planned, staged.state)
 
     def _forgotten(self, planned: Plan, connection: Connection) -> bool:
         """In the transaction that moves the pointer: forget the states that are over, and end the job.

@@ -1,8 +1,8 @@
 """Properties of lake tables: the policy of their upkeep, which is in their own metadata, for every engine and node."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from frostline.catalog import lake_tables, periods
 from frostline.catalog.connect import Connection
@@ -68,38 +68,26 @@ def _age_ms(connection: Connection, text: str) -> int:
     return int(seconds * 1000)
 
 
-@dataclass(frozen=True)
-class _Commit(Change):
-    """Of properties."""
-
-    state: State | None = None
-    """What the table is then."""
-
-
 def commit(connection: Connection, chosen: LakePointer, wanted: Callable[[State], Mapping[str, str | None]]) -> State:
     """Commit other properties of a table upon what is there, whoever else commits. Inside of `warehouse.guarded`."""
 
     def now() -> State:
         return lake_table.state(lake_tables.by_id(connection, chosen.id).metadata_location)
 
-    def stage() -> _Commit | None:
+    def stage() -> tuple[Change, State] | None:
         state = now()
         changes = wanted(state)
         if all(state.metadata.properties.get(name) == value for name, value in changes.items()):
             return None
         staged = lake_upkeep.stage_properties(chosen.id, state, changes)
-        return _Commit([staged.move], staged.written, state=staged.state)
+        return Change([staged.move], staged.written), staged.state
 
-    @contextmanager
-    def opened() -> Generator[Connection]:
-        hint = f"frostline lake show {chosen.name}"
-        with publish.transaction(connection, f"committing to {chosen.name}", hint=hint):
-            yield connection
-
-    outcome, done = lake_publish.commit(stage, opened, reconnects=False)
+    hint = f"frostline lake show {chosen.name}"
+    opened = partial(publish.transaction, connection, f"committing to {chosen.name}", hint=hint)
+    outcome, made = lake_publish.commit(stage, opened, reconnects=False)
     if outcome is Outcome.LOST:
         raise ConflictError(f"others commit to {chosen.name} all the time", hint="run it again")
-    if done is None or done.state is None:
+    if made is None:
         return now()
-    lake_table.remember(done.state)
-    return done.state
+    lake_table.remember(made)
+    return made

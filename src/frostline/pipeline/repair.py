@@ -134,7 +134,7 @@ def _leased(connection: Connection, settings: Settings, table: Table) -> Generat
         yield tables.get(connection, table.name)
 
 
-def _publishing(connection: Connection, table: Table) -> AbstractContextManager[None]:
+def _publishing(connection: Connection, table: Table) -> AbstractContextManager[Connection]:
     hint = f"frostline repair {table.name} shows whether it was done"
     return publish.transaction(connection, f"repairing {table.name}", hint=hint)
 

@@ -133,7 +133,7 @@ class _Run:
             case Outcome.LOST:
                 raise ConflictError(f"others commit to {self.batch.table} all the time", hint="write again")
 
-    def _staged(self, base: State, files: Sequence[DataFile], rows: int) -> Change:
+    def _staged(self, base: State, files: Sequence[DataFile], rows: int) -> tuple[Change, None]:
         warehouse.check()
         table, label, now = self.batch.table, self.batch.label, self._now()
         if _shape(now) != _shape(base):
@@ -142,13 +142,14 @@ class _Run:
         lake_upkeep.refuse_swept(base, now, [file.file_path for file in files])
         staged = [lake_commit.stage(self.id, now, Added(list(files)))] if files else []
         reached(Failpoint.APPEND_STAGED)
-        return Change(
+        change = Change(
             moves=[each.move for each in staged],
             written=[path for each in staged for path in each.written],
             claim=lambda connection: lake_batches.claim(connection, self.id, label, rows),
             what=f"it committed the batch for {table}",
             look="write again with the same label" if label is not None else f"look into {table} for the rows",
         )
+        return change, None
 
     @contextmanager
     def _transaction(self) -> Generator[Connection]:

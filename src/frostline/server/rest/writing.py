@@ -7,9 +7,8 @@ docs/design/catalog-server.md.
 
 import json
 import logging
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated
 
 from pydantic import BaseModel, Field
@@ -22,7 +21,7 @@ from starlette.responses import Response
 
 from frostline import logs
 from frostline.catalog import lake_tables, namespaces
-from frostline.catalog.connect import Connection, first_line
+from frostline.catalog.connect import first_line
 from frostline.catalog.lake_tables import LakeTableExists
 from frostline.catalog.namespaces import Entry
 from frostline.catalog.pointers import LakeMove, Pointer
@@ -271,13 +270,6 @@ def _require_namespace_for_new(call: Call, pointer: Pointer) -> None:
     require_namespace(call, pointer.namespace)
 
 
-@dataclass(frozen=True)
-class _Commit(lake_publish.Change):
-    """Of tables as clients want them."""
-
-    staged: Sequence[Staged] = ()
-
-
 def _published(
     call: Call, pointers: Sequence[Pointer], stage: Callable[[], Sequence[Staged]], *, is_ours: bool = True
 ) -> Sequence[Staged]:
@@ -285,31 +277,25 @@ def _published(
     names = ", ".join(".".join(pointer) for pointer in pointers)
     outcome, done = lake_publish.commit(
         lambda: _change(call, stage(), is_ours=is_ours),
-        lambda: _transaction(call, f"committing to {names}"),
+        partial(publish.transaction, call.connection, f"committing to {names}", hint=_HINT),
         reconnects=False,
         attempts=_TRIES,
     )
     if done is None or outcome is not Outcome.DONE:
         raise Refused(409, "CommitFailedException", f"others commit to {names} all the time; nothing was changed")
-    for each in done.staged:
+    for each in done:
         _tell(call, each)
-    return done.staged
+    return done
 
 
-@contextmanager
-def _transaction(call: Call, what: str) -> Generator[Connection]:
-    with publish.transaction(call.connection, what, hint=_HINT):
-        yield call.connection
-
-
-def _change(call: Call, staged: Sequence[Staged], *, is_ours: bool) -> _Commit:
+def _change(call: Call, staged: Sequence[Staged], *, is_ours: bool) -> tuple[lake_publish.Change, Sequence[Staged]]:
     moves = [
         LakeMove(each.entry.lake_table_id, each.entry.metadata_location, each.location)
         for each in staged
         if each.entry is not None and each.entry.lake_table_id is not None
     ]
     written = [each.location for each in staged if each.changes and is_ours]
-    return _Commit(moves, written, claim=lambda _: _add_new(call, staged), staged=staged)
+    return lake_publish.Change(moves, written, claim=lambda _: _add_new(call, staged)), staged
 
 
 def _add_new(call: Call, staged: Sequence[Staged]) -> bool:

@@ -8,7 +8,6 @@ moves all pointers in one transaction of Postgres (`lake_publish`), again if som
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import psycopg
@@ -25,14 +24,6 @@ from frostline.server.writes.group import Ticket
 from frostline.server.writes.shared_files import SharedFiles, Wanted
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class _Commit(Change):
-    """Of a group."""
-
-    states: Sequence[State] = ()
-    """What the tables are then."""
 
 
 class Committer:
@@ -69,7 +60,7 @@ class Committer:
         left, common = list(together), SharedFiles()
         try:
             staged = partial(self._staged, left, common)
-            outcome, done = lake_publish.commit(staged, self._catalog.connection, reconnects=True)
+            outcome, states = lake_publish.commit(staged, self._catalog.connection, reconnects=True)
         except OutcomeUnknown as error:
             self._fail(left, SharedFiles(), error)
         except (FrostlineError, psycopg.Error) as error:
@@ -82,11 +73,11 @@ class Committer:
             if outcome is Outcome.LOST:
                 self._fail(left, common, ConflictError("others commit all the time", hint="run the transaction again"))
             else:
-                self._end(left, done)
+                self._end(left, states or ())
 
     @staticmethod
-    def _end(left: Sequence[Ticket], done: _Commit | None) -> None:
-        for state in done.states if done else ():
+    def _end(left: Sequence[Ticket], states: Sequence[State]) -> None:
+        for state in states:
             lake_table.remember(state)
         for ticket in left:
             ticket.end()
@@ -97,8 +88,11 @@ class Committer:
         for ticket in left:
             ticket.end(error)
 
-    def _staged(self, left: list[Ticket], common: SharedFiles) -> _Commit | None:
-        """What those want who can be committed; None when nobody is left. Those in conflict are told, and leave."""
+    def _staged(self, left: list[Ticket], common: SharedFiles) -> tuple[Change, Sequence[State]] | None:
+        """What those want who can be committed, and what the tables are then; None when nobody is left.
+
+        Those in conflict are told, and leave.
+        """
         self._catalog.require_warehouse()  # what was written is of no use if it went away since
         staged = group.staged(left, common, self._catalog.cut)
         made = [new for ticket in left for new in ticket.made]
@@ -106,8 +100,8 @@ class Committer:
         if not staged and not made and not dropped:
             return None
         written = [path for each in staged for path in each.written]
-        states = [each.state for each in staged]
-        return _Commit([each.move for each in staged], written, made, dropped, states=states)
+        change = Change([each.move for each in staged], written, made, dropped)
+        return change, [each.state for each in staged]
 
     def close(self) -> None:
         """Give the connection back."""
