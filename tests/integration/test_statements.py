@@ -28,7 +28,17 @@ from frostline.model.policy import Policy
 from frostline.relation import foreign_server, guard, registration
 from frostline.relation.registration import Request
 
-PACKAGES = ("relation", "partitions", "partitions.convert", "tiers", "pipeline", "runtime", "observe.doctor")
+PACKAGES = (
+    "relation",
+    "partitions",
+    "partitions.convert",
+    "tiers",
+    "pipeline",
+    "server",
+    "server.writes",
+    "runtime",
+    "observe.doctor",
+)
 PARSED = {
     "dropping.detach_concurrently": "cannot be rolled back; test_partition_mode.py runs it",
     "dropping.finalize": "needs a DETACH that was interrupted; test_partition_mode.py has one",

@@ -60,20 +60,18 @@ class State(NamedTuple):
 def of_snapshot(connection: Connection, table: Table, snapshot_id: int) -> State:
     """The state with that lake snapshot; UsageError when the lake never had it, or has it no more."""
     values = {"table_id": table.id, "snapshot_id": snapshot_id}
-    row = connection.execute(_statement("state_of_snapshot"), values).fetchone()
-    if row is None:
-        raise _gone(table, f"lake snapshot {snapshot_id}")
-    return State(*row)
+    for state in fetch(connection, State, _statement("state_of_snapshot"), values):
+        return state
+    raise _gone(table, f"lake snapshot {snapshot_id}")
 
 
 def at(connection: Connection, table: Table, time: datetime) -> State:
     """The state that was current at that time; UsageError when there was none, or it has expired."""
     if time.tzinfo is None:
         raise UsageError(f"as_of {time} has no time zone", hint="say which: datetime(..., tzinfo=UTC)")
-    row = connection.execute(_statement("state_at"), {"table_id": table.id, "at": time}).fetchone()
-    if row is None:
-        raise _gone(table, f"state of {time.isoformat()}")
-    return State(*row)
+    for state in fetch(connection, State, _statement("state_at"), {"table_id": table.id, "at": time}):
+        return state
+    raise _gone(table, f"state of {time.isoformat()}")
 
 
 def of_name(connection: Connection, text: str, table: Name) -> State:
@@ -82,10 +80,9 @@ def of_name(connection: Connection, text: str, table: Name) -> State:
     if version and not version.isdecimal():
         raise UsageError(f"as_of {text!r} is not NAME or NAME@VERSION", hint="frostline snapshot list")
     values = {"name": name, "version": version or None, "schema": table.schema, "table": table.table}
-    row = connection.execute(_statement("snapshot_table"), values).fetchone()
-    if row is None:
-        raise UsageError(f"snapshot {text!r} has no table {table}", hint="frostline snapshot list")
-    return State(*row)
+    for state in fetch(connection, State, _statement("snapshot_table"), values):
+        return state
+    raise UsageError(f"snapshot {text!r} has no table {table}", hint="frostline snapshot list")
 
 
 def _gone(table: Table, what: str) -> UsageError:

@@ -37,7 +37,7 @@ def over(connection: Connection, lake_table_id: int, keeping: Keeping) -> list[F
         "short_age": keeping.short_age,
         "most": MANY_STATES,
     }
-    return [Former(*row) for row in connection.execute(_statement("over"), values).fetchall()]
+    return fetch(connection, Former, _statement("over"), values)
 
 
 def former(connection: Connection, lake_table_id: int) -> list[str]:
@@ -112,8 +112,8 @@ class Standing:
 def survey(connection: Connection) -> list[Standing]:
     """All live lake tables, by their names."""
     failed = defaultdict[int, dict[Kind, Failures]](dict)
-    for number, kind, count, last_at, error in connection.execute(_statement("failures")).fetchall():
-        failed[number][Kind(kind)] = Failures(count, last_at, error)
+    for number, kind, failures_of_kind in fetch(connection, _failed, _statement("failures")):
+        failed[number][kind] = failures_of_kind
     last = dict(fetch(connection, _last_job, _statement("last")))
     known = {row["id"]: row for row in fetch(connection, dict[str, Any], _statement("survey"), {"most": MANY_STATES})}
     return [
@@ -137,8 +137,12 @@ def _last_job(*, lake_table_id: int, state: str, **others: Any) -> tuple[int, Jo
 
 def failures(connection: Connection, lake_table_id: int) -> dict[Kind, Failures]:
     """Each kind of job on the table that failed when it was run last."""
-    rows = connection.execute(_statement("failures")).fetchall()
-    return {Kind(kind): Failures(*rest) for number, kind, *rest in rows if number == lake_table_id}
+    failed = fetch(connection, _failed, _statement("failures"))
+    return {kind: failures for number, kind, failures in failed if number == lake_table_id}
+
+
+def _failed(*, lake_table_id: int, kind: str, **failures: Any) -> tuple[int, Kind, Failures]:
+    return lake_table_id, Kind(kind), Failures(**failures)
 
 
 def start(connection: Connection, table: LakePointer, kind: str) -> int:

@@ -6,11 +6,12 @@ makes them. What they do is decided by functions of the catalog when they fire, 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, fetch
 from frostline.model.names import Name, quoted
 from frostline.model.policy import ForeignKeys
 from frostline.model.registration import Refusal
@@ -57,21 +58,20 @@ class ForeignKey:
 def read(connection: Connection, table: Table) -> list[ForeignKey]:
     """The foreign keys of the heap."""
     pushable = {column.name for column in table.columns if column.encoding.pushable}
-    rows = connection.execute(_statement("read").format(heap=_heap(connection, table))).fetchall()
-    return [
-        ForeignKey(
-            constraint,
-            tuple(columns),
-            Name(schema, parent),
-            _ACTIONS[on_delete],
-            _ACTIONS[on_update],
-            deferrable,
-            obstacle,
-            is_managed,
-            not pushable.isdisjoint(columns),
+
+    def foreign_key(
+        *, columns: list[str], schema: str, parent: str, on_delete: str, on_update: str, **others: Any
+    ) -> ForeignKey:
+        return ForeignKey(
+            columns=tuple(columns),
+            parent=Name(schema, parent),
+            on_delete=_ACTIONS[on_delete],
+            on_update=_ACTIONS[on_update],
+            is_looked_up=not pushable.isdisjoint(columns),
+            **others,
         )
-        for constraint, columns, schema, parent, on_delete, on_update, deferrable, obstacle, is_managed in rows
-    ]
+
+    return fetch(connection, foreign_key, _statement("read").format(heap=_heap(connection, table)))
 
 
 def refusals(connection: Connection, heap: Name) -> Iterator[Refusal]:

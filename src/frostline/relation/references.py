@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog.connect import Connection
+from frostline.catalog.connect import Connection, fetch
 from frostline.errors import UsageError
 from frostline.model.archive import Plan
 from frostline.model.names import Name, quoted
@@ -46,10 +46,13 @@ class Reference:
 def inbound(connection: Connection, table: Table) -> list[Reference]:
     """The foreign keys that point at the heap; usually none."""
     heap = sql.Literal(names.identifier(table.heap).as_string(connection))
-    return [
-        Reference(constraint, Name(schema, child), tuple(ours), tuple(theirs))
-        for constraint, schema, child, ours, theirs in connection.execute(_statement("inbound").format(heap=heap))
-    ]
+    return fetch(connection, _reference, _statement("inbound").format(heap=heap))
+
+
+def _reference(
+    *, constraint: str, schema: str, child: str, parent_columns: list[str], child_columns: list[str]
+) -> Reference:
+    return Reference(constraint, Name(schema, child), tuple(parent_columns), tuple(child_columns))
 
 
 def limited(connection: Connection, table: Table, plan: Plan) -> Plan:

@@ -14,9 +14,11 @@ import pyarrow as pa
 from postgast import pg_query_pb2 as pb
 from psycopg import sql
 
+from frostline import sqlfiles
 from frostline.catalog.connect import first_line
 from frostline.errors import UnavailableError
 from frostline.model.lake_tables import ROW_COLUMN
+from frostline.relation import names
 from frostline.server.engine import Rows
 from frostline.server.own_session import OwnSessionFailed, explained
 from frostline.server.protocol.backend import ResultColumn
@@ -26,6 +28,7 @@ from frostline.server.translate.plan import PostgresPlan, Scan
 from frostline.server.translate.scope import SNAPSHOT_COLUMN
 from frostline.server.translate.statements import NotServed
 
+_statement = sqlfiles.statements(__name__, "fallback")
 _CURSOR = sql.Identifier("frostline_answer")
 _FETCH_ROWS = 2_000
 ROW = "frostline_row"
@@ -43,14 +46,6 @@ _SETTINGS = (
 )
 _HAS_TRANSACTION_TIMEOUT = 170_000
 _COMMENTS = (pb.C_COMMENT, pb.SQL_COMMENT)
-_VOLATILE = """
-select f.name from unnest($1::text[]) as f(name)
- where not exists (select from pg_catalog.pg_proc p where p.proname = f.name
-                      and p.pronamespace = 'pg_catalog'::regnamespace and p.provolatile = 'i')
-    or exists (select from pg_catalog.pg_proc p where p.proname = f.name
-                  and p.pronamespace = 'pg_catalog'::regnamespace and p.provolatile = 'v')
-"""
-"""Which of these names are not those of immutable functions (some have a stable variant for time zones)."""
 
 
 class PostgresAnswer:
@@ -163,7 +158,7 @@ class PostgresAnswer:
 
 def refuse_volatile(cursor: psycopg.RawCursor, functions: Collection[str]) -> None:
     """NotServed when one of these functions could see or change anything but its arguments."""
-    volatile = cursor.execute(_VOLATILE, [sorted(functions)]).fetchall()
+    volatile = cursor.execute(_statement("volatile"), [sorted(functions)]).fetchall()
     if volatile:
         raise NotServed(f"function {volatile[0][0]} is not served by the lake server", hint="run it in Postgres")
 
@@ -198,12 +193,8 @@ def _create(name: sql.Identifier, scan: Scan) -> sql.Composed:
 def _column(name: str, formatted: str, collation: str | None) -> sql.Composed:
     # Type and collation come quoted from the catalog (format_type, regcollation), never from a client.
     return sql.SQL("{} {}{}").format(
-        sql.Identifier(name), _trusted(formatted), _trusted(f" collate {collation}" if collation else "")
+        sql.Identifier(name), names.trusted(formatted), names.trusted(f" collate {collation}" if collation else "")
     )
-
-
-def _trusted(text: str) -> sql.SQL:
-    return sql.SQL(text)  # pyright: ignore[reportArgumentType]
 
 
 def with_temporary_tables(plan: PostgresPlan) -> str:

@@ -2,12 +2,13 @@
 
 -- name: read
 -- The foreign keys of a table. Reads system catalogs, locks nothing.
-select c.conname::text,
+select c.conname::text as constraint,
        array(select a.attname::text from unnest(c.conkey) with ordinality k (number, place)
-               join pg_attribute a on a.attrelid = c.conrelid and a.attnum = k.number order by k.place),
-       n.nspname::text, p.relname::text, c.confdeltype::text, c.confupdtype::text, c.condeferrable,
-       frostline.foreign_key_obstacle(c.oid),
-       exists (select from frostline.managed_table t where t.mode = 'tiered' and t.schema_name = n.nspname and t.heap_name = p.relname)
+               join pg_attribute a on a.attrelid = c.conrelid and a.attnum = k.number order by k.place) as columns,
+       n.nspname::text as schema, p.relname::text as parent, c.confdeltype::text as on_delete, c.confupdtype::text as on_update,
+       c.condeferrable as deferrable, frostline.foreign_key_obstacle(c.oid) as obstacle,
+       exists (select from frostline.managed_table t
+                where t.mode = 'tiered' and t.schema_name = n.nspname and t.heap_name = p.relname) as parent_is_managed
   from pg_constraint c
   join pg_class p on p.oid = c.confrelid
   join pg_namespace n on n.oid = p.relnamespace

@@ -1,10 +1,10 @@
 -- name: inbound
 -- The foreign keys that point at a table, its partitions' copies of them left out. Reads the system catalogs only; locks nothing.
-select c.conname::text, n.nspname::text, r.relname::text,
+select c.conname::text as constraint, n.nspname::text as schema, r.relname::text as child,
        array(select a.attname::text from unnest(c.confkey) with ordinality as k (attnum, position)
-               join pg_attribute a on a.attrelid = c.confrelid and a.attnum = k.attnum order by k.position),
+               join pg_attribute a on a.attrelid = c.confrelid and a.attnum = k.attnum order by k.position) as parent_columns,
        array(select a.attname::text from unnest(c.conkey) with ordinality as k (attnum, position)
-               join pg_attribute a on a.attrelid = c.conrelid and a.attnum = k.attnum order by k.position)
+               join pg_attribute a on a.attrelid = c.conrelid and a.attnum = k.attnum order by k.position) as child_columns
   from pg_constraint c
   join pg_class r on r.oid = c.conrelid
   join pg_namespace n on n.oid = r.relnamespace

@@ -16,14 +16,17 @@ import psycopg
 from postgast import pg_query_pb2 as pb
 from psycopg import sql
 
+from frostline import sqlfiles
 from frostline.errors import UsageError
 from frostline.model.lake_tables import Check
 from frostline.model.tables import Column
+from frostline.relation import names
 from frostline.server import fallback
 from frostline.server.own_session import explained
 from frostline.server.translate import plan, statements, tree
 from frostline.server.translate.statements import NotServed
 
+_statement = sqlfiles.statements(__name__, "checks")
 _AT_ONCE = 10_000
 """Rows that are sent in one statement."""
 _KEPT = 4
@@ -61,23 +64,30 @@ def compiled(columns: tuple[Column, ...], checks: tuple[Check, ...]) -> Compiled
                 used.add(_column(check, node, by_name.keys()))
         functions |= plan.functions_named(nodes)
     chosen = sorted(by_name[name] for name in used)
-    listed = [_typed(place, column) for place, (_, column) in enumerate(chosen)]
-    arrays = ", ".join(f"${number}::text[]" for number in range(1, max(len(chosen), 1) + 1))
-    names = ", ".join(f"c{place}" for place in range(max(len(chosen), 1)))
-    # A line break ends a comment in an expression; its brackets were seen to be its own.
-    cases = " ".join(f"when ({check.expression}\n) is false then {number}" for number, check in enumerate(checks))
-    query = (
-        f"select broken from (select case {cases} end as broken from (select {', '.join(listed) or '1'} "  # noqa: S608
-        f"from unnest({arrays}) as given({names})) as given) as found where broken is not null limit 1"
-    )
     places = tuple(place for place, _ in chosen) or (0,)
-    return Compiled(query, places, tuple(check.name for check in checks), frozenset(functions))
+    query = _statement("first_broken").format(
+        cases=sql.SQL(" ").join(_case(number, check) for number, check in enumerate(checks)),
+        columns=sql.SQL(", ").join(_typed(number, column) for number, (_, column) in enumerate(chosen)),
+        arrays=sql.SQL(", ").join(names.trusted(f"${number}::text[]") for number in range(1, len(places) + 1)),
+        names=sql.SQL(", ").join(map(_given, range(len(places)))),
+    )
+    return Compiled(query.as_string(None), places, tuple(check.name for check in checks), frozenset(functions))
 
 
-def _typed(place: int, column: Column) -> str:
-    name = sql.Identifier(column.name).as_string(None)
+def _case(number: int, check: Check) -> sql.Composed:
+    # A line break ends a comment in an expression; its brackets were seen to be its own.
+    return sql.SQL("when ({}\n) is false then {}").format(names.trusted(check.expression), number)
+
+
+def _given(number: int) -> sql.Identifier:
+    return sql.Identifier(f"c{number}")
+
+
+def _typed(number: int, column: Column) -> sql.Composed:
+    # Type and collation are what Postgres printed, and were seen to be nothing else when they were read.
     collate = f" collate {column.collation_name}" if column.collation_name else ""
-    return f"c{place}::{column.pg_type.formatted}{collate} as {name}"
+    kind = names.trusted(f"{column.pg_type.formatted}{collate}")
+    return sql.SQL("{}::{} as {}").format(_given(number), kind, sql.Identifier(column.name))
 
 
 def _nodes(check: Check) -> tree.Nodes:

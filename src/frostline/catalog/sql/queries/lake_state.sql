@@ -63,7 +63,7 @@ select metadata_location, snapshot_id from frostline.lake_state
 
 -- name: snapshot_table
 -- One table of a named snapshot: of the version that is asked for, else of the newest. Locks nothing.
-select t.metadata_location, t.lake_snapshot_id
+select t.metadata_location, t.lake_snapshot_id as snapshot_id
   from frostline.snapshot s join frostline.snapshot_table t using (snapshot_id)
  where s.name = %(name)s and s.state = 'published' and t.schema_name = %(schema)s and t.table_name = %(table)s
    and s.version = coalesce(%(version)s::integer,
