@@ -445,7 +445,7 @@ def test_whoever_holds_default_is_waited_for_and_nobody_queues_behind(
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(read)
         try:
-            with pytest.raises(UnavailableError, match="in use all the time"):
+            with pytest.raises(UnavailableError, match="still in use"):
                 job.run(catalog, settings, table)
         finally:
             stop.set()

@@ -59,7 +59,7 @@ def apply(connection: Connection) -> list[str]:
 
 def _in_use() -> UnavailableError:
     return UnavailableError(
-        "the catalog is in use all the time by transactions that stay open",
+        "the catalog is still in use by transactions that stay open",
         hint="end them: select * from pg_stat_activity where xact_start < now() - interval '1 minute'",
     )
 

@@ -68,4 +68,4 @@ def set_lock_timeout(connection: Connection, timeout_ms: int | None = None) -> N
 def in_use(name: Name) -> UnavailableError:
     """The lock could not be had; says so."""
     hint = "end the transactions that hold it, then run the command again: it goes on where it stopped"
-    return UnavailableError(f"{name} is in use all the time", hint=hint)
+    return UnavailableError(f"{name} is still in use", hint=hint)

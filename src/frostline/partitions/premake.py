@@ -152,7 +152,7 @@ def make(
     """Make one after the other, each for good before the next. The caller holds the table's lease.
 
     The caller has cleaned up. A partition that somebody made meanwhile counts as made. One that is blocked does not
-    stop the next. UnavailableError when DEFAULT is in use all the time; what was made stays.
+    stop the next. UnavailableError when DEFAULT is still in use; what was made stays.
     """
     known = list(wanted.known)
     patience_s: float | None = None

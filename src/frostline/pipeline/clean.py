@@ -18,7 +18,7 @@ from frostline.settings import Settings
 
 _log = logging.getLogger(__name__)
 
-_IN_USE = "somebody has the seam in use all the time, with an open cursor perhaps"
+_IN_USE = "a session keeps the seam in use, perhaps with an open cursor"
 
 
 @dataclass(frozen=True)

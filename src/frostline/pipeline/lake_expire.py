@@ -158,7 +158,7 @@ class _Expiry:
         """Commit, then delete. An error before the commit leaves everything as it was. Gives what the table is then."""
         _, done = lake_publish.commit(self._staged, self._transaction, reconnects=False)
         if done is None:
-            raise ConflictError(f"others commit to {self.table.name} all the time", hint="run it again")
+            raise ConflictError(f"others keep committing to {self.table.name}", hint="run it again")
         reached(Failpoint.EXPIRE_PUBLISHED)
         planned, state = done
         files = doomed(self.connection, planned, state.metadata)

@@ -86,7 +86,7 @@ def commit(connection: Connection, chosen: LakePointer, wanted: Callable[[State]
     opened = partial(publish.transaction, connection, f"committing to {chosen.name}", hint=hint)
     outcome, made = lake_publish.commit(stage, opened, reconnects=False)
     if outcome is Outcome.LOST:
-        raise ConflictError(f"others commit to {chosen.name} all the time", hint="run it again")
+        raise ConflictError(f"others keep committing to {chosen.name}", hint="run it again")
     if made is None:
         return now()
     lake_table.remember(made)

@@ -136,7 +136,7 @@ def take(holder: Holder, connection: Connection, request: Request) -> _Selection
             return selection
         if time.monotonic() > deadline:
             raise UnavailableError(
-                f"the tables of snapshot {request.name!r} cannot be locked: {trouble or 'they change all the time'}",
+                f"the tables of snapshot {request.name!r} cannot be locked: {trouble or 'they keep changing'}",
                 hint="end the transactions that alter or lock them, then run the command again",
             )
         time.sleep(_PAUSE_S)

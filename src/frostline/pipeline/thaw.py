@@ -230,7 +230,7 @@ class Thaw:
     def _in_use(self) -> UnavailableError:
         pids = ", ".join(map(str, refill.holders(self.connection, self.table)))
         return UnavailableError(
-            f"{self.table.name} is in use all the time: pids {pids or 'unknown'} hold its DEFAULT partition or overlay",
+            f"{self.table.name} is still in use: pids {pids or 'unknown'} hold its DEFAULT partition or overlay",
             hint="end those transactions, then run frostline thaw again",
         )
 

@@ -177,6 +177,6 @@ class Truncation:
 
     def _in_use(self) -> UnavailableError:
         return UnavailableError(
-            f"{self.table.name} is in use all the time; nothing was changed",
+            f"{self.table.name} is still in use; nothing was changed",
             hint="end the transactions that hold it, then run frostline truncate again",
         )

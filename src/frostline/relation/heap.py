@@ -192,7 +192,7 @@ def capture(connection: Connection, table: Table, partition: Name) -> None:
     if target is None:
         raise ConflictError(f"{partition} is no partition of {table.name} any more", hint="run frostline archive again")
     complaint = UnavailableError(
-        f"partition {partition} is being written to all the time",
+        f"partition {partition} is still being written to",
         hint="end the transactions that hold it, then run frostline archive again",
     )
 

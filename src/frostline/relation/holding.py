@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 def follow(connection: Connection) -> list[Name]:
     """Put triggers where foreign keys lead now, of tables that hold theirs; returns the tables that it was done for.
 
-    A table that is in use all the time is left to the next time.
+    A table that stays in use is left to the next time.
     """
     return [name for name in foreign_keys.strayed(connection) if _tried(connection, name)]
 

@@ -34,7 +34,7 @@ _LOOK_S = 5.0
 def renew(connection: Connection) -> list[Name]:
     """Renew what is not of this version, or not of the heap as it is, and return whose it was.
 
-    A table that is broken, in use all the time, or another role's keeps its objects; Frostline must start all the same.
+    A table that is broken, stays in use or is another role's keeps its objects; Frostline must start all the same.
     """
     return [name for name in tables.names(connection) if _tried(connection, name)]
 

@@ -83,9 +83,7 @@ def _write_lake_passfile(settings: Settings) -> None:
     """Write the lake server's password, for the user that runs Postgres only. It appears complete or not at all."""
     assert settings.lake_passfile
     if settings.lake_password is None:
-        raise UsageError(
-            "lake_password is not set", hint="set it in frostline.toml; any word that nobody knows will do"
-        )
+        raise UsageError("lake_password is not set", hint="set it in frostline.toml to a password of your choice")
     password = settings.lake_password.get_secret_value()
     text = passfile_line(settings.lake_host, settings.lake_port, foreign_server.DATABASE, settings.lake_user, password)
     draft = _drafted(Path(settings.lake_passfile), text)

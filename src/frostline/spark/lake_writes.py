@@ -131,7 +131,7 @@ class _Run:
             case Outcome.KNOWN:
                 return Written(self._label_has(), applied=False)
             case Outcome.LOST:
-                raise ConflictError(f"others commit to {self.batch.table} all the time", hint="write again")
+                raise ConflictError(f"others keep committing to {self.batch.table}", hint="write again")
 
     def _staged(self, base: State, files: Sequence[DataFile], rows: int) -> tuple[Change, None]:
         warehouse.check()

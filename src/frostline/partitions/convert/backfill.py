@@ -64,7 +64,7 @@ def _patiently(
         except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected):
             if time.monotonic() > deadline:
                 raise UnavailableError(
-                    f"a row of {running.name} is locked all the time",
+                    f"a row of {running.name} is still locked",
                     hint="end the transaction that holds it, then run the command again: it goes on where it stopped",
                 ) from None
             size = max(size // 8, 1)

@@ -282,7 +282,7 @@ def _published(
         attempts=_TRIES,
     )
     if done is None or outcome is not Outcome.DONE:
-        raise Refused(409, "CommitFailedException", f"others commit to {names} all the time; nothing was changed")
+        raise Refused(409, "CommitFailedException", f"others keep committing to {names}; nothing was changed")
     for each in done:
         _tell(call, each)
     return done

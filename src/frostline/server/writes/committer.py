@@ -71,7 +71,11 @@ class Committer:
             self._fail(left, SharedFiles(), unknown)
         else:
             if outcome is Outcome.LOST:
-                self._fail(left, common, ConflictError("others commit all the time", hint="run the transaction again"))
+                self._fail(
+                    left,
+                    common,
+                    ConflictError("others keep committing to the same tables", hint="run the transaction again"),
+                )
             else:
                 self._end(left, states or ())
 
