@@ -5,7 +5,8 @@ import pytest
 from tests.fixtures.statements import rows, run
 
 from frostline.catalog.connect import connect
-from frostline.model.partitions import bounds
+from frostline.model.names import Name
+from frostline.model.partitions import Partition, bounds
 from frostline.model.tiers import TierKind, days_of, to_text
 
 PRINTED = "select pg_get_expr(relpartbound, oid) from pg_class where relispartition and relkind = 'r' order by relname"
@@ -62,3 +63,27 @@ def test_dates_are_days() -> None:
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a range"):
         bounds(TierKind.DATE, text)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "begins_below", "reaches_above"),
+    [
+        (None, 9, True, False),
+        (5, 10, True, False),
+        (5, 11, True, True),
+        (9, None, True, True),
+        (10, 11, False, True),
+        (10, None, False, True),
+    ],
+)
+def test_a_partition_lies_on_the_sides_of_a_line_where_it_may_have_rows(
+    lower: int | None, upper: int | None, begins_below: bool, reaches_above: bool
+) -> None:
+    partition = Partition(Name("public", "t_1"), lower, upper, is_default=False, size_bytes=0, rows_estimate=0)
+    assert (partition.begins_below(10), partition.reaches_above(10)) == (begins_below, reaches_above)
+
+
+def test_the_default_partition_may_have_rows_on_both_sides_of_every_line() -> None:
+    default = Partition(Name("public", "t_default"), None, None, is_default=True, size_bytes=0, rows_estimate=0)
+    assert default.begins_below(TierKind.DATE.lowest)
+    assert default.reaches_above(TierKind.DATE.highest)

@@ -1,8 +1,10 @@
 """How types travel: natively where that is exact, as text everywhere else; pushed only where all engines agree."""
 
 import pytest
+from tests.fixtures.statements import rows
 
-from frostline.model import types
+from frostline.catalog.connect import connect
+from frostline.model import laketypes, types
 from frostline.model.types import Collation, LakeEncoding, PgType, encoding
 
 
@@ -102,3 +104,13 @@ def test_what_is_taken_from_a_collation_holds_of_those_that_compare_no_worse(
 ) -> None:
     """What is no text is compared as its type says. Text under that name elsewhere could be compared in any way."""
     assert {here for here in Collation if there.holds_of(here)} == right
+
+
+def test_types_have_the_names_in_sql_that_postgres_gives_them(empty_database: str) -> None:
+    native = sorted(name for lake_type in laketypes.BY_NAME.values() for name in lake_type.postgres)
+    asked = f"""select typname::text, format_type(oid, null) from pg_type
+                 where typnamespace = 'pg_catalog'::regnamespace and typname::text in ({str(native)[1:-1]})"""
+    with connect(empty_database, purpose="tests") as connection:
+        named = dict(rows(connection, asked))
+    assert sorted(named) == native
+    assert {name: formatted for name, formatted in named.items() if name != formatted} == types.SQL_NAMES
