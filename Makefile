@@ -28,7 +28,7 @@ INTEROP := org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0 \
            com.fasterxml.jackson.core:jackson-core:2.15.2 \
            com.fasterxml.jackson.core:jackson-databind:2.15.2
 
-.PHONY: install demo test test-all test-lowest test-pg15 interop interop-tests jars soak bench bench-tpch bench-smoke check format lint types contracts lock clean
+.PHONY: install demo test test-all test-lowest test-pg15 interop interop-tests jars soak bench bench-smoke check format lint types contracts lock clean
 
 install: $(STAMP)
 
@@ -81,13 +81,10 @@ $(JARS)/.complete: Makefile
 soak: install
 	FROSTLINE_TEST_SOAK_MINUTES=$(MINUTES) $(BIN)/pytest tests/property/test_lifecycle.py -k as_long_as_asked $(PYTEST_ARGS)
 
-# Every question of benchmarks/cases, and the page of the answers: make bench SCALE=4. Less than 40 minutes on two cores.
+# Every question of benchmarks/cases, and the page of the answers: make bench SCALE=4. Some 100 minutes on two cores, 28 of them
+# for TPC-H at scale factor 1; `python -m benchmarks.run tpch fold` asks some of them.
 bench: install jars
 	$(BIN)/python -m benchmarks.run --scale $(SCALE) --json docs/reference/benchmarks.json --page docs/reference/benchmarks.md
-
-# TPC-H at scale factor 1, on the same page.
-bench-tpch: install
-	$(BIN)/python -m benchmarks.run tpch_1 --scale $(SCALE) --json docs/reference/benchmarks.json --page docs/reference/benchmarks.md
 
 # A few small ones. Fails only when something is less than half as good as what is stored: make bench-smoke STORE=--store
 bench-smoke: install

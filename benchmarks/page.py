@@ -26,9 +26,8 @@ An estimate is seconds as Postgres expects them over seconds as they were, and m
 Where something is compared with nothing, the page says so.
 
 ```bash
-make bench              # everything, less than 40 minutes on two cores; needs Maven for the JDBC driver
+make bench              # everything, some 100 minutes on two cores; needs Maven for the JDBC driver
 make bench SCALE=4      # four times the rows
-make bench-tpch         # TPC-H at scale factor 1, which is not part of everything
 python -m benchmarks.run fold --scale 0.1
 ```
 

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(143))  # so that all servers are stopped
     if chosen.smoke:
         return smoke.compare(lambda cases, scale: list(_asked(cases, scale)), chosen.smoke, store=chosen.store)
-    for record in _asked(chosen.case or usual(), chosen.scale):
+    for record in _asked(chosen.case or CASES, chosen.scale):
         if chosen.json:
             records.keep(chosen.json, record)
             if chosen.page:
@@ -37,20 +37,13 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
-    parser.add_argument(
-        "case", nargs="*", choices=[*CASES, []], help="all when none is named, but those that say `ON_REQUEST`"
-    )
+    parser.add_argument("case", nargs="*", choices=[*CASES, []], help="all when none is named")
     parser.add_argument("--scale", type=float, default=1.0, help="times the usual number of rows")
     parser.add_argument("--json", type=Path, help="where the answers are kept, with the raw samples")
     parser.add_argument("--page", type=Path, help="the page to make of all answers in the JSON")
     parser.add_argument("--smoke", type=Path, help="a few small cases: compare with the ratios stored in this file")
     parser.add_argument("--store", action="store_true", help="store the ratios of the smoke cases")
     return parser
-
-
-def usual() -> list[str]:
-    """The cases that are asked when none is named."""
-    return [name for name in CASES if not getattr(_module(name), "ON_REQUEST", False)]
 
 
 def _module(name: str) -> Any:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import run, smoke
+from benchmarks import smoke
 from benchmarks.question import Answer, Measure, Question, answer, figure
 from benchmarks.run import CASES
 from benchmarks.sample import Sample
@@ -110,7 +110,3 @@ def test_every_smoke_case_exists_and_is_stored():
         assert name in CASES
         for asked in importlib.import_module(f"benchmarks.cases.{name}").QUESTIONS:
             assert (f'"{asked.text}"' in stored) == asked.measure.is_ratio
-
-
-def test_what_takes_long_is_asked_only_by_its_name():
-    assert set(CASES) - set(run.usual()) == {"tpch_1"}
