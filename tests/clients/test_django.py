@@ -292,3 +292,56 @@ def test_introspection_finds_a_view_without_a_key(pair: Pair) -> None:
         keys = [connection.introspection.get_primary_key_columns(cursor, name) for name in NAMES]
     assert (kinds["events"], kinds["plain"]) == ("v", "t")
     assert keys == [None, ["id", "ts"]]
+
+
+@pytest.fixture(scope="module")
+def kept(configured: None) -> dict[str, Any]:
+    """The models of a table that has its relation beside it, and of its plain twin."""
+    return {name: _model(name, "Kept", **_whole_key()) for name in ("kept", "kept_plain")}
+
+
+def test_beside_its_relation_a_table_is_introspected_as_what_it_is(pair_beside: Pair, kept: Any) -> None:
+    def shape(name: str) -> Any:
+        seen = connection.introspection
+        with connection.cursor() as cursor:
+            columns = [
+                (column.name, column.type_code, column.null_ok) for column in seen.get_table_description(cursor, name)
+            ]
+            kinds = {table.name: table.type for table in seen.get_table_list(cursor)}
+            constraints = seen.get_constraints(cursor, name).values()
+            sequences = [found["column"] for found in seen.get_sequences(cursor, name)]
+        keys = [constraint["columns"] for constraint in constraints if constraint["primary_key"]]
+        return columns, keys, sequences, kinds[name] in {"t", "p"}, kinds["kept_all"]
+
+    columns, keys, sequences, is_table, relation = pair_beside.both(shape)
+    assert (len(columns), keys, sequences, is_table, relation) == (9, [["id", "ts"]], ["id"], True, "v")
+
+
+def test_beside_its_relation_a_table_takes_conflicts_and_locks(pair_beside: Pair, kept: Any) -> None:
+    def change(name: str) -> Any:
+        model = kept[name]
+        objects = model.objects
+        again = objects.get(id=61)
+        again.status = "again"
+        objects.bulk_create(
+            [again, model(id=900, ts=NEW, status="fresh", data=None)],
+            update_conflicts=True,
+            unique_fields=["id", "ts"],
+            update_fields=["status"],
+        )
+        objects.bulk_create([model(id=900, ts=NEW, status="not taken", data=None)], ignore_conflicts=True)
+        with atomic():
+            locked = objects.select_for_update().get(id=62)
+            locked.version += 1
+            locked.save(update_fields=["version"])
+        return [shown(row) for row in objects.filter(id__in=[61, 62, 900]).order_by("id")]
+
+    rows = pair_beside.both(change)
+    assert [(row[0], row[2], row[-1]) for row in rows] == [(61, "again", 1), (62, "row 62", 2), (900, "fresh", 1)]
+
+
+def test_beside_its_relation_the_relation_is_read_as_a_model(pair_beside: Pair, kept: Any) -> None:
+    relation = _model("kept_all", "Kept", **_whole_key())
+    assert [shown(row) for row in relation.objects.order_by("id")] == [
+        shown(row) for row in kept["kept_plain"].objects.order_by("id")
+    ]

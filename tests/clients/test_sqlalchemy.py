@@ -315,3 +315,60 @@ def test_asynchronous_sessions_over_asyncpg(pair: Pair) -> None:
         return inserted
 
     pair.both(lambda name: asyncio.run(change(name)))
+
+
+@pytest.fixture
+def reflected(pair_beside: Pair, engine: sa.Engine) -> dict[str, sa.Table]:
+    """Both tables as SQLAlchemy reads them from the database, where the relation is beside the first."""
+    return {name: sa.Table(name, sa.MetaData(), autoload_with=engine, schema="public") for name in pair_beside.names}
+
+
+def test_beside_its_relation_a_table_is_reflected_as_what_it_is(
+    pair_beside: Pair, engine: sa.Engine, reflected: dict[str, sa.Table]
+) -> None:
+    seen = sa.inspect(engine)
+    assert set(pair_beside.names) <= set(seen.get_table_names("public"))
+    assert "kept_all" in seen.get_view_names("public")
+
+    def shape(name: str) -> Any:
+        table = reflected[name]
+        columns = [(column.name, str(column.type), column.nullable) for column in table.columns]
+        checks = [check["sqltext"] for check in seen.get_check_constraints(name, "public")]
+        return columns, [column.name for column in table.primary_key], bool(table.c.id.identity), checks
+
+    columns, key, has_identity, checks = pair_beside.both(shape)
+    assert (len(columns), key, has_identity, len(checks)) == (9, ["id", "ts"], True, 1)
+
+
+def test_beside_its_relation_a_table_takes_upserts(
+    pair_beside: Pair, engine: sa.Engine, reflected: dict[str, sa.Table]
+) -> None:
+    def upsert(name: str) -> Any:
+        table = reflected[name]
+        with engine.begin() as connection:
+            when = connection.scalar(sa.select(table.c.ts).where(table.c.id == 61))
+            insert = postgresql.insert(table).values(
+                [{"id": 61, "ts": when, "status": "again"}, {"id": 900, "ts": NEW, "status": "fresh"}]
+            )
+            given = {"status": insert.excluded.status, "version": table.c.version + 1}
+            change = insert.on_conflict_do_update(index_elements=["id", "ts"], set_=given)
+            written = connection.execute(change.returning(table.c.id, table.c.status, table.c.version)).all()
+            again = connection.execute(insert.on_conflict_do_nothing().returning(table.c.id)).all()
+            return [tuple(row) for row in written], again
+
+    assert pair_beside.both(upsert) == ([(61, "again", 2), (900, "fresh", 1)], [])
+
+
+def test_beside_its_relation_rows_of_a_table_are_locked(
+    pair_beside: Pair, engine: sa.Engine, reflected: dict[str, sa.Table]
+) -> None:
+    def lock(name: str) -> Any:
+        query = sa.select(reflected[name].c.id).where(reflected[name].c.id == 68)
+        with engine.begin() as mine, engine.connect() as other:
+            assert mine.scalar(query.with_for_update()) == 68
+            assert other.scalar(query.with_for_update(skip_locked=True)) is None
+            with pytest.raises(exc.OperationalError) as refusal:
+                other.execute(query.with_for_update(nowait=True))
+            return type(refusal.value.orig)
+
+    assert pair_beside.both(lock) is errors.LockNotAvailable
