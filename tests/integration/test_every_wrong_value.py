@@ -417,6 +417,7 @@ def test_every_function_refuses_to_be_called_wrongly(installed: Connection) -> N
         *sqlfiles.load("frostline.relation", "readers"),
         *sqlfiles.load("frostline.relation", "aside"),
         *sqlfiles.load("frostline.relation", "constraints"),
+        *sqlfiles.load("frostline.relation", "cold_keys"),
         *sqlfiles.load("frostline.relation", "renames"),
         *sqlfiles.load("frostline.relation", "parents"),
         *sqlfiles.load("frostline.relation", "unfilled"),

@@ -11,6 +11,7 @@ from frostline import sqlfiles
 from frostline.catalog.connect import Connection, fetch, first_value, only_value
 
 _statement = sqlfiles.statements(__name__, "queries/generator")
+_CONSTRAINTS = {"check": "constraint", "not null": "NOT NULL of", "foreign key": "foreign key"}
 
 
 def ensure(connection: Connection, functions: Iterable[LiteralString], templates: Mapping[str, str]) -> bool:
@@ -115,13 +116,13 @@ def record_constraints(connection: Connection, table_id: int | None = None) -> N
 
 @dataclass(frozen=True)
 class Constraint:
-    """A CHECK of a heap, or a column that is NOT NULL."""
+    """A CHECK or foreign key of a heap, or a column that is NOT NULL."""
 
     kind: str
     name: str
 
     def __str__(self) -> str:
-        return f"constraint {self.name}" if self.kind == "check" else f"NOT NULL of {self.name}"
+        return f"{_CONSTRAINTS[self.kind]} {self.name}"
 
 
 def unseen_constraints(connection: Connection, table_id: int) -> list[Constraint]:

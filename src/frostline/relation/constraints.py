@@ -4,6 +4,7 @@ With event triggers there are none but those of an older version. Without them, 
 """
 
 import psycopg
+from psycopg import errors
 
 from frostline.catalog import generator, jobs
 from frostline.catalog.connect import Connection, first_line
@@ -38,7 +39,7 @@ def _held(connection: Connection, table: Table, constraint: generator.Constraint
     try:
         with connection.transaction():
             generator.look_at_cold_rows(connection, table.id, constraint)
-    except (psycopg.errors.CheckViolation, psycopg.errors.NotNullViolation) as error:
+    except (errors.CheckViolation, errors.NotNullViolation, errors.ForeignKeyViolation) as error:
         hint = f"{error.diag.message_hint}; change them, or drop the constraint"
         raise UsageError(str(error.diag.message_primary), hint=hint) from error
     except psycopg.OperationalError as error:

@@ -40,6 +40,7 @@ def ensure_generator(connection: Connection) -> bool:
         "readers",
         "aside",
         "kept",
+        "cold_keys",
         "constraints",
         "renames",
         "on_relation",

@@ -2,21 +2,28 @@
 -- `frostline table sync`. What a CHECK calls runs with our rights, so it must be trusted code: docs/design/deputies.md.
 
 -- name: cold_constraints
--- What the heap holds or will hold, with what is known of the rows in the lake; null for what came since we looked. Reads system
--- catalogs and our own tables, locks nothing. The key's columns have been NOT NULL from the beginning.
+-- What the heap holds or will hold, with what is known of the rows in the lake; null for what came since we looked. Foreign keys are
+-- among them that are held for the lake. Reads system catalogs and our own tables, locks nothing. The key's columns have been NOT NULL
+-- from the beginning.
 create or replace function frostline.cold_constraints(managed integer)
 returns table (kind text, name text, heap oid, number oid, definition text, is_valid boolean, attnums smallint[], age integer, state text)
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select c.kind, c.name, h.heap, c.number, c.definition, c.is_valid, c.attnums, c.age,
            (select k.state from frostline.cold_constraint k
              where k.table_id = managed and k.kind = c.kind
-               and (k.heap = h.heap and k.number = c.number or k.name = c.name and k.definition = c.definition)
+               and (k.heap = h.heap and k.number = c.number
+                    -- What a foreign key says is not all of what it means: its table may have got other keys.
+                    or k.name = c.name and k.definition = c.definition and (c.kind <> 'foreign key' or k.heap <> h.heap))
              order by k.heap = h.heap and k.number = c.number desc limit 1)
       from (select frostline.heap_of(managed) as heap) h
      cross join lateral (
         select 'check' as kind, o.conname::text as name, o.oid as number, pg_get_expr(o.conbin, o.conrelid) as definition,
                o.convalidated as is_valid, coalesce(o.conkey, array[]::smallint[]) as attnums, age(o.xmin) as age
           from pg_constraint o where o.conrelid = h.heap and o.contype = 'c'
+        union all
+        select 'foreign key', o.conname, o.oid, regexp_replace(pg_get_constraintdef(o.oid), ' NOT VALID$', ''), o.convalidated, o.conkey, age(o.xmin)
+          from pg_constraint o join frostline.managed_table t on t.table_id = managed and t.foreign_keys = 'hold'
+         where o.conrelid = h.heap and o.contype = 'f' and o.conparentid = 0 and frostline.foreign_key_obstacle(o.oid) is null
         union all
         select 'not null', a.attname::text, a.attnum::integer::oid, '', not exists (
                    select from pg_constraint o where o.conrelid = h.heap and o.contype = 'n' and o.conkey = array[a.attnum] and not o.convalidated),
@@ -48,7 +55,7 @@ $$;
 
 -- name: cold_proof
 -- Whether rows of the lake hold it by what the catalog knows: a CHECK that says NOT NULL holds already, or no file has a column of it, and
--- the value that such rows have instead passes.
+-- the value that such rows have instead passes. Of foreign keys, `cold_key_proof` says it.
 create or replace function frostline.cold_proof(managed integer, kind_of text, named text) returns boolean
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
@@ -57,6 +64,9 @@ declare
 begin
     select c.*, case c.kind when 'check' then c.definition else format('(%I IS NOT NULL)', c.name) end as condition into wanted
       from frostline.cold_constraints(managed) c where c.kind = kind_of and c.name = named;
+    if kind_of = 'foreign key' then
+        return frostline.cold_key_proof(managed, wanted.number);
+    end if;
     if kind_of = 'not null' and exists (select from frostline.cold_constraints(managed) c
                                          where c.kind = 'check' and c.state = 'held' and c.is_valid and c.definition = wanted.condition) then
         return true;
@@ -144,17 +154,29 @@ declare
     breaks text;
 begin
     select * into strict looked from frostline.cold_constraints(managed) c where c.kind = kind_of and c.name = named;
-    breaks := case kind_of when 'check' then format('not (%s)', looked.definition) else format('%I is null', named) end;
-    if frostline.cold_rows_break(managed, breaks, case kind_of when 'check' then format('constraint %I', named) else format('NOT NULL of %I', named) end) then
+    if kind_of = 'foreign key' then
+        perform frostline.cold_require_parent(looked.number);
+    end if;
+    breaks := case kind_of
+        when 'check' then format('not (%s)', looked.definition)
+        when 'not null' then format('%I is null', named)
+        else frostline.cold_orphan(looked.number, (select quote_ident(c.relname) from pg_class c where c.oid = looked.heap)) end;
+    if frostline.cold_rows_break(managed, breaks, case kind_of when 'check' then format('constraint %I', named)
+                                                               when 'not null' then format('NOT NULL of %I', named)
+                                                               else format('foreign key %I', named) end) then
         raise exception using
-            errcode = case kind_of when 'check' then 'check_violation' else 'not_null_violation' end,
-            message = case kind_of when 'check' then format('check constraint %I of relation %s is violated by some row in the lake', named, looked.heap::regclass)
-                                   else format('column %I of relation %s contains null values in the lake', named, looked.heap::regclass) end,
-            hint = format('They are cold rows: select * from %s where %s', relation, breaks),
+            errcode = case kind_of when 'check' then 'check_violation' when 'not null' then 'not_null_violation' else 'foreign_key_violation' end,
+            message = case kind_of when 'not null' then format('column %I of relation %s contains null values in the lake', named, looked.heap::regclass)
+                                   else format('%s constraint %I of relation %s is violated by some row in the lake', kind_of, named,
+                                               looked.heap::regclass) end,
+            hint = case kind_of when 'foreign key'
+                                then format('They are cold rows: select * from %s as child where %s', relation,
+                                            frostline.cold_orphan(looked.number, 'child', is_told => true))
+                                else format('They are cold rows: select * from %s where %s', relation, breaks) end,
             schema = (select n.nspname from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = looked.heap),
             table = (select c.relname from pg_class c where c.oid = looked.heap),
-            constraint = case kind_of when 'check' then named else '' end,
-            column = case kind_of when 'check' then '' else named end;
+            constraint = case kind_of when 'not null' then '' else named end,
+            column = case kind_of when 'not null' then named else '' end;
     end if;
     -- By its number: whoever dropped it meanwhile and made another one of the same name has not had that looked at.
     insert into frostline.cold_constraint as k (table_id, kind, name, heap, number, definition, state)
@@ -177,7 +199,13 @@ declare
     again record;
     same text;
 begin
-    -- Their texts are read again, with our rights.
+    -- A foreign key is made anew with the same text, and asks for the same rows: the values are the same.
+    update frostline.cold_constraint k set number = o.oid
+      from pg_constraint o
+     where k.table_id = managed and k.kind = 'foreign key' and k.heap = altered and not exists (select from pg_constraint p where p.oid = k.number)
+       and o.conrelid = altered and o.contype = 'f' and o.conparentid = 0 and o.conname = k.name
+       and regexp_replace(pg_get_constraintdef(o.oid), ' NOT VALID$', '') = k.definition;
+    -- The texts of the others are read again, with our rights.
     if exists (select from frostline.untrusted_code(altered)) then
         return;
     end if;
@@ -221,8 +249,8 @@ end
 $$;
 
 -- name: cold_judge
--- What an ALTER TABLE of this transaction has brought: held by proof, asked of the lake if it was NOT VALID before, or else refused:
--- ADD CONSTRAINT and SET NOT NULL keep every reader out, and would do so for as long as the lake takes.
+-- What an ALTER TABLE of this transaction has brought: held by proof, asked of the lake if it was NOT VALID before or is a foreign key, or
+-- else refused: ADD CHECK and SET NOT NULL keep every reader out, and would do so for as long as the lake takes.
 create or replace function frostline.cold_judge(managed integer) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
@@ -243,6 +271,8 @@ begin
                    set heap = excluded.heap, number = excluded.number, definition = excluded.definition, state = 'held';
             elsif fresh.state = 'not valid' then
                 perform frostline.cold_look(managed, fresh.kind, fresh.name);
+            elsif fresh.kind = 'foreign key' then
+                perform frostline.cold_look_at_new_key(managed, fresh.name, fresh.attnums);
             else
                 held_by := case fresh.kind when 'check' then fresh.name else frostline.cut_name(fresh.name, '_not_null') end;
                 raise object_not_in_prerequisite_state using
@@ -262,6 +292,7 @@ begin
             end if;
         end loop;
     end if;
+    perform frostline.cold_warn_of_keys(managed);
     perform frostline.cold_record(managed);
 end
 $$;
@@ -412,7 +443,7 @@ begin
     end if;
     delete from frostline.cold_constraint k
      using pg_event_trigger_dropped_objects() d, frostline.managed_table t
-     where tg_tag <> 'ALTER TABLE' and d.object_type = 'table constraint' and k.table_id = t.table_id and k.kind = 'check'
+     where tg_tag <> 'ALTER TABLE' and d.object_type = 'table constraint' and k.table_id = t.table_id and k.kind <> 'not null'
        and d.address_names = array[t.schema_name, t.heap_name, k.name];
     -- Nothing else tells that the primary key was among them.
     perform frostline.refuse_other_key(t.table_id, is_dropped => true)
