@@ -15,10 +15,12 @@ from frostline import spark as connector
 from frostline.catalog import tables
 from frostline.catalog.connect import Connection
 from frostline.errors import UsageError
+from frostline.model import work
 from frostline.model.names import Name
 from frostline.model.policy import Policy
 from frostline.model.tables import Table
-from frostline.pipeline import verify
+from frostline.observe import status, survey
+from frostline.pipeline import plan, verify
 from frostline.relation import form, registration, removal, renewal
 from frostline.relation.registration import Request
 
@@ -324,6 +326,26 @@ def test_archive_stops_at_a_partition_whose_rows_are_referenced(referenced: Lake
     assert orphans(referenced) == (0, 1)
     same(referenced)
     assert verify.run(referenced.catalog, referenced.table()).faults == ()
+
+
+@pytest.mark.parametrize("referenced", [""], indirect=True)
+def test_nobody_is_promised_a_partition_whose_rows_are_referenced(referenced: Lake) -> None:
+    """Neither by `plan` nor by `status`, and the worker does not try it."""
+    catalog, table = referenced.catalog, referenced.table()
+    stays = "public.events_2: foreign key of_event on public.notes references its rows (25,"
+    planned = plan.of_table(catalog, table)
+    assert [str(partition.name) for partition in planned.plan.partitions] == ["public.events_1"]
+    assert str(planned.stays).startswith(stays)
+    archived(referenced)
+    shown = status.of_table(catalog, table)
+    assert shown.state.ripe_partitions == 0
+    assert any(problem.what.startswith(f"archive ends before {stays}") for problem in shown.problems)
+    assert work.Kind.ARCHIVE not in [action.kind for action in work.due(shown.state)]
+    run(catalog, "delete from public.notes where note = 1")
+    assert work.Kind.ARCHIVE in [action.kind for action in work.due(survey.of_table(catalog, table))]
+    with referenced.connect() as other, other.transaction():
+        run(other, "lock table public.notes in access exclusive mode")
+        assert [state.ripe_partitions for state in survey.list_all(catalog)] == [2]
 
 
 def test_a_row_that_is_referenced_after_it_was_archived_stays_in_the_table(referenced: Lake) -> None:

@@ -57,9 +57,10 @@ def _planned(planned: "TablePlan") -> dict[str, Any]:
 def _because(planned: "TablePlan") -> str:
     table, kind = planned.table, planned.table.tier_kind
     reason = f"{table.tier_key} before {to_text(kind, planned.cutoff)} is older than {table.policy.hot_period}"
-    if table.held_from is None:
-        return reason
-    return f"{reason}; held from {to_text(kind, table.held_from)} until: frostline table set {table.name} --release"
+    if table.held_from is not None:
+        released = f"frostline table set {table.name} --release"
+        reason = f"{reason}; held from {to_text(kind, table.held_from)} until: {released}"
+    return reason if planned.stays is None else f"{reason}; ends before {planned.stays}"
 
 
 def _line(lowest: int, value: int, text: str) -> str | None:

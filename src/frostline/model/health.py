@@ -80,6 +80,8 @@ def _waiting(state: TableState, signs: Signs) -> Iterator[Problem]:
             f"an undo or a thaw keeps archive from going past {signs.held_from}",
             f"frostline table set {state.name} --release",
         )
+    if state.stays:
+        yield Problem(f"archive ends before {state.stays}", f"frostline plan {state.name}")
     if state.over_grace and signs.blockers:
         yield Problem(
             f"{state.over_grace} archived partitions cannot be cleaned while old transactions are open: "

@@ -60,7 +60,9 @@ class TableState:
     grid_problem: str | None = None
     """Why no partition can be made ahead, if so."""
     ripe_partitions: int = 0
-    """Wholly older than the hot period, and not held."""
+    """Wholly older than the hot period, not held, and before the first one with referenced rows."""
+    stays: str | None = None
+    """Which partition archive does not go past although it is old enough, and why: rows of it are referenced."""
     lag: int = 0
     """How far the end of the oldest of them lies behind the hot period, on the axis."""
     marks: int = 0

@@ -199,18 +199,18 @@ def _next(connection: Connection, table: Table, state: TableState, seen: Facts) 
         return Next(action.kind, work.delayed_until(action.kind, state, {}), action.why)
     if not table.has_line:
         return None
-    upcoming = {action.at: action for action in _upcoming(connection, table, seen) if action.at is not None}
+    upcoming = {action.at: action for action in _upcoming(connection, table, state, seen) if action.at is not None}
     return upcoming[min(upcoming)] if upcoming else None
 
 
-def _upcoming(connection: Connection, table: Table, seen: Facts) -> Iterator[Next]:
+def _upcoming(connection: Connection, table: Table, state: TableState, seen: Facts) -> Iterator[Next]:
     line = seen.layout.frost_line
     uppers = [
         partition.upper
         for partition in seen.layout.partitions
         if partition.upper is not None and partition.upper > line
     ]
-    if uppers and table.held_from is None:
+    if uppers and table.held_from is None and state.stays is None:
         yield Next(Kind.ARCHIVE, heap.ripe_at(connection, table, min(uppers)), "the next partition")
     yield Next(Kind.FOLD, heap.fold_due_at(connection, table, line), "fold_age")
     ends = [partition.grace_ends_at for partition in seen.uncleaned if not partition.grace_is_over]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import psycopg
 from psycopg import sql
 
 from frostline import logs
@@ -25,7 +26,7 @@ from frostline.catalog.archived_partitions import ArchivedPartition
 from frostline.catalog.connect import Connection, first_line
 from frostline.catalog.lake_upkeep import Standing
 from frostline.catalog.patience import set_lock_timeout
-from frostline.model import upkeep
+from frostline.model import archive, upkeep
 from frostline.model.lake_upkeep import commits_between
 from frostline.model.names import Name
 from frostline.model.partitions import Partition
@@ -34,7 +35,7 @@ from frostline.model.upkeep import LakeState
 from frostline.model.work import TableState
 from frostline.partitions import default_partition, dropping, premake
 from frostline.pipeline import plan
-from frostline.relation import heap
+from frostline.relation import heap, references
 from frostline.relation.heap import Layout
 
 _log = logging.getLogger(__name__)
@@ -153,7 +154,7 @@ def _partitioned(connection: Connection, table: Table, seen: Facts) -> TableStat
 def _tiered(connection: Connection, table: Table, seen: Facts) -> TableState:
     line, standing = seen.layout.frost_line, pointers.standing(connection, table)
     cutoff = heap.cutoff(connection, table)
-    ripe = plan.ripe(table, seen.layout.partitions, line, cutoff).partitions
+    moved, stays = _moved(connection, table, plan.ripe(table, seen.layout.partitions, line, cutoff))
     missing, problem = _partitions_ahead(connection, table, seen.layout)
     over = [partition for partition in seen.uncleaned if partition.grace_is_over]
     blocked = [partition for partition in over if heap.marks(connection, table, partition.lower, partition.upper)]
@@ -166,8 +167,9 @@ def _tiered(connection: Connection, table: Table, seen: Facts) -> TableState:
         foreign=standing.described if standing.is_foreign else None,
         missing_partitions=missing,
         grid_problem=problem,
-        ripe_partitions=len(ripe),
-        lag=_lag(ripe, cutoff),
+        ripe_partitions=len(moved.partitions),
+        stays=stays,
+        lag=_lag(moved.partitions, cutoff),
         marks=heap.marks(connection, table, None, line),
         fold_rows=table.policy.fold_rows,
         has_old_mark=heap.has_older_mark(connection, table, line, table.policy.fold_age),
@@ -181,6 +183,15 @@ def _tiered(connection: Connection, table: Table, seen: Facts) -> TableState:
         swept_at=tables.swept_at(connection, table),
         failures=jobs.failures(connection, table),
     )
+
+
+def _moved(connection: Connection, table: Table, ripe: archive.Plan) -> tuple[archive.Plan, str | None]:
+    """What archive would move, and before which partition it ends. It will see itself where somebody has locked one."""
+    try:
+        with connection.transaction():
+            return references.limited(connection, table, ripe)
+    except psycopg.errors.LockNotAvailable:
+        return ripe, None
 
 
 def _lag(ripe: Sequence[Partition], cutoff: int) -> int:

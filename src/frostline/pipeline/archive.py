@@ -11,8 +11,9 @@ from functools import partial
 
 from frostline import logs
 from frostline.catalog import archived_partitions, jobs, lake_files, seams
+from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State
-from frostline.errors import FrostlineError
+from frostline.errors import FrostlineError, UsageError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import commit, foreign, paths, publish
 from frostline.lake.commit import StagedCommit
@@ -23,7 +24,7 @@ from frostline.model.tables import Table
 from frostline.pipeline import clean, job, plan, settle
 from frostline.pipeline.export import Export, export_shard
 from frostline.pipeline.job import JobContext
-from frostline.relation import bound, columns, heap, marks, references
+from frostline.relation import bound, columns, heap, marks
 from frostline.tiers import moment, target
 from frostline.tiers.moment import Moment
 from frostline.tiers.shards import Shard
@@ -61,7 +62,7 @@ def archive_table(context: JobContext, chosen: Table) -> Result:
         columns.require(connection, table)
         heap.refuse_unlogged(connection, table)
         settle.lake(connection, settings, table)
-        planned = references.limited(connection, table, plan.of_table(connection, table).plan)
+        planned = _planned(connection, table)
         heap.refuse_smallest(connection, table, heap.may_be_smallest(table, planned.partitions))
         for name in heap.adopt(connection, table, planned.from_line):
             _log.warning("%s", logs.fields(stage="adopt", table=str(table.name), partition=str(name)))
@@ -73,6 +74,15 @@ def archive_table(context: JobContext, chosen: Table) -> Result:
         cleaned = clean.within_job(connection, table)
         lake_files.settle_merges(connection, table)
     return Result(table, moved, rows, size, cleaned)
+
+
+def _planned(connection: Connection, table: Table) -> archive.Plan:
+    """What to move; UsageError when the first partition that is old enough has rows which another table references."""
+    found = plan.of_table(connection, table)
+    if found.stays is not None and found.plan.is_empty:
+        hint = "delete or move the rows that reference them first, or drop the foreign key"
+        raise UsageError(f"cannot archive {found.stays}", hint=hint)
+    return found.plan
 
 
 def archive_batch(context: JobContext, table: Table, batch: archive.Plan) -> list[WrittenFile]:

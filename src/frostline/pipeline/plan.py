@@ -11,7 +11,7 @@ from frostline.model.partitions import Partition
 from frostline.model.range import Range
 from frostline.model.tables import RecordedFile, Seam, Table
 from frostline.model.upkeep import RetentionLine, UncleanedPartition
-from frostline.relation import clock, heap
+from frostline.relation import clock, heap, references
 from frostline.relation.heap import Layout
 
 GUESSED_RATIO = 8
@@ -26,17 +26,20 @@ class TablePlan:
     seam: Seam
     cutoff: int
     plan: archive.Plan
+    stays: str | None
+    """Which partition it ends before although that is old enough, and why: rows of it are referenced."""
     rows_estimate: int
     size_bytes: int
     lake_bytes_estimate: int
 
 
 def of_table(connection: Connection, table: Table) -> TablePlan:
-    """Plan one table. Reads catalogs, and rows only where Postgres has no estimate of their number."""
+    """Plan one table. Reads catalogs, and rows where Postgres has no estimate of their number or keys point at them."""
     trust.require(connection, table)
     seam = seams.get(connection, table)
     cutoff = heap.cutoff(connection, table)
-    moved = ripe(table, heap.partitions(connection, table), seam.frost_line, cutoff)
+    old_enough = ripe(table, heap.partitions(connection, table), seam.frost_line, cutoff)
+    moved, stays = references.limited(connection, table, old_enough)
     rows = sum(
         # A partition that was never analyzed is counted.
         partition.rows_estimate if partition.rows_estimate >= 0 else heap.count(connection, partition.name)
@@ -45,7 +48,7 @@ def of_table(connection: Connection, table: Table) -> TablePlan:
     size = sum(partition.size_bytes for partition in moved.partitions)
     _, lake_rows, lake_bytes = lake_files.totals(connection, table)
     estimate = rows * lake_bytes // lake_rows if lake_rows else size // GUESSED_RATIO
-    return TablePlan(table, seam, cutoff, moved, rows, size, estimate)
+    return TablePlan(table, seam, cutoff, moved, stays, rows, size, estimate)
 
 
 def ripe(table: Table, partitions: Sequence[Partition], frost_line: int, cutoff: int) -> archive.Plan:

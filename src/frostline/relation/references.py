@@ -11,7 +11,6 @@ from psycopg import sql
 
 from frostline import sqlfiles
 from frostline.catalog.connect import Connection, fetch
-from frostline.errors import UsageError
 from frostline.model.archive import Plan
 from frostline.model.names import Name, quoted
 from frostline.model.tables import Table
@@ -55,24 +54,20 @@ def _reference(
     return Reference(constraint, Name(schema, child), tuple(parent_columns), tuple(child_columns))
 
 
-def limited(connection: Connection, table: Table, plan: Plan) -> Plan:
+def limited(connection: Connection, table: Table, plan: Plan) -> tuple[Plan, str | None]:
     """What of a plan may be archived: all before the first partition that has a referenced row.
 
-    UsageError, with the rows named, when that is the very first one.
+    And which one that is, with the reason; None when there is none.
     """
     foreign_keys = inbound(connection, table)
     for position, partition in enumerate(plan.partitions if foreign_keys else ()):
         reason = reason_to_stay(connection, table, foreign_keys, partition.name)
-        if reason is None:
-            continue
-        if position:
+        if reason is not None:
             kept = plan.partitions[:position]
-            return replace(plan, partitions=kept, to_line=kept[-1].upper or plan.from_line)
-        raise UsageError(
-            f"cannot archive {partition.name}: {reason}",
-            hint="delete or move the rows that reference them first, or drop the foreign key",
-        )
-    return plan
+            line = kept[-1].upper if kept else None
+            kept_plan = replace(plan, partitions=kept, to_line=plan.from_line if line is None else line)
+            return kept_plan, f"{partition.name}: {reason}"
+    return plan, None
 
 
 def reason_to_stay(
