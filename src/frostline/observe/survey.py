@@ -189,7 +189,7 @@ def _moved(connection: Connection, table: Table, ripe: archive.Plan) -> tuple[ar
     """What archive would move, and before which partition it ends. It will see itself where somebody has locked one."""
     try:
         with connection.transaction():
-            return references.limited(connection, table, ripe)
+            return references.limited(connection, table, ripe, ask_lake=False)
     except psycopg.errors.LockNotAvailable:
         return ripe, None
 

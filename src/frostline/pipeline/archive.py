@@ -78,7 +78,7 @@ def archive_table(context: JobContext, chosen: Table) -> Result:
 
 def _planned(connection: Connection, table: Table) -> archive.Plan:
     """What to move; UsageError when the first partition that is old enough has rows which another table references."""
-    found = plan.of_table(connection, table)
+    found = plan.of_table(connection, table, ask_lake=True)
     if found.stays is not None and found.plan.is_empty:
         hint = "delete or move the rows that reference them first, or drop the foreign key"
         raise UsageError(f"cannot archive {found.stays}", hint=hint)

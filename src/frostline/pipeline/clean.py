@@ -118,8 +118,7 @@ def _empty(connection: Connection, table: Table, partition: ArchivedPartition) -
 
 
 def _emptied(connection: Connection, table: Table, partition: ArchivedPartition) -> str | None:
-    inbound = references.inbound(connection, table)
-    if inbound:
-        return heap.delete_archived(connection, table, partition.name, partition.lower, partition.upper, inbound)
+    if references.inbound(connection, table):
+        return heap.delete_archived(connection, table, partition.name, partition.lower, partition.upper)
     is_empty = heap.empty(connection, table, partition.name, partition.lower, partition.upper)
     return None if is_empty else heap.CHANGED_JUST_NOW

@@ -1,4 +1,7 @@
-"""Plan: what an archive would move and a retention remove now, and how much. Asks Postgres only, never the lake."""
+"""Plan: what an archive would move and a retention remove now, and how much.
+
+Asks Postgres only, unless an archive begins that has to know which rows the lake of another table references.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,13 +36,13 @@ class TablePlan:
     lake_bytes_estimate: int
 
 
-def of_table(connection: Connection, table: Table) -> TablePlan:
+def of_table(connection: Connection, table: Table, *, ask_lake: bool = False) -> TablePlan:
     """Plan one table. Reads catalogs, and rows where Postgres has no estimate of their number or keys point at them."""
     trust.require(connection, table)
     seam = seams.get(connection, table)
     cutoff = heap.cutoff(connection, table)
     old_enough = ripe(table, heap.partitions(connection, table), seam.frost_line, cutoff)
-    moved, stays = references.limited(connection, table, old_enough)
+    moved, stays = references.limited(connection, table, old_enough, ask_lake=ask_lake)
     rows = sum(
         # A partition that was never analyzed is counted.
         partition.rows_estimate if partition.rows_estimate >= 0 else heap.count(connection, partition.name)

@@ -51,7 +51,7 @@ class ForeignKey:
         if self.obstacle is not None:
             return f"{self}: cannot be held for rows in the lake, because {self.obstacle}"
         cost = "one look-up in the lake" if self.is_looked_up else "the lake read as a whole"
-        rest = "; for rows of it that are not cold themselves" if self.parent_is_managed else ""
+        rest = "; rows of it that are referenced stay in its heap" if self.parent_is_managed else ""
         return f"{self}: held, each DELETE of {self.parent} and UPDATE of its key costs {cost}{rest}"
 
 

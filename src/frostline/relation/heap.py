@@ -18,13 +18,13 @@ from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.model import lake_grid
 from frostline.model.names import Name
 from frostline.model.partitions import Identity, Partition, bounds
+from frostline.model.range import Range
 from frostline.model.tables import Table
 from frostline.model.tiers import TierKind, from_text, to_text
 from frostline.partitions import new_partition
 from frostline.relation import clock, columns, names, references
 from frostline.relation import marks as overlay_marks
 from frostline.relation.definition import marking, replace_image
-from frostline.relation.references import Reference
 from frostline.relation.views import line
 
 _statement = sqlfiles.statements(__name__, "heap")
@@ -347,25 +347,20 @@ def empty(connection: Connection, table: Table, partition: Name, lower: int | No
     return True
 
 
-def delete_archived(
-    connection: Connection,
-    table: Table,
-    partition: Name,
-    lower: int | None,
-    upper: int,
-    foreign_keys: Sequence[Reference],
-) -> str | None:
+def delete_archived(connection: Connection, table: Table, partition: Name, lower: int | None, upper: int) -> str | None:
     """Empty an archived partition of a heap that foreign keys point at; returns why not, if not.
 
     Postgres truncates no such table, so its rows are deleted. Inside the caller's transaction. EXCLUSIVE on that
     partition only, tried for a moment: readers go on; whoever would reference a row of it waits, and then finds none.
+    Asks the lake of another managed table whose rows there may reference one. A new foreign key waits for the lock too.
     """
     set_lock_timeout(connection)
     locks.take_only(connection, Lock.EXCLUSIVE, partition)
     if marks(connection, table, lower, upper):
         return CHANGED_JUST_NOW
     columns.require(connection, table)
-    reason = references.reason_to_stay(connection, table, foreign_keys, partition)
+    foreign_keys = references.inbound(connection, table)
+    reason = references.reason_to_stay(connection, table, foreign_keys, partition, Range(lower, upper))
     if reason is None:
         trust.require_no_user_triggers(connection, table)
         with overlay_marks.marking_disabled(connection, table), overlay_marks.user_triggers_disabled(connection):

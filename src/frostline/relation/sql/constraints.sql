@@ -93,17 +93,20 @@ begin
 end
 $$;
 
+-- name: cold_rows
+-- The query of the rows that only the lake shows, without the relation's policies. For `relation.references` too.
+create or replace function frostline.cold_rows(managed integer) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('select %s from (%s) as u where u.frostline_tier = ''lake''', p.parts ->> 'columns', frostline.filled('objects.arms', p.parts))
+      from (select frostline.relation_parts(managed) as parts) p
+$$;
+
 -- name: cold_question
 -- Asks whether a row that only the lake has breaks it. Without the relation's policies: nobody sees a row of the answer.
 create or replace function frostline.cold_question(managed integer, breaks text) returns text
-language plpgsql stable set search_path = pg_catalog, pg_temp as $$
-declare
-    parts jsonb := frostline.relation_parts(managed);
-begin
-    return format('select exists (select from (select %s from (%s) as u where u.frostline_tier = ''lake'') as %I where %s)',
-                  parts ->> 'columns', frostline.filled('objects.arms', parts),
-                  (select h.relname from pg_class h where h.oid = frostline.heap_of(managed)), breaks);
-end
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select format('select exists (select from (%s) as %I where %s)', frostline.cold_rows(managed),
+                  (select h.relname from pg_class h where h.oid = frostline.heap_of(managed)), breaks)
 $$;
 
 -- name: cold_rows_break
