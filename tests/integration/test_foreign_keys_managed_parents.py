@@ -9,6 +9,7 @@ from tests.fixtures.statements import rows, run, value
 from frostline.errors import UnavailableError
 from frostline.model.names import Name
 from frostline.model.policy import ForeignKeys, Policy
+from frostline.partitions import partition_mode
 from frostline.pipeline import verify
 from frostline.relation import holding, registration
 from frostline.relation.registration import Request
@@ -65,6 +66,15 @@ def children(lake: Lake, *parents: int, day: str = "2024-01-05") -> None:
     lake.clean("c")
     assert value(lake.catalog, "select count(*) from public._c") == 0
     assert value(lake.catalog, "select count(*) from public.c") == len(parents)
+
+
+PARTED = """
+create table public.q (k int primary key) partition by range (k);
+create table public.q_1 partition of public.q for values from (0) to (100);
+create table public.q_2 partition of public.q for values from (100) to (200);
+create table public.q_3 partition of public.q for values from (200) to (300);
+insert into public.q values (50), (150), (250);
+alter table public._c add constraint of_q foreign key (k) references public.q on delete cascade"""
 
 
 def end_grace(lake: Lake) -> None:
@@ -169,3 +179,23 @@ def test_a_key_that_is_ignored_for_rows_in_the_lake_keeps_nothing(family: Lake) 
     family.server.stop()
     done(family, "p")
     assert value(family.catalog, "select count(*) from public.p") == 0
+
+
+@pytest.mark.parametrize("default", [False, True])
+def test_retention_of_a_table_without_a_lake_leaves_parents_of_rows_in_the_lake(family: Lake, *, default: bool) -> None:
+    run(family.catalog, "alter table public._c drop constraint of_p")
+    run(family.catalog, PARTED)
+    if default:
+        run(family.catalog, "create table public.rest partition of public.q default")
+    holding.follow(family.catalog)
+    children(family, 50)
+    policy = Policy(premake=0, retention_period="50")
+    table = partition_mode.add(family.catalog, Request(Name("public", "q"), policy)).table
+    result = partition_mode.expire(family.catalog, family.settings, table)
+    assert (result.dropped, result.waiting) == (
+        ("public.q_2",),
+        ("public.q_1: Rows in the lake reference rows of it.",),
+    )
+    assert value(family.catalog, "select count(*) from public.c join public.q using (k)") == 1
+    run(family.catalog, "delete from public.c")
+    assert partition_mode.expire(family.catalog, family.settings, table).dropped == ("public.q_1",)

@@ -27,7 +27,7 @@ from frostline.model.policy import ExpireBy
 from frostline.model.tables import Table
 from frostline.model.tiers import to_text
 from frostline.partitions import new_partition
-from frostline.relation import clock, heap, names
+from frostline.relation import clock, heap, names, references
 from frostline.settings import Settings
 
 _statement = sqlfiles.statements(__name__, "dropping")
@@ -298,6 +298,10 @@ class _Expiry:
         expiring.forget(self.connection, self.table, expired.oid)
 
     def _detach(self, expired: Expired) -> None:
+        with references.none_from_the_lake(self.connection, self.table, expired.name):
+            self._detach_in_one_of_two_ways(expired)
+
+    def _detach_in_one_of_two_ways(self, expired: Expired) -> None:
         if new_partition.default_partition(self.connection, self.table) is None:
             self._detach_concurrently(expired)
             if self.drops:

@@ -5,14 +5,14 @@ that another managed table has in the lake.
 """
 
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 import psycopg
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import trust
+from frostline.catalog import jobs, tables, trust
 from frostline.catalog.connect import Connection, fetch, first_line, only_value
 from frostline.errors import UnavailableError, UsageError
 from frostline.model.archive import Plan
@@ -67,8 +67,7 @@ class Reference:
 
 def inbound(connection: Connection, table: Table) -> list[Reference]:
     """The foreign keys that point at the heap; usually none."""
-    heap = sql.Literal(names.identifier(table.heap).as_string(connection))
-    return fetch(connection, _reference, _statement("inbound").format(heap=heap))
+    return fetch(connection, _reference, _statement("inbound").format(heap=_literal(connection, table.heap)))
 
 
 def _reference(
@@ -200,6 +199,27 @@ def keep(connection: Connection, table: Table) -> None:
             parts["is_listed"] = foreign_key.is_listed
             with _explained(connection, foreign_key):
                 connection.execute(_statement("keep_referenced_from_both_tiers").format(**parts))
+
+
+@contextmanager
+def none_from_the_lake(connection: Connection, table: Table, partition: Name) -> Generator[None]:
+    """Around a DETACH, for which Postgres looks at heaps only: ForeignKeyViolation if rows in the lake need its rows.
+
+    Under the leases of the managed tables that may have such rows: no job of theirs brings one there meanwhile.
+    """
+    heap = _literal(connection, table.heap)
+    with ExitStack() as leased:
+        for child in connection.execute(_statement("cold_children").format(heap=heap)).fetchall():
+            managed = tables.get(connection, Name(*child))
+            leased.enter_context(jobs.exclusive(connection, managed))
+            looked = _statement("look_for_cold_children")
+            table_id, name = sql.Literal(managed.id), _literal(connection, partition)
+            connection.execute(looked.format(table_id=table_id, heap=heap, name=name))
+        yield
+
+
+def _literal(connection: Connection, name: Name) -> sql.Literal:
+    return sql.Literal(names.identifier(name).as_string(connection))
 
 
 def delete_rows(connection: Connection, partition: Name) -> None:

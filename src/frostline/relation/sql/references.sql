@@ -55,6 +55,19 @@ delete from pg_temp.frostline_locked as l using {heap} as h
  where h.tableoid = l.frostline_partition and h.ctid = l.frostline_row
    and (exists (select from {child} as c where {same}) or exists (select from cold as c where {same}))
 
+-- name: cold_children
+-- Managed tables with foreign keys of a heap that hold for rows in the lake. Reads catalogs, locks nothing.
+select t.schema_name, t.table_name
+  from frostline.managed_table t
+ where t.mode = 'tiered' and t.foreign_keys = 'hold'
+   and exists (select from pg_constraint c
+                where c.conrelid = frostline.heap_of(t.table_id) and c.confrelid = {heap}::regclass and c.contype = 'f' and c.conparentid = 0)
+ order by t.table_id
+
+-- name: look_for_cold_children
+-- 23503 if a row in the lake references one of the partition. Asks the lake if it has rows; locks nothing.
+select frostline.cold_children_of_detached({table_id}, {heap}::regclass, {name}::regclass)
+
 -- name: delete_rows
 -- Under a lock that keeps out writers and those who would reference a row. Postgres truncates no table that a foreign key points at.
 delete from only {partition}
