@@ -586,12 +586,13 @@ def test_without_its_warehouse_nothing_is_committed(rest: Served) -> None:
     assert list(lake.iterdir()) == []
 
 
-def test_who_asks_for_nothing_is_hung_up_on(rest: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_asks_for_nothing_is_hung_up_on(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listen, "REQUEST_S", 0.1)
-    for words in (b"", b"GET /v1/con"):
-        with socket.create_connection(("127.0.0.1", rest.server.port), timeout=60) as client:
-            client.sendall(words)
-            assert client.recv(100) == b""
+    with serving(database, str(tmp_path)) as rest:
+        for words in (b"", b"GET /v1/con"):
+            with socket.create_connection(("127.0.0.1", rest.server.port), timeout=60) as client:
+                client.sendall(words)
+                assert client.recv(100) == b""
 
 
 def test_the_command_line_makes_lists_and_drops_tokens(

@@ -1,16 +1,23 @@
-"""What only asks Postgres starts fast: it loads neither Spark nor anything that reads the lake."""
+"""What only asks Postgres starts fast: it loads neither Spark, nor anything that reads the lake, nor a web framework."""
 
 import os
 import subprocess
 import sys
 
 ENGINES = {"duckdb", "numpy", "pyarrow", "pyiceberg", "pyspark"}
+FRAMEWORKS = {"starlette", "uvicorn"}
 ASKING = ("status", "jobs", "plan", "table list", "table show events")
 COMMANDS = f"""
 import sys
 from frostline.cli.main import run
 for words in {ASKING}:
     assert run(words.split()) == 4, words
+print(*sys.modules)
+"""
+HELP = """
+import sys
+from frostline.cli.main import run
+assert run(["--help"]) == 0
 print(*sys.modules)
 """
 METRICS = """
@@ -30,8 +37,13 @@ def loaded(program: str) -> set[str]:
 def test_a_command_that_only_asks_loads_no_engine() -> None:
     modules = loaded(COMMANDS)
     assert "psycopg" in modules
-    assert not modules & ENGINES
+    assert not modules & (ENGINES | FRAMEWORKS)
+
+
+def test_nor_does_the_help() -> None:
+    assert not loaded(HELP) & (ENGINES | FRAMEWORKS)
 
 
 def test_nor_do_the_metrics_of_a_worker() -> None:
-    assert not loaded(METRICS) & ENGINES
+    """The framework comes with the port."""
+    assert not loaded(METRICS) & (ENGINES | FRAMEWORKS)
