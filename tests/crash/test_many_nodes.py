@@ -1,25 +1,28 @@
 """Three Postgres servers, each with a lake server of its own, write and read the same lake tables while parts of them die.
 
-docs/design/many-nodes.md has the reasons. Nothing here waits for a time: each step goes on when so many transactions were
-committed since the last one.
+docs/design/many-nodes.md has the reasons. Nothing here waits for a time but the minute in which a node is frozen: each step
+goes on when so many transactions were committed since the last one.
 """
 
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import psycopg
 import pytest
+from psycopg import errors
 from pydantic import SecretStr
 from tests.fixtures.bank import OPENED, TABLES, Bank
 from tests.fixtures.lake import Lake
 from tests.fixtures.own_server import DATABASE, OwnServers
+from tests.fixtures.statements import value
 
 from frostline.catalog.connect import connect
 from frostline.lake.lake_table import Layout
@@ -34,6 +37,7 @@ from frostline.settings import Settings, load
 pytestmark = pytest.mark.slow
 
 DEBIAN = Path("/usr/lib/postgresql/15/bin")
+FROZEN_S = 60
 
 
 @dataclass
@@ -70,7 +74,16 @@ class Node:
         os.kill(pid, signal.SIGKILL)
         psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [])
 
-    def signal_all(self, number: signal.Signals) -> None:
+    @contextmanager
+    def frozen(self) -> Generator[None]:
+        """As a virtual machine that is paused, for the block."""
+        self._signal_all(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, number: signal.Signals) -> None:
         """To the lake server with its watchdog, and to all processes of Postgres."""
         pid = running_pid(self.postgres.data_dir)
         assert pid
@@ -134,9 +147,8 @@ def test_three_servers_of_two_versions_lose_nothing_while_parts_of_them_die(node
             bank.go_on(2, 1)
 
         bank.disturbed.add(2)
-        third.signal_all(signal.SIGSTOP)
-        bank.go_on(5, 0, 1)  # nobody waits for it
-        third.signal_all(signal.SIGCONT)
+        with third.frozen():
+            bank.go_on(5, 0, 1)  # nobody waits for it
         bank.go_on(3)
 
         third.kill_postgres()
@@ -155,6 +167,37 @@ def test_three_servers_of_two_versions_lose_nothing_while_parts_of_them_die(node
         bank.go_on(3)
     bank.check()
     assert bank.told.refused, "the same rows were changed at the same time"
+
+
+def test_a_node_that_was_frozen_for_a_minute_comes_back_and_does_no_harm(nodes: list[Node]) -> None:
+    """Its lake server goes on as the process that it was: the watchdog is frozen, too, and does not count that time."""
+    first, _, third = nodes
+    assert third.process
+    bank = Bank([each.dsn for each in nodes])
+    with bank.open():
+        bank.go_on(1)
+        bank.disturbed.add(2)
+        with psycopg.connect(third.dsn) as sleeper:
+            before = value(sleeper, _MOVES)
+            sleeper.execute("update accounts set balance = balance + 1000 where id = 1")
+            with third.frozen():
+                wakes = time.monotonic() + FROZEN_S
+                while time.monotonic() < wakes or _moves(first) == before:
+                    bank.go_on(5, 0, 1)
+            with pytest.raises(errors.SerializationFailure):
+                sleeper.commit()
+        bank.go_on(3)
+        assert third.process.poll() is None
+    bank.check()
+
+
+_MOVES = "select moves from accounts where id = 1"
+
+
+def _moves(node: Node) -> object:
+    """How often the account was changed that the sleeper wants."""
+    with psycopg.connect(node.dsn) as connection:
+        return value(connection, _MOVES)
 
 
 @pytest.mark.quick
