@@ -46,6 +46,8 @@ class Mistake(Enum):
     """Snapshots expire while a server may still ask whether its commit has made them."""
     KEEPS_COMMON_FILES = auto()
     """Files with the rows of a whole group are committed after one of the group has failed."""
+    ROLLS_BACK_AT_ONCE = auto()
+    """ROLLBACK deletes the files that are there, and does not wait for the one that another thread is writing."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,11 @@ class Spec:
 
     server: int
     changes: Mapping[int, bool]
+    is_large: bool = False
+    """Whether it writes files before its COMMIT, in another thread. Whoever leads the commit writes those of the others."""
 
 
-CONFLICTING = (Spec(0, {0: True, 1: False}), Spec(0, {0: True}), Spec(1, {0: True, 1: False}))
+CONFLICTING = (Spec(0, {0: True, 1: False}, is_large=True), Spec(0, {0: True}), Spec(1, {0: True, 1: False}))
 APPENDING = (Spec(0, {0: False, 1: False}), Spec(0, {0: False}), Spec(1, {0: False, 1: False}))
 
 
@@ -70,8 +74,16 @@ class Phase(Enum):
     DONE = auto()
     FAILED = auto()
     """Its client was told that nothing has happened."""
+    ROLLED_BACK = auto()
+    """Its client has said so."""
     DEAD = auto()
     """Its client was told nothing."""
+
+
+_NOTHING = (Phase.FAILED, Phase.ROLLED_BACK)
+"""It has not happened."""
+_OVER = (Phase.IDLE, Phase.DONE, *_NOTHING)
+"""It has not begun, or its client knows what has become of it."""
 
 
 class Transaction(NamedTuple):
@@ -79,6 +91,10 @@ class Transaction(NamedTuple):
 
     phase: Phase = Phase.IDLE
     cut: tuple[Chain | None, ...] = (None, None)
+    writes: bool = False
+    """A thread is writing its files."""
+    is_written: bool = False
+    """Its files were written, and are not written again."""
 
 
 class Server(NamedTuple):
@@ -101,8 +117,8 @@ class State(NamedTuple):
     servers: tuple[Server, ...]
     flying: frozenset[tuple[int, Moves, bool]]
     """Messages that may still have their effect: from which server, what, and whether it waits for the answer."""
-    deleted: frozenset[int] = frozenset()
-    """Transactions whose files are gone."""
+    files: frozenset[int] = frozenset()
+    """Transactions whose files are there."""
     losses: int = 0
     deaths: int = 0
     expired: frozenset[tuple[int, int]] = frozenset()
@@ -151,8 +167,14 @@ class Protocol:
             chosen = unread[:1] if self.mistake is Mistake.CUT_TABLE_BY_TABLE else unread
             cut = tuple(state.pointers[table] if table in chosen else now.cut[table] for table in self.tables)
             yield f"{number} reads {chosen}", _with(state, number, Transaction(Phase.OPEN, cut))
-        elif now.phase is Phase.OPEN:
+        elif now.phase is Phase.OPEN and spec.is_large and not (now.writes or now.is_written):
+            yield f"{number} begins to write", _with(state, number, now._replace(writes=True))
+        elif now.phase is Phase.OPEN and not now.writes:
             yield f"{number} commits", _with(state, number, now._replace(phase=Phase.WAITING))
+        if now.writes:
+            yield f"{number} has written", _written(state, number)
+        if now.phase is Phase.OPEN and not (now.writes and self.mistake is not Mistake.ROLLS_BACK_AT_ONCE):
+            yield f"{number} rolls back", _ended(state, number, Phase.ROLLED_BACK)
 
     def _server(self, state: State, number: int) -> Iterator[Step]:
         server = state.servers[number]
@@ -166,9 +188,7 @@ class Protocol:
             flying = state.flying | {(number, server.moves, True)}
             sent = server._replace(sent=True)
             yield f"server {number} sends", _server(state._replace(flying=flying), number, sent)
-        if state.deaths < self.deaths and any(
-            state.transactions[place].phase not in (Phase.IDLE, Phase.DONE, Phase.FAILED) for place in members
-        ):
+        if state.deaths < self.deaths and any(state.transactions[place].phase not in _OVER for place in members):
             yield f"server {number} dies", self._died(state, number, members)
 
     def _led(self, state: State, number: int, group: list[int]) -> State:
@@ -178,10 +198,10 @@ class Protocol:
         for place in group:
             is_swept = place in state.swept and self.mistake is not Mistake.PASSES_FENCES
             if is_swept or self._conflicts(state, place, chosen):
-                state = _with(state, place, state.transactions[place]._replace(phase=Phase.FAILED))
-                state = state._replace(deleted=state.deleted | {place})
+                state = _ended(state, place, Phase.FAILED)
             else:
                 chosen.append(place)
+                state = state if state.transactions[place].is_written else _written(state, place)
                 state = _with(state, place, state.transactions[place]._replace(phase=Phase.LED))
         moves = list[tuple[int, Chain, Chain]]()
         for table in self.tables:
@@ -209,8 +229,8 @@ class Protocol:
     def _died(self, state: State, number: int, members: list[int]) -> State:
         for place in members:
             now = state.transactions[place]
-            if now.phase not in (Phase.IDLE, Phase.DONE, Phase.FAILED):
-                state = _with(state, place, now._replace(phase=Phase.DEAD))
+            if now.phase not in _OVER:
+                state = _with(state, place, now._replace(phase=Phase.DEAD, writes=False))
         orphans = frozenset((who, moves, waits and who != number) for who, moves, waits in state.flying)
         dead = Server(is_alive=False)
         return _server(state._replace(flying=orphans, deaths=state.deaths + 1), number, dead)
@@ -278,8 +298,7 @@ class Protocol:
             return _server(state, number, Server(attempts=server.attempts))
         if self.mistake is Mistake.DELETES_AFTER_LOSS:
             for place in group:
-                state = _with(state, place, state.transactions[place]._replace(phase=Phase.FAILED))
-            state = state._replace(deleted=state.deleted | set(group))
+                state = _ended(state, place, Phase.FAILED)
             return _server(state, number, Server(attempts=server.attempts))
         return _server(state, number, server._replace(sent=False, again=True))
 
@@ -297,14 +316,14 @@ class Protocol:
         """
         if state.swept:
             return
-        for place, now in enumerate(state.transactions):
+        for place in range(len(self.specs)):
             table = min(self.specs[place].changes)
-            if now.phase in (Phase.IDLE, Phase.DONE, Phase.FAILED) or place in _committed(state.pointers[table]):
+            if place not in state.files or place in _committed(state.pointers[table]):
                 continue
             fenced = list(state.pointers)
             if self.mistake is not Mistake.SWEEPS_AT_ONCE:
                 fenced[table] += ((FENCE, place),)
-            swept = state._replace(pointers=tuple(fenced), deleted=state.deleted | {place}, swept=frozenset({place}))
+            swept = state._replace(pointers=tuple(fenced), files=state.files - {place}, swept=frozenset({place}))
             yield f"{place} is swept", swept
 
     def _expire(self, state: State) -> Iterator[Step]:
@@ -321,17 +340,21 @@ class Protocol:
         for chain in state.pointers:
             if len({place for place, _ in chain}) != len(chain):
                 return "a commit was applied twice"
-        for place, now in enumerate(state.transactions):
-            applied = [place in committed[table] for table in self.specs[place].changes]
-            if any(applied) and not all(applied):
-                return "half of a commit can be read"
-            if now.phase is Phase.FAILED and any(applied):
-                return "what was rolled back is there"
-            if now.phase is Phase.DONE and not all(applied):
-                return "what was committed is not there"
-            if any(applied) and place in state.deleted:
-                return "files of a commit are gone"
-        return self._lost_update(state) or self._torn_cut(state)
+        problems = (self._wrong_end(state, place, committed) for place in range(len(self.specs)))
+        problem = next(filter(None, problems), None)
+        return problem or self._lost_update(state) or self._torn_cut(state)
+
+    def _wrong_end(self, state: State, place: int, committed: list[set[int]]) -> str | None:
+        phase, has_files = state.transactions[place].phase, place in state.files
+        applied = [place in committed[table] for table in self.specs[place].changes]
+        problems = {
+            "half of a commit can be read": any(applied) and not all(applied),
+            "what was rolled back is there": phase in _NOTHING and any(applied),
+            "what was committed is not there": phase is Phase.DONE and not all(applied),
+            "files of a commit are gone": any(applied) and not has_files,
+            "files of what was rolled back are there": phase in _NOTHING and has_files,
+        }
+        return next((problem for problem, is_there in problems.items() if is_there), None)
 
     def _lost_update(self, state: State) -> str | None:
         for table, chain in enumerate(state.pointers):
@@ -371,6 +394,18 @@ def _moved(pointers: Chains, moves: Moves, *, compare: bool = True) -> Chains | 
 def _with(state: State, place: int, now: Transaction) -> State:
     changed = (*state.transactions[:place], now, *state.transactions[place + 1 :])
     return state._replace(transactions=changed)
+
+
+def _written(state: State, place: int) -> State:
+    """Its files are there."""
+    now = state.transactions[place]._replace(writes=False, is_written=True)
+    return _with(state, place, now)._replace(files=state.files | {place})
+
+
+def _ended(state: State, place: int, phase: Phase) -> State:
+    """Nothing of it has happened, and its files are deleted."""
+    now = state.transactions[place]._replace(phase=phase)
+    return _with(state, place, now)._replace(files=state.files - {place})
 
 
 def _server(state: State, number: int, server: Server) -> State:

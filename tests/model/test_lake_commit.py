@@ -19,6 +19,7 @@ FOUND = {
     Mistake.PASSES_FENCES: "files of a commit are gone",
     Mistake.EXPIRES_AT_ONCE: "a commit was applied twice",
     Mistake.KEEPS_COMMON_FILES: "what was rolled back is there",
+    Mistake.ROLLS_BACK_AT_ONCE: "files of what was rolled back are there",
 }
 
 
