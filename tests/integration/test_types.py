@@ -6,27 +6,13 @@ import psycopg
 import pytest
 from tests.fixtures.lake import Lake
 from tests.fixtures.statements import rows, run, value
-from tests.fixtures.type_zoo import CONDITIONS, EVERY_KIND, OPTIONAL, SETUP, Kind
-
-ODD_SESSION = """
-set IntervalStyle = 'sql_standard'; set DateStyle = 'German, DMY'; set TimeZone = 'Asia/Kathmandu';
-set extra_float_digits = -5; set bytea_output = 'escape'; set xmloption = 'document'
-"""
+from tests.fixtures.type_zoo import CONDITIONS, EVERY_KIND, ODD_SESSION, Kind, prepared
 
 
 @pytest.fixture
 def kinds(lake: Lake) -> list[Kind]:
     """Every type that this build of Postgres has."""
-    run(lake.catalog, SETUP)
-    return [kind for kind in EVERY_KIND if kind.name not in OPTIONAL or is_available(lake, OPTIONAL[kind.name])]
-
-
-def is_available(lake: Lake, statement: str) -> bool:
-    try:
-        run(lake.catalog, statement)
-    except (psycopg.errors.FeatureNotSupported, psycopg.errors.UndefinedFile):
-        return False
-    return True
+    return prepared(lake.catalog)
 
 
 @pytest.fixture
@@ -55,7 +41,7 @@ def zoo(lake: Lake, kinds: Sequence[Kind]) -> Iterator[psycopg.Connection]:
 def insert(lake: Lake, kinds: Sequence[Kind], number: int) -> None:
     """One row; the last one is all NULL."""
     given = [kind.values[number] if number < len(kind.values) else None for kind in kinds]
-    places = ", ".join(f"%s::text::{kind.type.partition(' collate ')[0]}" for kind in kinds)
+    places = ", ".join(f"%s{kind.cast}" for kind in kinds)
     run(lake.catalog, f"insert into public.zoo values ({number}, {places})", given)
 
 
@@ -105,7 +91,7 @@ def test_every_value_equals_the_one_in_a_plain_table(zoo: psycopg.Connection, ki
 def test_every_value_is_found_by_equality(zoo: psycopg.Connection, kinds: Sequence[Kind]) -> None:
     for kind in kinds:
         for text in kind.values if kind.has_equality else ():
-            condition = f"{kind.column} = %s::text::{kind.type.partition(' collate ')[0]}"
+            condition = f"{kind.column} = %s{kind.cast}"
             there, here = both(zoo, condition, [text])
             assert there == here, (kind.name, text)
             assert there, (kind.name, text)
