@@ -43,6 +43,7 @@ class Session:
     def __init__(self, shared: Backend) -> None:
         self._shared = shared
         self._status = "I"
+        self._is_serializable = False
         self._cursors: dict[str, Portal] = {}
         self._savepoints = Savepoints()
         self._prepared = Prepared()
@@ -189,6 +190,11 @@ class Session:
             raise NotServed("this lake server has no lake tables")
         if self._status == "I":
             raise NotServed("lake tables are changed in transactions only", hint="START TRANSACTION")
+        if self._is_serializable:  # postgres_fdw commits here first, and Postgres may refuse its own commit with 40001
+            raise NotServed(
+                "lake tables are not changed at SERIALIZABLE: Postgres may refuse that after the lake has committed",
+                hint="begin isolation level repeatable read",
+            )
         return self._writer.perform(statement.change, params, self._run)
 
     def _run(self, running: Interruptible | None) -> None:
@@ -213,7 +219,7 @@ class Session:
         """Do a statement that has no result; answers its command tag."""
         match statement:
             case statements.Begin():
-                self._status = "T"
+                self._status, self._is_serializable = "T", statement.is_serializable
                 return statement.tag
             case statements.End():
                 return self._end(statement)

@@ -1,7 +1,7 @@
 """Which statements the server knows: SQL text in, one small value a statement out. Anything else is refused here."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from postgast import pg_query_pb2 as pb
@@ -37,9 +37,10 @@ class NotServed(UsageError):
 
 @dataclass(frozen=True)
 class Begin:
-    """START TRANSACTION. Lake snapshots are immutable, so every isolation level is the same."""
+    """START TRANSACTION. Lake snapshots are immutable, so every isolation level is the same to readers."""
 
     tag: str
+    is_serializable: bool = False
 
 
 @dataclass(frozen=True)
@@ -282,6 +283,9 @@ def _transaction(node: tree.TransactionStmt) -> Statement:
     statement = _TRANSACTION.get(node.kind)
     if statement is None:
         raise NotServed("the lake server has no two-phase commit: it never holds a change")
+    if isinstance(statement, Begin):
+        words = {str(part.sval) for part in tree.walk(node) if isinstance(part, tree.String)}
+        return replace(statement, is_serializable="serializable" in words)
     return statement
 
 
