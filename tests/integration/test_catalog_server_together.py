@@ -1,4 +1,4 @@
-"""Postgres, PyIceberg and DuckDB write one lake table at the same time, each in its own way, and none loses a row."""
+"""Postgres, PyIceberg and DuckDB write one lake table at the same time, whoever has made it, and none loses a row."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -10,20 +10,25 @@ import psycopg
 import pyarrow as pa
 import pytest
 from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import IntegerType
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from tests.fixtures.catalogserver import Served, serving
 from tests.fixtures.lake import Lake
 from tests.fixtures.other_engines import attached
+from tests.fixtures.quick import some
 
 from frostline.catalog import lake_tables as catalog
 from frostline.catalog.pointers import Pointer
 from frostline.lake.lake_table import Layout
 from frostline.model.names import Name
-from frostline.pipeline import lake_tables, lake_verify
+from frostline.pipeline import lake_register, lake_tables, lake_verify
 
 Rows = dict[int, int]
 """What a writer has left in the table: the value of `n` by id."""
+SHARED = Pointer("public", "shared")
 STEPS, TRIES = 10, 300
 LOST = (CommitFailedException, ValidationException)
 """What PyIceberg raises for a commit that came too late: as the server says, or as it sees itself when it tries again."""
@@ -34,11 +39,37 @@ pytestmark = pytest.mark.filterwarnings("ignore:Merge on read is not yet support
 
 @pytest.fixture
 def rest(lake: Lake) -> Iterator[Served]:
-    """A catalog server over a lake with one table, cut by what its writers are called."""
-    columns = ("id bigint", "writer text", "n integer")
-    lake_tables.create(lake.catalog, lake.settings, Name("public", "shared"), columns, Layout(["writer"]))
+    """A catalog server over an empty lake."""
     with serving(lake.dsn, lake.settings.warehouse) as running:
         yield running
+
+
+def made_in_postgres(lake: Lake, rest: Served) -> None:
+    """Cut by what its writers are called."""
+    columns = ("id bigint", "writer text", "n integer")
+    lake_tables.create(lake.catalog, lake.settings, Name(*SHARED), columns, Layout(["writer"]))
+
+
+def made_in_pyiceberg(lake: Lake, rest: Served) -> None:
+    """The same, and a foreign table for it."""
+    client = rest.client(write=True)
+    client.create_namespace(SHARED.namespace)
+    columns = {"id": LongType(), "writer": StringType(), "n": IntegerType()}
+    schema = Schema(*(NestedField(place, *column) for place, column in enumerate(columns.items(), 1)))
+    cut = PartitionSpec(PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="writer"))
+    client.create_table(tuple(SHARED), schema, partition_spec=cut)
+    lake_register.register(lake.catalog, lake.settings, SHARED, Name(*SHARED), None)
+
+
+def made_in_duckdb(lake: Lake, rest: Served) -> None:
+    """Not cut, and a foreign table for it."""
+    with attached(rest) as engine:
+        engine.execute("create schema lake.public")
+        engine.execute("create table lake.public.shared (id bigint, writer varchar, n integer)")
+    lake_register.register(lake.catalog, lake.settings, SHARED, Name(*SHARED), None)
+
+
+MAKERS = (made_in_postgres, made_in_pyiceberg, made_in_duckdb)
 
 
 def tried(deed: Callable[[], object], refused: Callable[[Exception], bool], again: Callable[[], object]) -> None:
@@ -145,7 +176,11 @@ def _is_lost(error: Exception) -> bool:
     return isinstance(error, duckdb.Error) and "CommitFailedException" in str(error)
 
 
-def test_each_engine_writes_while_the_others_do_and_all_of_it_is_there(lake: Lake, rest: Served) -> None:
+@pytest.mark.parametrize("make", some(MAKERS, made_in_postgres, made_in_duckdb))
+def test_each_engine_writes_while_the_others_do_and_all_of_it_is_there(
+    lake: Lake, rest: Served, make: Callable[[Lake, Served], None]
+) -> None:
+    make(lake, rest)
     with ThreadPoolExecutor(4) as pool:
         writers = [
             pool.submit(in_postgres, lake, 1),
@@ -161,5 +196,5 @@ def test_each_engine_writes_while_the_others_do_and_all_of_it_is_there(lake: Lak
     assert sorted(zip(read["id"].to_pylist(), read["n"].to_pylist(), strict=True)) == expected
     with attached(rest) as engine:
         assert engine.execute(query.format("lake.public.")).fetchall() == expected
-    pointer = catalog.load(lake.catalog, Pointer("public", "shared"))
+    pointer = catalog.load(lake.catalog, SHARED)
     assert lake_verify.run(lake.catalog, pointer, history=True).faults == ()
