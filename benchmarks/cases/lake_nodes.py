@@ -1,4 +1,6 @@
-"""Lake tables: does a node that reads them slow down who writes them at another one?
+"""Lake tables: how soon can a new node be used, and does one that reads slow down who writes them at another one?
+
+A new node is a Postgres that has nothing yet: it is attached, its lake server starts, and it answers a query.
 
 One client inserts single rows. Beside it a second Postgres with its own lake server is read by two clients, so many times
 a second: once the table that is written, once a table of another lake that is like it. All run on one machine and share its
@@ -29,7 +31,9 @@ from frostline.settings import Settings
 ROWS, COMMITS, ROUNDS = 20_000, 60, 3
 READERS, PAUSE_S = 2, 0.2
 SAME, OTHER, ALONE = "written and read elsewhere", "written while another lake is read", "only written"
+NEW = "attach, serve, and answer the first query"
 QUESTIONS = [
+    Question("Until a Postgres is a node that answers", NEW, Measure.LONGEST, 10),
     Question("Commits beside a node that reads the same table, or another lake's", SAME, Measure.SPEED, 0.9, OTHER),
     Question("Commits beside a node that reads the table, or with the machine alone", SAME, Measure.SPEED, 0.5, ALONE),
 ]
@@ -42,7 +46,8 @@ def measure(lab: Lab, scale: float) -> Iterator[Sample]:
         dsns = dict[str, str]()
         for what, world in ((SAME, here), (OTHER, there)):
             _prepare(world, scale)
-            dsns[what] = stack.enter_context(_node(world, lab.folder / what.replace(" ", "-")))
+            dsns[what], took = stack.enter_context(_node(world, lab.folder / what.replace(" ", "-")))
+            yield Sample(NEW, took, 1)
         written = int(COMMITS * scale)
         for _ in range(ROUNDS):
             for what in (SAME, OTHER, ALONE):
@@ -64,8 +69,8 @@ def _write(world: World, count: int) -> None:
 
 
 @contextmanager
-def _node(world: World, folder: Path) -> Generator[str]:
-    """A Postgres of its own, attached to that world's lake tables, and its lake server."""
+def _node(world: World, folder: Path) -> Generator[tuple[str, float]]:
+    """A Postgres of its own, attached to that world's lake tables, and its lake server; and how long that took."""
     postgres = Postgres(folder / "postgres", free_port(), new_password(), options=OPTIONS)
     postgres.start()
     try:
@@ -76,13 +81,16 @@ def _node(world: World, folder: Path) -> Generator[str]:
             lake_port=free_port(),
             lake_password=SecretStr("lake"),
         )
+        start = time.perf_counter()
         node.attach(settings, folder / "home", (), None)
         command = [str(Path(sys.executable).with_name("frostline")), "serve", "--home", str(folder / "home")]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
             try:
                 assert server.stdout
                 assert server.stdout.readline(), "the lake server does not start"
-                yield postgres.dsn()
+                with psycopg.connect(postgres.dsn()) as connection:
+                    connection.execute("select count(*) from public.log")
+                yield postgres.dsn(), time.perf_counter() - start
             finally:
                 server.terminate()
     finally:
