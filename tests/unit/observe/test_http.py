@@ -2,6 +2,7 @@
 
 import http.client
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -106,6 +107,13 @@ def test_a_request_that_does_not_end_is_refused(serve: Serve, sent: bytes) -> No
     assert answer == b"" or answer.startswith((b"HTTP/1.0 431", b"HTTP/1.1 431"))
 
 
+def test_a_long_request_is_refused_although_it_ends(serve: Serve) -> None:
+    with raw(serve()) as client:
+        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 3_000 + b"\r\n")
+        answer = said(client)
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 431")
+
+
 @pytest.mark.parametrize(
     "sent", [b"\r\n", b"\x00\xff\n\n", b"nonsense\r\n\r\n", b"GET\r\n\r\n", b"GET /metrics HTTP/9.9\r\n\r\n"]
 )
@@ -185,6 +193,35 @@ def test_the_address_may_be_one_of_version_six() -> None:
     except UsageError:
         pytest.skip("this machine has no IPv6 loopback")
     endpoint.stop()
+
+
+def test_on_all_addresses_of_version_six_it_answers_those_of_version_four_too() -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    endpoint = Endpoint("::", 0, one_gauge)
+    try:
+        assert asked_as(endpoint, "127.0.0.1") == asked_as(endpoint, "localhost") == 200
+        assert asked_as(endpoint, "rebound.example") == 421
+    finally:
+        endpoint.stop()
+
+
+def test_a_collection_that_hangs_keeps_nobody_from_stopping() -> None:
+    begun, released = threading.Event(), threading.Event()
+
+    def collect() -> list[Family]:
+        begun.set()
+        released.wait()
+        return one_gauge()
+
+    endpoint = Endpoint("127.0.0.1", 0, collect)
+    with raw(endpoint) as client:
+        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert begun.wait(60)
+        endpoint.stop()
+        with pytest.raises(ConnectionRefusedError):
+            raw(endpoint)
+    released.set()
 
 
 def test_it_tells_nobody_what_it_runs_on(serve: Serve) -> None:
