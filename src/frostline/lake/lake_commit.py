@@ -77,12 +77,17 @@ class Draft:
     commit: uuid.UUID
     id: int
     number: int
+    has_metadata: bool = True
+    """Whether the metadata file is written here, and not by the catalog."""
 
 
-def stage(lake_table_id: int, base: State, added: Added) -> Staged:
-    """Write the metadata of the base with these files added. Touches no catalog; can be repeated at will."""
+def stage(lake_table_id: int, base: State, added: Added, *, has_metadata: bool = True) -> Staged:
+    """Write the metadata of the base with these files added. Touches no catalog; can be repeated at will.
+
+    Without `has_metadata` that file is for the catalog to write, and the location that it has here is no file's.
+    """
     metadata = lake_format.written(base.metadata)
-    draft = Draft(uuid.uuid4(), metadata.new_snapshot_id(), metadata.last_sequence_number + 1)
+    draft = Draft(uuid.uuid4(), metadata.new_snapshot_id(), metadata.last_sequence_number + 1, has_metadata)
     with store.reachable(f"write the lake's metadata in {metadata.location}/metadata"):
         kept, entries = _merged(live_manifests(base), added)
         new, written = new_manifests(base, added, draft, entries)
@@ -203,12 +208,14 @@ def committed(
     )
     new = lake_history.grown(metadata, base.location, snapshot)
     history = (*base.history, *lake_history.printed([snapshot]))
-    location = Staging.next_location(new, draft.commit, base.location)
-    with io.new_output(location).create() as file:
-        file.write(lake_history.text(new, history).encode())
+    location, files = Staging.next_location(new, draft.commit, base.location), [*written, listed]
+    if draft.has_metadata:
+        with io.new_output(location).create() as file:
+            file.write(lake_history.text(new, history).encode())
+        files.append(location)
     data, deletes = _after(base.data, added.data, removed), _after(base.deletes, added.deletes, removed)
     state = State(location, new, data, deletes, numbered, history)
-    return Staged(LakeMove(lake_table_id, base.location, location, draft.id), (*written, listed, location), state)
+    return Staged(LakeMove(lake_table_id, base.location, location, draft.id), tuple(files), state)
 
 
 def _after(

@@ -70,12 +70,21 @@ def commit(
 
     None: there was nothing to do, or it is LOST, as others were faster each time.
     """
+    return repeated(stage, lambda change, _: publish(change, opened, reconnects=reconnects), attempts)
+
+
+def repeated(
+    stage: Callable[[], tuple[Change, _Known] | None],
+    send: Callable[[Change, _Known], Outcome],
+    attempts: int = ATTEMPTS,
+) -> tuple[Outcome, _Known | None]:
+    """The same by another way to publish."""
     for _ in range(attempts):
         staged = stage()
         if staged is None:
             return Outcome.DONE, None
         change, known = staged
-        outcome = publish(change, opened, reconnects=reconnects)
+        outcome = send(change, known)
         if outcome is not Outcome.LOST:
             return outcome, known
     return Outcome.LOST, None

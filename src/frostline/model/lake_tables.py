@@ -10,8 +10,10 @@ from frostline.model.range import EVERYTHING, Range
 from frostline.model.tables import Column, Table, column_named
 from frostline.model.types import Collation, LakeEncoding, PgType
 
-REMOTE = re.compile(r"\blake_(\d+)\b", re.ASCII)
+REMOTE = re.compile(r"\blake_(\d{1,19}|[0-9a-f]{32})\b", re.ASCII)
 """The text of a `RemoteLakeTable`."""
+_UUID_DIGITS = 32
+_LARGEST_NUMBER = (1 << 63) - 1
 ROW_COLUMN = Column(
     name="ctid",
     attnum=-1,
@@ -82,7 +84,10 @@ ServedTable = Table | LakeTable
 
 @dataclass(frozen=True)
 class RemoteLakeTable:
-    """What the foreign table of a lake table asks the lake server for: its id, which stays when it is renamed."""
+    """What the foreign table of a lake table asks the lake server for: its id, which stays when it is renamed.
+
+    A table of our own catalog has a number. That of a REST catalog has its uuid, which is a number of 32 digits.
+    """
 
     lake_table_id: int
 
@@ -91,14 +96,20 @@ class RemoteLakeTable:
         """The tier values that it asks for: it has none, and asks for every row."""
         return EVERYTHING
 
+    @property
+    def digits(self) -> str:
+        """Its id as it is written."""
+        number = self.lake_table_id
+        return str(number) if number <= _LARGEST_NUMBER else f"{number:0{_UUID_DIGITS}x}"
+
     def __str__(self) -> str:
-        return f"lake_{self.lake_table_id}"
+        return f"lake_{self.digits}"
 
     @classmethod
     def find(cls, text: str) -> "RemoteLakeTable | None":
         """The lake table that this text stands for; None for any other text."""
         match = REMOTE.fullmatch(text)
-        return None if match is None else cls(int(match[1]))
+        return None if match is None else cls(int(match[1], 16 if len(match[1]) == _UUID_DIGITS else 10))
 
 
 Remote = RemoteName | RemoteLakeTable

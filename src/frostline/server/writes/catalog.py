@@ -1,8 +1,8 @@
-"""The catalog as the lake server asks it for lake tables: where all of them are, and whether the warehouse is there."""
+"""Our own catalog as the lake server asks it for lake tables, and what it asks the Postgres that it belongs to."""
 
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Generic, TypeVar, cast
 
@@ -12,8 +12,11 @@ from frostline.catalog import lake_tables
 from frostline.catalog.connect import Connection, connect, first_line
 from frostline.catalog.pointers import LakePointer
 from frostline.errors import UnavailableError
-from frostline.lake import warehouse
-from frostline.relation import foreign_server
+from frostline.lake import lake_publish, warehouse
+from frostline.lake.lake_publish import Outcome
+from frostline.lake.lake_table import State
+from frostline.relation import foreign_server, node_tables
+from frostline.server.writes.catalogs import Stage
 
 _TRIES = 5
 """Connections that may be lost one after the other, where nothing was changed yet."""
@@ -47,13 +50,16 @@ class _Look(Generic[_Answer]):
 
 
 class Catalog:
-    """One connection for many threads, made anew when it was lost."""
+    """Implements `LakeCatalog` by one connection for many threads, which is made anew when it was lost."""
+
+    is_ours = True
 
     def __init__(self, dsn: str, purpose: str, place: str | None) -> None:
         self._dsn, self._purpose, self._place = dsn, purpose, place
         self._lock = threading.Lock()
         self._connection: Connection | None = None
         self._cut, self._strangers = _Look(_cut), _Look(foreign_server.strangers)
+        self._attached = _Look(_attached)
 
     @contextmanager
     def connection(self) -> Generator[Connection]:
@@ -74,6 +80,18 @@ class Catalog:
     def cut(self) -> Mapping[int, LakePointer]:
         """Where all lake tables are, by their ids, as of one moment after the call."""
         return self._shared(self._cut)
+
+    def places(self, wanted: Collection[int]) -> Mapping[int, LakePointer]:  # noqa: ARG002
+        """All of them: that is one statement, too."""
+        return self.cut()
+
+    def commit(self, stage: Stage) -> tuple[Outcome, Sequence[State] | None]:
+        """Move all pointers in one transaction, again if somebody else was faster."""
+        return lake_publish.commit(stage, self.connection, reconnects=True)
+
+    def attached(self) -> frozenset[int]:
+        """The lake tables that this Postgres has foreign tables of."""
+        return self._shared(self._attached)
 
     def strangers(self) -> Sequence[tuple[str, str]]:
         """Who could have any lake table with what Postgres has given that role, and the command that ends it."""
@@ -99,7 +117,7 @@ class Catalog:
                 time.sleep(_PAUSE_S)
         raise AssertionError
 
-    def require_warehouse(self) -> None:
+    def require_warehouse(self, wanted: Collection[int] = ()) -> None:  # noqa: ARG002
         """UnavailableError when the warehouse is not there, or is another database's."""
         place = self._place
         if place is not None:
@@ -116,3 +134,7 @@ class Catalog:
 
 def _cut(connection: Connection) -> Mapping[int, LakePointer]:
     return {table.id: table for table in lake_tables.listed(connection)}
+
+
+def _attached(connection: Connection) -> frozenset[int]:
+    return frozenset(table.lake_table_id for table in node_tables.attached(connection))

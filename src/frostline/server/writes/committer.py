@@ -2,7 +2,7 @@
 
 The data and delete files of large transactions are there already. The leader checks each transaction against what the
 tables are now, writes what the small ones have into common files, stages one snapshot a table upon that (`group`), and
-moves all pointers in one transaction of Postgres (`lake_publish`), again if somebody else was faster.
+has the catalog make all of it the present state at once (`catalogs`), again if somebody else was faster.
 """
 
 import logging
@@ -15,11 +15,11 @@ import psycopg
 from frostline.catalog.connect import first_line
 from frostline.catalog.lake_tables import NewTable
 from frostline.errors import ConflictError, FrostlineError, OutcomeUnknown, UnavailableError
-from frostline.lake import lake_publish, lake_table
+from frostline.lake import lake_table
 from frostline.lake.lake_publish import Change, Outcome
 from frostline.lake.lake_table import State
 from frostline.server.writes import group
-from frostline.server.writes.catalog import Catalog
+from frostline.server.writes.catalogs import LakeCatalog
 from frostline.server.writes.group import Ticket
 from frostline.server.writes.shared_files import SharedFiles, Wanted
 
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 class Committer:
     """Commits transactions, as many at once as are waiting. For many threads."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: LakeCatalog) -> None:
         """The connection is for commits alone: nobody who reads waits for one."""
         self._catalog = catalog
         self._waiting: list[Ticket] = []
@@ -59,8 +59,7 @@ class Committer:
     def _lead(self, together: Sequence[Ticket]) -> None:
         left, common = list(together), SharedFiles()
         try:
-            staged = partial(self._staged, left, common)
-            outcome, states = lake_publish.commit(staged, self._catalog.connection, reconnects=True)
+            outcome, states = self._catalog.commit(partial(self._staged, left, common))
         except OutcomeUnknown as error:
             self._fail(left, SharedFiles(), error)
         except (FrostlineError, psycopg.Error) as error:
@@ -79,9 +78,8 @@ class Committer:
             else:
                 self._end(left, states or ())
 
-    @staticmethod
-    def _end(left: Sequence[Ticket], states: Sequence[State]) -> None:
-        for state in states:
+    def _end(self, left: Sequence[Ticket], states: Sequence[State]) -> None:
+        for state in states if self._catalog.is_ours else ():
             lake_table.remember(state)
         for ticket in left:
             ticket.end()
@@ -97,8 +95,10 @@ class Committer:
 
         Those in conflict are told, and leave.
         """
-        self._catalog.require_warehouse()  # what was written is of no use if it went away since
-        staged = group.staged(left, common, self._catalog.cut)
+        wanted = {number for ticket in left for number in ticket.wanted}
+        self._catalog.require_warehouse(wanted)  # what was written is of no use if it went away since
+        now = partial(self._catalog.places, wanted)
+        staged = group.staged(left, common, now, has_metadata=self._catalog.is_ours)
         made = [new for ticket in left for new in ticket.made]
         dropped = [number for ticket in left for number in ticket.dropped]
         if not staged and not made and not dropped:

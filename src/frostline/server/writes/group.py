@@ -18,12 +18,12 @@ from frostline.lake import lake_commit, lake_rows, lake_table, lake_upkeep
 from frostline.lake.lake_commit import Added, Staged
 from frostline.lake.lake_rows import ValueRefused
 from frostline.lake.lake_table import State
-from frostline.model.lake_tables import Rows, is_conflict
+from frostline.model.lake_tables import RemoteLakeTable, Rows, is_conflict
 from frostline.server.writes.shared_files import SharedFiles, Wanted
 
 _log = logging.getLogger(__name__)
 Cut = Callable[[], Mapping[int, LakePointer]]
-"""Asks where all lake tables are."""
+"""Asks where the tables are now."""
 
 
 @dataclass
@@ -49,8 +49,11 @@ class Ticket:
         self.done.set()
 
 
-def staged(left: list[Ticket], common: SharedFiles, cut: Cut) -> list[Staged]:
-    """Metadata of what is wanted of each table, upon what it is now. Who cannot be committed is told, and leaves."""
+def staged(left: list[Ticket], common: SharedFiles, cut: Cut, *, has_metadata: bool = True) -> list[Staged]:
+    """Metadata of what is wanted of each table, upon what it is now. Who cannot be committed is told, and leaves.
+
+    `has_metadata` is as for `lake_commit.stage`.
+    """
     states = _states(left, cut)
     _settle_conflicts(left, states)
     _settle_values(left, common)
@@ -63,7 +66,7 @@ def staged(left: list[Ticket], common: SharedFiles, cut: Cut) -> list[Staged]:
                 added = common.added(number, wanted)
                 for each in wanted:
                     _refuse_swept(each, states[number], added)
-                made.append(lake_commit.stage(number, states[number], added))
+                made.append(lake_commit.stage(number, states[number], added, has_metadata=has_metadata))
             except Exception as error:  # noqa: BLE001  (nothing was sent, so it is known not to have happened)
                 lake_commit.discard([path for move in made for path in move.written])
                 _refuse(left, number, error)
@@ -84,7 +87,8 @@ def _refuse(left: list[Ticket], number: int, error: Exception) -> None:
     if told is None:
         _log.exception("commit failed table=%d", number, exc_info=error)
         told = UnavailableError(
-            f"cannot commit to lake table {number}: {first_line(error)}", hint="frostline lake list"
+            f"cannot commit to lake table {RemoteLakeTable(number).digits}: {first_line(error)}",
+            hint="frostline lake list",
         )
     for ticket in [ticket for ticket in left if number in ticket.wanted]:
         left.remove(ticket)
@@ -146,7 +150,9 @@ def _problem(
 def _require_unharmed(wanted: Wanted, number: int, now: State | None, taken: Mapping[int, Rows]) -> None:
     """Raise what keeps these changes from being committed upon the state of now."""
     if now is None:
-        raise NoSuchLakeTable(f"lake table {number} was dropped meanwhile", hint="frostline lake list")
+        raise NoSuchLakeTable(
+            f"lake table {RemoteLakeTable(number).digits} was dropped meanwhile", hint="frostline lake list"
+        )
     if _has_other_rules(wanted.base, now):
         raise ConflictError(
             "could not serialize access due to concurrent change of the lake table's columns or partitions",
