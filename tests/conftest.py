@@ -42,6 +42,7 @@ pytest_plugins = [
     "tests.fixtures.lake_commits",
     "tests.fixtures.own_server",
     "tests.fixtures.pair",
+    "tests.fixtures.rest_nodes",
     "tests.fixtures.seaweed",
     "tests.fixtures.s3",
     "tests.fixtures.twins",

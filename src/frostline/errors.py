@@ -7,11 +7,14 @@ FrostlineError
 |   +-- ColumnsChanged
 |   +-- FailedTransaction
 |   +-- FileTooLarge
+|   +-- KeysRefused
 |   +-- LakeTableExists
+|   +-- MadeElsewhere
 |   +-- NoSuchLakeTable
 |   +-- NoSuchSavepoint
 |   +-- NoSuchThing
 |   +-- NotItsOwner
+|   +-- NotOverRest
 |   +-- NotServed
 |   +-- NotText
 |   +-- NullRefused

@@ -76,6 +76,14 @@ def _catalog_uri(text: str) -> str:
 
 
 CatalogUri = Annotated[str, AfterValidator(_catalog_uri)]
+_WEB = ("http://", "https://")
+
+
+def _node_catalog(text: str) -> str:
+    return _catalog_uri(text) if text.startswith(_WEB) else text
+
+
+NodeCatalog = Annotated[str, Field(min_length=1), AfterValidator(_node_catalog)]
 
 
 def _s3_endpoint(text: str) -> str:
@@ -114,8 +122,9 @@ class Settings(BaseSettings):
     """The Postgres database, as a libpq connection string; it may hold a password, so it is never logged."""
     warehouse: Text
     """Where the lake's files are: a directory, or a URI such as file:///srv/lake or s3://bucket/lake."""
-    catalog_dsn: Annotated[Text | None, Field(repr=False)] = None
-    """On a node: the database with the catalog of the lake tables. `frostline lake attach` writes it into a home."""
+    catalog_dsn: Annotated[NodeCatalog | None, Field(repr=False)] = None
+    """On a node: the database with the catalog of the lake tables, or the address of an Iceberg REST catalog.
+    `frostline lake attach` writes it into a home."""
     embedded: bool = False
     """The database is the embedded one of this home; `frostline up` says so in the file it writes."""
 
@@ -165,6 +174,8 @@ class Settings(BaseSettings):
     """A bearer token for that catalog."""
     catalog_credential: Annotated[SecretStr, Field(min_length=1)] | None = None
     """ID:SECRET, with which the catalog gives a token that is renewed when it runs out."""
+    catalog_token_file: Text | None = None
+    """A file with a bearer token for that catalog. It is read again when the catalog calls the token too old."""
 
     s3_endpoint: S3Endpoint | None = None
     """The object store of an s3:// warehouse; Amazon's own when it is not set."""
@@ -207,9 +218,15 @@ class Settings(BaseSettings):
         """UsageError when these are a node's settings: its catalog is elsewhere."""
         if self.catalog_dsn is not None:
             raise UsageError(
-                "catalog_dsn is set, so this is a node, and its catalog is in another database",
+                "catalog_dsn is set, so this is a node, and its catalog is elsewhere",
                 hint="run it where the catalog is; here: frostline lake attach, frostline serve",
             )
+
+    def of_rest_catalog(self) -> "Settings | None":
+        """On a node of a REST catalog: the same with that as the catalog. None on any other."""
+        if self.catalog_dsn is None or not self.catalog_dsn.startswith(_WEB):
+            return None
+        return self.model_copy(update={"catalog_uri": self.catalog_dsn})
 
     @property
     def file_mask(self) -> int:

@@ -233,7 +233,7 @@ WRONG_SETTINGS: dict[str, tuple[str, str | int]] = {
     "umask": ("777", 77),
     **dict.fromkeys(
         ("dsn", "catalog_dsn", "warehouse", "metrics_listen", "lake_host", "lake_listen", "lake_user", "lake_password", "lake_passfile",
-         "lake_tls_certificate", "lake_tls_key", "catalog_warehouse", "catalog_token", "catalog_credential",
+         "lake_tls_certificate", "lake_tls_key", "catalog_warehouse", "catalog_token", "catalog_credential", "catalog_token_file",
          "s3_access_key", "s3_secret_key", "s3_session_token", "rest_listen", "rest_read_access_key",
          "rest_read_secret_key", "rest_write_access_key", "rest_write_secret_key"),
         ("", 5),

@@ -198,3 +198,15 @@ def test_a_failpoint_that_does_not_exist_is_refused(home: Path, monkeypatch: pyt
     monkeypatch.setenv("FROSTLINE_FAILPOINT", "somewhere")
     with pytest.raises(UsageError, match="there is no failpoint 'somewhere'"):
         load(home)
+
+
+def test_the_catalog_of_a_node_is_a_database_or_an_address_without_a_password(home: Path) -> None:
+    said = load(home, {"dsn": "host=h", "catalog_dsn": "https://catalog.internal/iceberg/"})
+    rest = said.of_rest_catalog()
+    assert rest is not None
+    assert rest.catalog_uri == "https://catalog.internal/iceberg"
+    assert load(home, {"dsn": "host=h", "catalog_dsn": "host=other"}).of_rest_catalog() is None
+    assert load(home, {"dsn": "host=h", "catalog_uri": "https://catalog.internal"}).of_rest_catalog() is None
+    with pytest.raises(UsageError, match="wrong catalog_dsn: use http") as refusal:
+        load(home, {"dsn": "host=h", "catalog_dsn": "https://me:hunter2@catalog.internal"})
+    assert "hunter2" not in str(refusal.value)

@@ -1,6 +1,7 @@
 """`frostline lake`: tables that live in the lake alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,10 +12,13 @@ from frostline.cli.policy import SIZE
 from frostline.errors import UsageError
 from frostline.model.lake_upkeep import POLICY
 from frostline.model.names import Name, quoted
+from frostline.settings import Settings
 
 if TYPE_CHECKING:
     from frostline.runtime.node import Change
 
+_OF_THE_CATALOG = "of the catalog"
+"""Stands for a warehouse that nobody has named."""
 _SNAPSHOTS = click.IntRange(1, 1_000_000)
 
 
@@ -224,7 +228,18 @@ def drop(invocation: Invocation, name: Name, purge: bool) -> None:  # noqa: FBT0
 
 @lake.command()
 @click.option(
-    "--catalog", help="The database with the catalog, as a connection string.  [default: FROSTLINE_CATALOG_DSN]"
+    "--catalog",
+    metavar="DSN-OR-URI",
+    help="The database with the catalog, as a connection string, or the address of an Iceberg REST catalog.  "
+    "[default: FROSTLINE_CATALOG_DSN]",
+)
+@click.option(
+    "--token-file", help="Of a REST catalog: a file with the token. It is read again when the token is too old."
+)
+@click.option(
+    "--warehouse",
+    metavar="URI",
+    help="Of a REST catalog: the folder or the bucket in which its tables are. What is elsewhere is not served.",
 )
 @click.option("--dsn", help="The Postgres that is to be a node, as a connection string.  [default: FROSTLINE_DSN]")
 @click.option(
@@ -249,6 +264,8 @@ def drop(invocation: Invocation, name: Name, purge: bool) -> None:  # noqa: FBT0
 def attach(
     invocation: Invocation,
     catalog: str | None,
+    token_file: str | None,
+    warehouse: str | None,
     dsn: str | None,
     tables: tuple[Name, ...],
     schema: str | None,
@@ -263,9 +280,18 @@ def attach(
     from frostline.runtime.install import with_home_if_made  # noqa: PLC0415
 
     invocation.home, target = with_home_if_made(invocation.home), invocation.home
-    said = {"catalog_dsn": catalog, "dsn": dsn, "lake_port": lake_port}
+    token = str(Path(token_file).absolute()) if token_file else None
+    said = {"catalog_dsn": catalog, "catalog_token_file": token, "dsn": dsn, "lake_port": lake_port}
     given = {key: value for key, value in said.items() if value is not None}
-    settings = invocation.settings({"warehouse": "of the catalog"} | given)
+    settings = _settings(invocation, given | ({"warehouse": warehouse} if warehouse else {}))
+    is_rest = settings.of_rest_catalog() is not None
+    if warehouse and not is_rest:
+        raise UsageError("--warehouse is for a REST catalog: another one says where its is", hint="leave it out")
+    if is_rest and settings.warehouse == _OF_THE_CATALOG:
+        raise UsageError(
+            "a REST catalog does not say where its warehouse is",
+            hint="name the folder or the bucket that has its tables: --warehouse URI",
+        )
     invocation.output.records(_changes(node.attach(settings, target, tables, schema)))
 
 
@@ -276,8 +302,16 @@ def detach(invocation: Invocation, dsn: str | None) -> None:
     """Take away all that `lake attach` has made in a node. The lake tables and the extension postgres_fdw stay."""
     from frostline.runtime import node  # noqa: PLC0415
 
-    settings = invocation.settings({"warehouse": "of the catalog"} | ({"dsn": dsn} if dsn else {}))
+    settings = _settings(invocation, {"dsn": dsn} if dsn else {})
     invocation.output.records(_changes(node.detach(settings)))
+
+
+def _settings(invocation: Invocation, given: Mapping[str, Any]) -> Settings:
+    """Those of a node, which need not say where the warehouse is."""
+    try:
+        return invocation.settings(given)
+    except UsageError:  # if it is about anything else, it comes again
+        return invocation.settings({"warehouse": _OF_THE_CATALOG, **given})
 
 
 def _changes(changes: "Sequence[Change]") -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import requests
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import DEFAULT_ENDPOINTS, Endpoint, RestCatalog
+from pyiceberg.catalog.rest.auth import LegacyOAuth2AuthManager
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator  # pyright: ignore[reportPrivateUsage]
 from pyiceberg.io import FileIO
@@ -142,6 +143,17 @@ class BareRestCatalog(RestCatalog):
     def renew_token(self) -> None:
         """Get a new token, as PyIceberg does when one is too old."""
         self._refresh_token()
+
+    def newer_token(self) -> str | None:
+        """The token to go on with when one is too old; None to get one by the credential."""
+        return None
+
+    def _refresh_token(self) -> None:
+        token, auth = self.newer_token(), self._auth_manager
+        if token is not None and isinstance(auth, LegacyOAuth2AuthManager):
+            auth._token = token  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        else:
+            super()._refresh_token()
 
     def path_of(self, identifier: tuple[str, ...]) -> str:
         """Where a table is, below the catalog's prefix."""

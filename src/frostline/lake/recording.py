@@ -33,6 +33,7 @@ from pyiceberg.table.update import (
 from frostline.errors import ConflictError, CorruptionError, UsageError
 from frostline.lake import pyiceberg_compat
 from frostline.lake.commit import Staging
+from frostline.model.outcomes import Trace
 
 COMMIT_ID = "frostline.commit-id"
 """A table property that tells a new table, and a commit without a snapshot, from those of others."""
@@ -53,6 +54,8 @@ class TableChange:
     """What makes a new table, empty."""
     updates: tuple[TableUpdate, ...]
     """What comes after that."""
+    rules: tuple[TableRequirement, ...] = ()
+    """What else must still be true of it."""
 
     @property
     def name(self) -> str:
@@ -70,7 +73,8 @@ class TableChange:
         if self.base is None:
             return (AssertCreate(),)
         same_rows = {"ref": MAIN_BRANCH, "snapshot-id": main(self.base)}
-        return AssertTableUUID(uuid=self.base.table_uuid), AssertRefSnapshotId.model_validate(same_rows)
+        same_table = AssertTableUUID(uuid=self.base.table_uuid)
+        return same_table, AssertRefSnapshotId.model_validate(same_rows), *self.rules
 
     def request(self) -> str:
         """The change as the REST protocol has it, in JSON."""
@@ -197,6 +201,21 @@ def shows(metadata: TableMetadata, snapshot_id: int | None) -> bool:
         number for snapshot in metadata.snapshots for number in (snapshot.snapshot_id, snapshot.parent_snapshot_id)
     }
     return snapshot_id is not None and snapshot_id in shown
+
+
+def trace(change: TableChange, table: Table | None) -> Trace:
+    """What the table shows of a change whose requirements are that it is the same, and its branch where it was."""
+    if table is None or change.base is None or table.metadata.table_uuid != change.base.table_uuid:
+        return Trace.UNCLEAR
+    if shows(table.metadata, change.snapshot_id):
+        return Trace.HAS
+    parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in table.metadata.snapshots}
+    before, now = main(change.base), main(table.metadata)
+    if now == before:
+        return Trace.STANDS
+    while now in parents and now != before:
+        now = parents.pop(now)
+    return Trace.PASSED if now == before else Trace.UNCLEAR
 
 
 def rebased(change: TableChange, created: TableMetadata) -> TableChange:

@@ -2,8 +2,10 @@
 
 import json
 import re
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import requests
@@ -38,6 +40,7 @@ ANSWER_S = 120
 _TRANSACTION = "transactions/commit"
 _COMMIT_TRANSACTION = Endpoint.from_string("POST /v1/{prefix}/" + _TRANSACTION)
 _WORDS = 300
+_TOO_OLD = (401, 419)
 _DELEGATION = "X-Iceberg-Access-Delegation"
 _BEARER = re.compile(r"(?i)\b(bearer|basic) +[\w.~+/=-]+")
 _secrets: set[str] = set()
@@ -67,15 +70,34 @@ class Catalog(BareRestCatalog):
         session.mount("http://", _Patient())
         session.mount("https://", _Patient())
 
+    token_file: Path | None = None
+    """Where the token is read again when the server calls it too old."""
+
     def post(self, path: str, body: str) -> requests.Response:
         """Send a request once, on a new connection; once more with a new token if the server calls it too old."""
         self.http.close()  # one that the server has closed while it was idle would look like a lost answer
-        response = self.http.post(self.url(path), data=body.encode())
-        if response.status_code in (401, 419):
+        return self._with_new_token(lambda: self.http.post(self.url(path), data=body.encode()))
+
+    def get(self, path: str, headers: Mapping[str, str]) -> requests.Response:
+        """Ask for something as it is now; once more when the connection was lost, which the server may have closed."""
+        fresh = {**headers, "Cache-Control": "no-cache"}
+        send = partial(self._with_new_token, lambda: self.http.get(self.url(path), headers=fresh))
+        try:
+            return send()
+        except requests.ConnectionError:
+            return send()
+
+    def _with_new_token(self, send: Callable[[], requests.Response]) -> requests.Response:
+        response = send()
+        if response.status_code in _TOO_OLD:
             with reaching(self.uri, "renew the token"):
                 self.renew_token()
-            response = self.http.post(self.url(path), data=body.encode())
+            response = send()
         return response
+
+    def newer_token(self) -> str | None:
+        """What is in the file, if there is one."""
+        return None if self.token_file is None else read_token(self.token_file)
 
     @property
     def says_transactions(self) -> bool | None:
@@ -87,17 +109,39 @@ class Catalog(BareRestCatalog):
 @contextmanager
 def opened(settings: Settings) -> Generator[Catalog]:
     """The catalog of the settings. UsageError if it refuses us, UnavailableError if it is not there."""
-    if settings.catalog_uri is None:
-        raise UsageError("catalog_uri is not set", hint="set catalog_uri in frostline.toml")
-    if settings.catalog_token and settings.catalog_credential:
-        raise UsageError("catalog_token and catalog_credential are both set", hint="take one of them away")
-    _keep_quiet(settings)
-    with reaching(settings.catalog_uri, "be opened"):
-        catalog = Catalog("frostline", **_properties(settings, settings.catalog_uri))
+    catalog = connected(settings)
     try:
         yield catalog
     finally:
         catalog.close()
+
+
+def connected(settings: Settings) -> Catalog:
+    """The same, for the caller to close."""
+    if settings.catalog_uri is None:
+        raise UsageError("catalog_uri is not set", hint="set catalog_uri in frostline.toml")
+    keys = ("catalog_token", "catalog_token_file", "catalog_credential")
+    given = [key for key in keys if getattr(settings, key)]
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} are both set", hint="take one of them away")
+    _keep_quiet(settings)
+    properties = _properties(settings, settings.catalog_uri)
+    with reaching(settings.catalog_uri, "be opened"):
+        catalog = Catalog("frostline", **properties)
+    catalog.token_file = Path(settings.catalog_token_file) if settings.catalog_token_file else None
+    return catalog
+
+
+def read_token(file: Path) -> str:
+    """The token in a file. From now on no message has it."""
+    try:
+        token = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the token in {str(file)!r}: {one_line(error)}", hint="correct it") from None
+    if not token or not token.isascii() or not token.isprintable():
+        raise UsageError(f"{str(file)!r} has no token", hint="it holds the token and nothing else")
+    _secrets.add(token)
+    return token
 
 
 def _properties(settings: Settings, uri: str) -> dict[str, str]:
@@ -106,6 +150,8 @@ def _properties(settings: Settings, uri: str) -> dict[str, str]:
         properties["warehouse"] = settings.catalog_warehouse
     if settings.catalog_token:
         properties["token"] = settings.catalog_token.get_secret_value()
+    if settings.catalog_token_file:
+        properties["token"] = read_token(Path(settings.catalog_token_file))
     if settings.catalog_credential:
         properties["credential"] = settings.catalog_credential.get_secret_value()
         properties["oauth2-server-uri"] = f"{uri}/v1/oauth/tokens"
@@ -148,10 +194,16 @@ def _keep_quiet(settings: Settings) -> None:
         _secrets.add(credential.get_secret_value().partition(":")[2] or credential.get_secret_value())
 
 
-def refused_keys(uri: str) -> UsageError:
+class KeysRefused(UsageError):
+    """A REST catalog does not take the token or the credential for what was asked."""
+
+    sqlstate = "28000"
+
+
+def refused_keys(uri: str) -> KeysRefused:
     """The error for a token or a credential that is not taken."""
     hint = "correct catalog_token or catalog_credential, or the rights that the catalog gives it"
-    return UsageError(f"catalog {uri!r} does not accept the token or the credential", hint=hint)
+    return KeysRefused(f"catalog {uri!r} does not accept the token or the credential", hint=hint)
 
 
 def unavailable(uri: str, words: str) -> UnavailableError:

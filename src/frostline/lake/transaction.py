@@ -40,7 +40,9 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class _Reply:
+class Reply:
+    """What came back for a request."""
+
     answer: Answer
     words: str
 
@@ -73,13 +75,13 @@ def commit_all(catalog: Catalog, changes: Sequence[TableChange], *, require_atom
     return Outcome(atomic=False, locations=_one_by_one(catalog, wanted), created_first=new)
 
 
-def _together(catalog: Catalog, changes: Sequence[TableChange]) -> tuple[list[TableChange], _Reply]:
+def _together(catalog: Catalog, changes: Sequence[TableChange]) -> tuple[list[TableChange], Reply]:
     """All in one request. What is left of the changes once the tables are made that had to be, and the answer."""
     changes = [change if change.fits_creation else _made(catalog, change) for change in changes]
-    reply = _send(catalog, changes)
+    reply = send(catalog, changes)
     if _new(changes) and reply.answer in (Answer.NO_TABLE, Answer.REFUSED):
         changes = [_made(catalog, change) for change in changes]
-        reply = _send(catalog, changes)
+        reply = send(catalog, changes)
     return changes, reply
 
 
@@ -93,7 +95,7 @@ def _one_by_one(catalog: Catalog, changes: Sequence[TableChange]) -> dict[tuple[
     for position, change in enumerate(changes):
         try:
             left = _made(catalog, change)
-            reply = _Reply(Answer.COMMITTED, "made empty")
+            reply = Reply(Answer.COMMITTED, "made empty")
             if left.updates:
                 reply = _post(catalog, left.identifier, left.request())
             done |= _settled(catalog, [left], reply)
@@ -120,9 +122,9 @@ def _made(catalog: Catalog, change: TableChange) -> TableChange:
     return rebased(change, made.metadata)
 
 
-def _empty(catalog: Catalog, change: TableChange, reply: _Reply) -> Table:
+def _empty(catalog: Catalog, change: TableChange, reply: Reply) -> Table:
     """The new table of a change, if it is ours, after a request whose answer may have been lost."""
-    _raise_refusal(catalog, reply)
+    raise_refusal(catalog, reply)
     table = rest.load(catalog, change.identifier)
     if table is None:
         raise rest.unavailable(catalog.uri, f"table {change.name} was not made ({reply.words})")
@@ -131,12 +133,13 @@ def _empty(catalog: Catalog, change: TableChange, reply: _Reply) -> Table:
     return table
 
 
-def _send(catalog: Catalog, changes: Sequence[TableChange]) -> _Reply:
+def send(catalog: Catalog, changes: Sequence[TableChange]) -> Reply:
+    """All changes in one request, which is sent once. UnavailableError: it was never sent."""
     parts = ",".join(change.request() for change in changes)
     return _post(catalog, None, f'{{"table-changes":[{parts}]}}')
 
 
-def _post(catalog: Catalog, identifier: tuple[str, ...] | None, body: str) -> _Reply:
+def _post(catalog: Catalog, identifier: tuple[str, ...] | None, body: str) -> Reply:
     """Send a commit, of one table or of many, once."""
     try:
         if identifier is None:
@@ -146,9 +149,9 @@ def _post(catalog: Catalog, identifier: tuple[str, ...] | None, body: str) -> _R
     except requests.RequestException as error:
         if _never_sent(error):
             raise rest.unavailable(catalog.uri, rest.short(error)) from error
-        return _Reply(Answer.UNKNOWN, rest.short(error))
+        return Reply(Answer.UNKNOWN, rest.short(error))
     words = f"HTTP {response.status_code} {rest.short(ValueError(response.text))}".strip()
-    return _Reply(outcomes.answer(response.status_code, rest.error_type(response)), words)
+    return Reply(outcomes.answer(response.status_code, rest.error_type(response)), words)
 
 
 def _never_sent(error: requests.RequestException) -> bool:
@@ -157,9 +160,9 @@ def _never_sent(error: requests.RequestException) -> bool:
     return isinstance(error, requests.ConnectTimeout) or isinstance(reason, NewConnectionError)
 
 
-def _settled(catalog: Catalog, changes: Sequence[TableChange], reply: _Reply) -> dict[tuple[str, ...], str]:
+def _settled(catalog: Catalog, changes: Sequence[TableChange], reply: Reply) -> dict[tuple[str, ...], str]:
     """Where the metadata is, once every table has its change. An answer that nobody got is found out by looking."""
-    _raise_refusal(catalog, reply)
+    raise_refusal(catalog, reply)
     seen, cause = Sighting((), tuple(change.name for change in changes)), reply.words
     for wait_s in LOOKS_S:
         time.sleep(wait_s)
@@ -176,7 +179,7 @@ def _settled(catalog: Catalog, changes: Sequence[TableChange], reply: _Reply) ->
     raise OutcomeUnknown(outcomes.unknown(seen, catalog.uri, cause), hint=_LOOK)
 
 
-def _raise_refusal(catalog: Catalog, reply: _Reply) -> None:
+def raise_refusal(catalog: Catalog, reply: Reply) -> None:
     """Raise what an answer means that is neither done nor unknown."""
     if reply.answer in (Answer.CONFLICT, Answer.NO_TABLE):
         raise _conflict(catalog, reply.words)

@@ -1,6 +1,6 @@
 """What the answers of a catalog on the other side of a network mean for a commit of many tables."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -79,6 +79,40 @@ class Sighting:
         if not self.lacks:
             return Verdict.ALL
         return Verdict.SOME if self.has else Verdict.NONE
+
+
+class Trace(Enum):
+    """What a table shows of a commit that requires its main branch to be where it was."""
+
+    HAS = auto()
+    """It has happened."""
+    STANDS = auto()
+    """The branch is where it was: it may still happen."""
+    PASSED = auto()
+    """The branch has gone on without it, so it has not happened and never will."""
+    UNCLEAR = auto()
+    """The history is cut off, or the table is gone."""
+
+
+class Fate(Enum):
+    """What has become of a commit of many tables whose answer was lost."""
+
+    HAPPENED = auto()
+    NEVER = auto()
+    """Nothing of it was done, and nothing will be."""
+    OPEN = auto()
+    """It may still happen, or nobody can tell."""
+    TORN = auto()
+    """Some tables have it, and others never will."""
+
+
+def fate(traces: Collection[Trace]) -> Fate:
+    """The tables are looked at one after the other while it may be done, so what differs is not torn by itself."""
+    if all(trace is Trace.HAS for trace in traces):
+        return Fate.HAPPENED
+    if Trace.PASSED in traces:
+        return Fate.TORN if Trace.HAS in traces else Fate.NEVER
+    return Fate.OPEN
 
 
 def unknown(sighting: Sighting, catalog: str, cause: str) -> str:

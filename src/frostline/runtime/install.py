@@ -144,7 +144,7 @@ def write_home(home: Path, settings: Settings) -> None:
         "lake_user": settings.lake_user,
         "lake_password": settings.lake_password.get_secret_value(),
     }
-    for key in ("lake_passfile", "catalog_dsn"):
+    for key in ("lake_passfile", "catalog_dsn", "catalog_warehouse", "catalog_token_file"):
         if text := getattr(settings, key):
             values[key] = text
     has = read_file(home / FILE_NAME) if with_home_if_made(home) else {}

@@ -14,7 +14,7 @@ from frostline.observe.metrics import http
 from frostline.relation import node_tables
 from frostline.runtime import watchdog
 from frostline.runtime.install import lake_password
-from frostline.runtime.node import claimed
+from frostline.runtime.node_catalogs import claimed, rest_identity
 from frostline.settings import Settings
 
 _FILES = 8_192
@@ -29,18 +29,14 @@ def start(settings: Settings, *, without_lake: bool = False) -> "LakeServer":
     It is refused when the warehouse is not the database's, unless somebody knows that. A store that does not answer may
     be back in a moment, and is waited for by nobody.
     """
-    from frostline.lake import filecheck, warehouse  # noqa: PLC0415  (Iceberg is slow to load)
+    from frostline.lake import filecheck  # noqa: PLC0415  (Iceberg is slow to load)
     from frostline.server.listen import LakeServer  # noqa: PLC0415  (a refusal needs no engine)
     from frostline.server.provider import CatalogTables, NoManagedTables  # noqa: PLC0415
 
     _allow_files()
     encryption = tls_context(settings.lake_tls_certificate, settings.lake_tls_key)
-    catalog_dsn, is_node = settings.catalog_dsn or settings.dsn, settings.catalog_dsn is not None
-    with connect(catalog_dsn, purpose="serve") as connection:
-        migrations.require(connection)
-        if not without_lake:
-            warehouse.expect(connection, settings.warehouse)
-        identity = claimed(connection).identity if is_node else None
+    identity, is_node = _identity(settings, without_lake=without_lake), settings.catalog_dsn is not None
+    rest_catalog = settings.of_rest_catalog()
     with connect(settings.dsn, purpose="serve") as connection:
         if identity is not None:
             node_tables.require_catalog(connection, identity)
@@ -52,7 +48,8 @@ def start(settings: Settings, *, without_lake: bool = False) -> "LakeServer":
         user=settings.lake_user,
         password=password,
         postgres_dsn=settings.dsn,
-        catalog_dsn=catalog_dsn,
+        catalog_dsn=None if rest_catalog else settings.catalog_dsn,
+        rest_catalog=rest_catalog,
         memory_limit=settings.lake_memory,
         threads=settings.lake_threads,
         warehouse=settings.warehouse,
@@ -69,6 +66,22 @@ def start(settings: Settings, *, without_lake: bool = False) -> "LakeServer":
             hint="set another lake_port or lake_listen, then frostline init tells Postgres",
         ) from None
     return server
+
+
+def _identity(settings: Settings, *, without_lake: bool) -> str | None:
+    """The catalog of a node, which is there; None for a database that has its own."""
+    from frostline.lake import rest, rest_publish, warehouse  # noqa: PLC0415  (as in `start`)
+
+    rest_catalog = settings.of_rest_catalog()
+    if rest_catalog is not None:
+        with rest.opened(rest_catalog) as catalog:
+            rest_publish.require_transactions(catalog)
+        return rest_identity(rest_catalog)
+    with connect(settings.catalog_dsn or settings.dsn, purpose="serve") as connection:
+        migrations.require(connection)
+        if not without_lake:
+            warehouse.expect(connection, settings.warehouse)
+        return claimed(connection).identity if settings.catalog_dsn is not None else None
 
 
 def tls_context(certificate: str | None, key: str | None, protocol: str = "postgresql") -> ssl.SSLContext | None:

@@ -28,6 +28,7 @@ from frostline.server.queries import Backend
 from frostline.server.served_tables import ManagedTables, OnlyManaged
 from frostline.server.translate.complexity import deep_stack
 from frostline.server.writes.shared import Lake
+from frostline.settings import Settings
 
 _log = logging.getLogger(__name__)
 
@@ -105,7 +106,8 @@ class Door:
 class LakeServer:
     """Listens, and gives every client a thread. Loopback unless another host is given.
 
-    `postgres_dsn` is the Postgres whose queries it answers; the catalog of lake tables may be in another one.
+    `postgres_dsn` is the Postgres whose queries it answers; the catalog of lake tables may be in another one, or be the
+    REST catalog of these settings.
     """
 
     def __init__(
@@ -118,6 +120,7 @@ class LakeServer:
         postgres_dsn: str | None,
         *,
         catalog_dsn: str | None = None,
+        rest_catalog: Settings | None = None,
         memory_limit: str = "1GB",
         threads: int = 2,
         warehouse: str | None = None,
@@ -137,7 +140,9 @@ class LakeServer:
             trusting=checks is not Checks.OFF,
         )
         check = FileCheck(checks, threads, self._engine.forget)
-        lake = None if postgres_dsn is None else Lake(catalog_dsn or postgres_dsn, warehouse, postgres_dsn)
+        lake = None
+        if postgres_dsn is not None:
+            lake = Lake(catalog_dsn or postgres_dsn, warehouse, postgres_dsn, rest_catalog)
         self.backend = Backend(OnlyManaged(tables), self._engine, postgres_dsn, check, lake=lake)
         self.credentials = Credentials(user, password)
         self.startup_timeout_s, self.send_timeout_s, self.tls = startup_timeout_s, send_timeout_s, tls

@@ -15,7 +15,8 @@ from tests.fixtures.lake_tables import events, lake_location, written_events
 
 from frostline.errors import ConflictError, CorruptionError, UsageError
 from frostline.lake import commit, paths, snapshots
-from frostline.lake.recording import Recording, TableChange, follows, kept, rebased
+from frostline.lake.recording import Recording, TableChange, follows, kept, rebased, trace
+from frostline.model.outcomes import Trace
 
 TABLE = events()
 
@@ -156,3 +157,37 @@ def test_a_snapshot_is_recognised_by_its_child(location: str) -> None:
     assert not change.is_in(table)
     table.metadata = base.model_copy(update={"snapshots": [child]})
     assert change.is_in(table)
+
+
+def told(location: str, base: TableMetadata, chain: list[tuple[int, int | None]], main: int | None) -> Trace:
+    """What a table shows of a change from the base to snapshot 99, that has these snapshots and their parents."""
+    change = followed(touched(base, base), None)
+    new = base.model_copy(update={"current_snapshot_id": 99})
+    shown = [
+        base.snapshots[0].model_copy(update={"snapshot_id": number, "parent_snapshot_id": parent})
+        for number, parent in chain
+    ]
+    refs = {} if main is None else {"main": base.refs["main"].model_copy(update={"snapshot_id": main})}
+    now = base.model_copy(update={"snapshots": shown, "refs": refs, "current_snapshot_id": main})
+    table = Table(("public", "events"), now, "", paths.file_io(location), Recording(uuid.uuid4()))
+    return trace(replace(change, metadata=new), table)
+
+
+def test_the_history_of_a_table_tells_whether_a_lost_commit_was_overtaken(location: str) -> None:
+    base = base_of(location, "2024-01-01")
+    start = base.current_snapshot_id
+    assert start is not None
+    assert told(location, base, [(start, None)], start) is Trace.STANDS
+    assert told(location, base, [(start, None), (99, start)], 99) is Trace.HAS
+    assert told(location, base, [(start, None), (99, start), (5, 99), (6, 5)], 6) is Trace.HAS
+    assert told(location, base, [(start, None), (99, start)], start) is Trace.HAS, "and was set back since"
+    assert told(location, base, [(5, 99)], 5) is Trace.HAS, "the newest alone is shown, and its parent is ours"
+    assert told(location, base, [(start, None), (5, start), (6, 5)], 6) is Trace.PASSED
+    assert told(location, base, [(5, start)], 5) is Trace.PASSED, "the newest alone is shown"
+    assert told(location, base, [(6, 5)], 6) is Trace.UNCLEAR, "what was before it is not shown"
+    assert told(location, base, [(start, None)], None) is Trace.UNCLEAR
+    assert told(location, base, [(5, 6), (6, 5)], 6) is Trace.UNCLEAR, "nobody goes round in circles"
+    assert trace(touched(base, base), None) is Trace.UNCLEAR
+    other = base.model_copy(update={"table_uuid": uuid.uuid4()})
+    replaced = Table(("public", "events"), other, "", paths.file_io(location), Recording(uuid.uuid4()))
+    assert trace(touched(base, base), replaced) is Trace.UNCLEAR

@@ -3,7 +3,7 @@
 import pytest
 
 from frostline.model import outcomes
-from frostline.model.outcomes import Answer, Sighting, Verdict, answer
+from frostline.model.outcomes import Answer, Fate, Sighting, Trace, Verdict, answer
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,22 @@ def test_the_words_name_the_tables_on_each_side() -> None:
     assert "none of its 2 tables has it so far" in outcomes.unknown(Sighting((), ("a", "b")), "http://h", "lost")
     assert "its table lacks it so far" in outcomes.unknown(Sighting((), ("a",)), "http://h", "lost")
     assert outcomes.named(tuple("abcd"), most=2) == "a, b and 2 more"
+
+
+@pytest.mark.parametrize(
+    ("traces", "means"),
+    [
+        ([Trace.HAS, Trace.HAS], Fate.HAPPENED),
+        ([Trace.STANDS, Trace.STANDS], Fate.OPEN),
+        ([Trace.HAS, Trace.STANDS], Fate.OPEN),
+        ([Trace.HAS, Trace.UNCLEAR], Fate.OPEN),
+        ([Trace.UNCLEAR], Fate.OPEN),
+        ([Trace.PASSED, Trace.STANDS], Fate.NEVER),
+        ([Trace.PASSED, Trace.UNCLEAR], Fate.NEVER),
+        ([Trace.PASSED, Trace.HAS], Fate.TORN),
+    ],
+)
+def test_what_the_tables_show_of_a_lost_commit_says_whether_it_may_be_done_again(
+    traces: list[Trace], means: Fate
+) -> None:
+    assert outcomes.fate(traces) is means

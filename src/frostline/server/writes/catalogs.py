@@ -9,7 +9,6 @@ from frostline.catalog.pointers import LakePointer
 from frostline.lake.lake_publish import Change, Outcome
 from frostline.lake.lake_table import State
 
-
 Stage = Callable[[], tuple[Change, Sequence[State]] | None]
 """Gives the commit of a group of transactions, and what the tables are then, one for each move; None for nothing."""
 

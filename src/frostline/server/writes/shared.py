@@ -2,8 +2,11 @@
 
 from frostline.errors import UsageError
 from frostline.server.writes.catalog import Catalog
+from frostline.server.writes.catalogs import LakeCatalog
 from frostline.server.writes.checks import Checker
 from frostline.server.writes.committer import Committer
+from frostline.server.writes.rest_catalog import RestCatalog
+from frostline.settings import Settings
 
 
 class Unguarded(UsageError):
@@ -15,12 +18,21 @@ class Unguarded(UsageError):
 class Lake:
     """What all sessions share of lake tables."""
 
-    def __init__(self, dsn: str, place: str | None, own_dsn: str | None = None) -> None:
-        """`dsn` is the catalog's database, `own_dsn` that of the Postgres whose statements come, if it is another."""
-        self.catalog, self.committer = Catalog(dsn, "lake cuts", place), Committer(Catalog(dsn, "lake commits", place))
-        self.dsn = dsn
+    def __init__(
+        self, dsn: str, place: str | None, own_dsn: str | None = None, rest_catalog: Settings | None = None
+    ) -> None:
+        """`dsn` is the catalog's database, `own_dsn` that of the Postgres whose statements come, if it is another.
+
+        With a REST catalog, which these settings lead to, there is the second only, and `dsn` is that.
+        """
+        own = Catalog(dsn, "lake cuts", place)
+        self._own = own if own_dsn in (None, dsn) else Catalog(own_dsn, "lake rights", None)
+        self.catalog: LakeCatalog = own
+        commits: LakeCatalog = Catalog(dsn, "lake commits", place)
+        if rest_catalog is not None:
+            self.catalog, commits = (RestCatalog(rest_catalog, self._own.attached) for _ in range(2))
+        self.committer, self.dsn = Committer(commits), dsn
         self.checker, self._place = Checker(own_dsn or dsn), place
-        self._own = self.catalog if own_dsn in (None, dsn) else Catalog(str(own_dsn), "lake rights", None)
 
     @property
     def place(self) -> str:

@@ -15,7 +15,7 @@ from pyiceberg.manifest import DataFile
 
 from frostline.catalog.pointers import LakePointer
 from frostline.errors import FrostlineError, OutcomeUnknown, UsageError
-from frostline.lake import lake_columns, lake_commit, lake_format, lake_rows, lake_table
+from frostline.lake import lake_columns, lake_commit, lake_format, lake_rows, lake_table, rest_rules
 from frostline.lake.lake_commit import Added
 from frostline.lake.lake_table import State
 from frostline.model.lake_tables import (
@@ -84,8 +84,10 @@ class TableChanges:
             require_columns(self._table, schema)
 
     def require_format(self) -> None:
-        """Refuse to write a table of a format in which rows cannot be deleted."""
+        """Refuse to write a table of a format in which rows cannot be deleted, or with CHECKs that are not ours."""
         lake_format.written(self.state.metadata)
+        if not self._catalog.is_ours:
+            rest_rules.require_no_checks(self.state.metadata)
 
     def require_rows(self) -> None:
         """Refuse to change rows of a table that has a file with more of them than can be told apart."""
@@ -117,7 +119,7 @@ class TableChanges:
 
     def _write_piece(self) -> None:
         if self.unit().rows.is_piece:
-            self._catalog.require_warehouse()
+            self._catalog.require_warehouse([self.id])
             self.unit().rows.begin()
 
     def _refuse_rows(self, rows: Sequence[Row]) -> None:
@@ -161,7 +163,7 @@ class TableChanges:
             self._change(unit, read)
         if all_of_it or not (all(unit.rows.is_few for unit in waiting) and sum(map(len, waiting)) <= FEW):
             if any(waiting):
-                self._catalog.require_warehouse()
+                self._catalog.require_warehouse([self.id])
             for unit in waiting:
                 self._write_unit(unit)
 
@@ -232,7 +234,8 @@ class LakeTransaction:
     def explained(self, error: FrostlineError) -> FrostlineError:
         """The error of a statement, or that the cut has expired, if that is the reason."""
         cut = self._cut or {}
-        return expired.explained(error, cut, self._asked & cut.keys(), self._lake.catalog.cut)
+        touched = self._asked & cut.keys()
+        return expired.explained(error, cut, touched, lambda: self._lake.catalog.places(touched))
 
     def changes(self, lake_table_id: int) -> TableChanges:
         """The table as the transaction sees it. The first call decides what all tables are for it."""
@@ -240,9 +243,13 @@ class LakeTransaction:
             self._lake.require_rights()
             table = self._seen().get(lake_table_id) or self._definitions.made.get(lake_table_id)
             if table is None:
-                raise UnknownName(f"there is no lake table {lake_table_id}", hint="frostline lake list")
+                raise UnknownName(
+                    f"there is no lake table {RemoteLakeTable(lake_table_id).digits}", hint="frostline lake list"
+                )
             self._asked.add(lake_table_id)
             state = lake_table.state(table.metadata_location)
+            if not self._lake.catalog.is_ours:
+                rest_rules.require_served(state.metadata, table.uuid)
             self._tables[lake_table_id] = TableChanges(lake_table_id, Name(*table.pointer), state, self._lake)
         return self._tables[lake_table_id]
 
@@ -254,6 +261,8 @@ class LakeTransaction:
     def define(self, lake_table_id: int, request: Create | Drop) -> None:
         """Make or drop a table, with the transaction's commit; what it is asked of it from now on is as if it had."""
         self._lake.require_rights()
+        if not self._lake.catalog.is_ours:
+            self._lake.catalog.connection()  # says why not
         self._lake.catalog.require_warehouse()
         if isinstance(request, Create):
             self._definitions = self._definitions.making(self._lake, self._seen(), lake_table_id, request)
