@@ -5,7 +5,7 @@ import pytest
 from tests.fixtures.cold_twins import alter, both, compare
 from tests.fixtures.lake import Lake
 from tests.fixtures.remembered import remembered
-from tests.fixtures.statements import run
+from tests.fixtures.statements import rows, run
 
 from frostline.errors import UsageError
 from frostline.pipeline import verify
@@ -154,6 +154,10 @@ def test_without_event_triggers_no_row_leaves_a_heap_that_computes_otherwise(qui
     assert "computed otherwise" in str(quiet.fold()[0].error)
     with pytest.raises(UsageError, match="computed otherwise"):
         following.follow(quiet.catalog, quiet.table())
+    with quiet.connect() as connection:
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="cannot be read"):
+            run(connection, "select doubled from public.events")
+        assert rows(connection, "select doubled from public.events where ts > '2089-01-01'") == [(60,)]
     run(quiet.catalog, "alter table public._events alter column doubled set expression as (price * 2)")
     is_whole(quiet)
 
@@ -161,6 +165,12 @@ def test_without_event_triggers_no_row_leaves_a_heap_that_computes_otherwise(qui
 def test_without_event_triggers_the_sync_follows_a_column_that_is_computed_no_more(quiet: Lake) -> None:
     alter(quiet, "alter column doubled drop expression")
     assert "column doubled is not computed any more" in (columns.difference(quiet.catalog, quiet.table()) or "")
+    compare(quiet)
+    with (
+        quiet.connect() as connection,
+        pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="cannot be written"),
+    ):
+        run(connection, "update public.events set price = 50 where id = 5")
     assert following.follow(quiet.catalog, quiet.table()) == ("doubled is not computed any more",)
     with quiet.connect() as connection:
         both(connection, "update public.{t} set price = 50, doubled = 8 where id in (3, 4, 20)")

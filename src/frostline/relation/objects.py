@@ -37,6 +37,7 @@ def ensure_generator(connection: Connection) -> bool:
         "rights",
         "follow",
         "unfilled",
+        "known",
         "readers",
         "aside",
         "kept",

@@ -58,7 +58,8 @@ select u."tenant", u."day", u."number", u."body", frostline_tier, frostline_snap
    and (u.frostline_is_hot or nullif(u."day" < (select s."line_date" from frostline.seam as s where s.table_id = 7), false) is not null)
    and u.frostline_live
    and (u.frostline_tier <> 'lake' or u.frostline_snapshot
-        = (select frostline_write.checked_lake(s.snapshot_id, '"frostline_overlay"."messages_7"'::regclass) from frostline.seam as s where s.table_id = 7))
+        = (select frostline_write.checked_lake(s.snapshot_id, s.table_id, 'public._messages'::regclass, '"frostline_overlay"."messages_7"'::regclass)
+             from frostline.seam as s where s.table_id = 7))
    and (u.frostline_tier <> 'lake' or nullif((u."tenant"::pg_catalog.text, u."day", u."number") in (select m."tenant"::pg_catalog.text, m."day", m."number" from "frostline_overlay"."messages_7" as m
             where nullif(m.frostline_version, m.frostline_version) is null), true) is not null)
 ) as "messages"
@@ -204,6 +205,7 @@ begin
     if not "frostline_write"."may_write_cold_7"(frostline_old) then
         return false;
     end if;
+    perform frostline_write.require_known_heap(7, 'public._messages'::regclass, '"frostline_overlay"."messages_7"'::regclass, 'written');
     select h.tableoid into frostline_partition from "public"."_messages" as h where h."tenant" = frostline_old."tenant" and h."day" = frostline_old."day" and h."number" = frostline_old."number";
     if found and exists (select from pg_trigger as t
                           where t.tgrelid = frostline_partition and not t.tgisinternal and t.tgtype & 3 = 3) then
@@ -455,6 +457,7 @@ begin
     -- The mark comes first. A job that brings rows into the lake holds marks of their keys until the lake has them: so either it
     -- finds ours, or we wait for it here and then look into the lake as it has left it.
     if must_look then
+        perform frostline_write.require_known_heap(7, 'public._messages'::regclass, '"frostline_overlay"."messages_7"'::regclass, 'inserted');
         -- A transaction with one snapshot for all its statements cannot see that the seam moved; asking for the row's lock
     -- tells (40001). The lock is given back at once with the block's savepoint, so that nobody has to wait for it.
     if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then

@@ -97,7 +97,8 @@ select {first_of_union}, frostline_tier, frostline_snapshot, {secret} as frostli
    and (u.frostline_is_hot or nullif(u.{tier_key} < {line}, false) is not null)
    and u.frostline_live
    and (u.frostline_tier <> 'lake' or u.frostline_snapshot
-        = (select frostline_write.checked_lake(s.snapshot_id, {overlay_text}::regclass) from frostline.seam as s where s.table_id = {table_id}))
+        = (select frostline_write.checked_lake(s.snapshot_id, s.table_id, {heap_name}::regclass, {overlay_text}::regclass)
+             from frostline.seam as s where s.table_id = {table_id}))
    and (u.frostline_tier <> 'lake' or nullif(({hashed_key}) in (select {marked_key} from {overlay} as m
             where nullif(m.frostline_version, m.frostline_version) is null), true) is not null)
 
@@ -232,6 +233,7 @@ begin
     -- The mark comes first. A job that brings rows into the lake holds marks of their keys until the lake has them: so either it
     -- finds ours, or we wait for it here and then look into the lake as it has left it.
     if must_look then
+        perform frostline_write.require_known_heap({table_id}, {heap_name}::regclass, {overlay_text}::regclass, 'inserted');
         {seam_is_current}
         if exists (select from {lake} as c
                     where c.frostline_snapshot = (select s.snapshot_id from frostline.seam as s where s.table_id = {table_id})

@@ -14,8 +14,9 @@ grant execute on function frostline_write.stands_aside() to public;
 
 -- name: checked_lake
 -- The lake snapshot, with an overlay whose marks are seen: Postgres shows no row of a table to a snapshot that is older than its file, and
--- without its marks the lake's rows would come back. For the inner view, once for each statement that asks the lake. Runs as the caller.
-create or replace function frostline_write.checked_lake(lake_snapshot bigint, marked oid) returns bigint
+-- without its marks the lake's rows would come back. And with a heap whose columns the relation has followed. For the inner view, once for
+-- each statement that asks the lake. Runs as the caller.
+create or replace function frostline_write.checked_lake(lake_snapshot bigint, managed integer, heap oid, marked oid) returns bigint
 language plpgsql stable parallel safe cost 1 as $$
 begin
     -- The one is what the snapshot sees, the other what there is now: the statement has locked the overlay.
@@ -24,10 +25,11 @@ begin
         raise serialization_failure using message = 'a managed table was altered after the snapshot of this transaction',
             hint = 'Run the transaction again.';
     end if;
+    perform frostline_write.require_known_heap(managed, heap, marked, 'read');
     return lake_snapshot;
 end
 $$;
-grant execute on function frostline_write.checked_lake(bigint, oid) to public;
+grant execute on function frostline_write.checked_lake(bigint, integer, oid, oid) to public;
 
 -- name: relation_stub
 -- A view of the same columns that reads no table, in its own place: what reads it stays, and so do rights, owner and comments.

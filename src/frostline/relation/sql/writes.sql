@@ -206,6 +206,7 @@ begin
     if not {may_write_cold}(frostline_old) then
         return false;
     end if;
+    perform frostline_write.require_known_heap({table_id}, {heap_name}::regclass, {overlay_text}::regclass, 'written');
     select h.tableoid into frostline_partition from {heap} as h where {heap_key_is_old};
     if found and exists (select from pg_trigger as t
                           where t.tgrelid = frostline_partition and not t.tgisinternal and t.tgtype & 3 = 3) then

@@ -1,0 +1,145 @@
+"""Between ALTER TABLE and `frostline table sync`, where no event trigger follows: cold rows that could be wrong are an error."""
+
+import psycopg
+import pytest
+from tests.fixtures.followed import altered, both, made, same
+from tests.fixtures.lake import Lake
+from tests.fixtures.statements import rows, run, value
+
+from frostline.relation import following
+
+Refused = psycopg.errors.ObjectNotInPrerequisiteState
+EXCHANGED = "rename a to x; alter table {0} rename b to a; alter table {0} rename x to b"
+MISREAD = {
+    "another name": "rename a to c",
+    "exchanged names": EXCHANGED,
+    "another column of that name": "rename a to c; alter table {0} add column a text default 'new'",
+}
+ADDED = {
+    "a column": "add column x int",
+    "a column with a default": "add column x text default 'kept'",
+    "a default that changed since": "add column x text default 'kept'; alter table {0} alter column x set default 'new'",
+}
+COLD = "ts < '2024-04-01+00'"
+READ = f"select count(*) from public.t where {COLD}"
+
+
+@pytest.fixture
+def pair(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """`t`, cold rows in lake and overlay, and hot ones; `p` is a plain table with the same."""
+    made(lake, monkeypatch)
+    altered(lake, "add column b text default 'b'")
+    both(lake, "insert into public.{} (id, ts, a) values (50, '2030-01-01+00', 'hot')")
+    return lake
+
+
+def refuses(lake: Lake, statement: str, what: str) -> None:
+    with lake.connect() as app, pytest.raises(Refused, match=f"cold rows of public.t cannot be {what}") as refused:
+        run(app, statement)
+    assert refused.value.diag.message_hint == "frostline table sync public.t"
+
+
+def writes_hot_rows(lake: Lake) -> None:
+    with lake.connect() as app:
+        run(app, "update public.t set n = 9 where ts = '2030-01-01+00'")
+        run(app, "insert into public.t (id, ts) values (51, '2030-01-02+00')")
+        assert rows(app, "select id, n from public.t where ts > '2029-01-01+00' order by 1") == [(50, 9), (51, None)]
+    both(lake, "delete from public.{} where ts = '2030-01-02+00'")
+    run(lake.catalog, "update public.p set n = 9 where id = 50")
+
+
+@pytest.mark.parametrize("what", MISREAD)
+def test_cold_rows_are_not_read_under_names_that_are_others_now(pair: Lake, what: str) -> None:
+    assert value(pair.catalog, READ) == 29
+    altered(pair, MISREAD[what], sync=False)
+    refuses(pair, READ, "read")
+    refuses(pair, "update public.t set n = 1 where id = 8", "read")
+    writes_hot_rows(pair)
+    following.follow(pair.catalog, pair.table("t"))
+    same(pair)
+
+
+@pytest.mark.parametrize("what", ADDED)
+def test_rows_that_are_only_in_the_lake_are_not_written_without_a_new_column(pair: Lake, what: str) -> None:
+    altered(pair, ADDED[what], sync=False)
+    assert value(pair.catalog, READ) == 29
+    refuses(pair, "update public.t set n = 1 where id = 8", "written")
+    refuses(pair, "delete from public.t where id = 8", "written")
+    refuses(pair, "insert into public.t (id, ts) values (90, '2024-01-05+00')", "inserted")
+    both(pair, "update public.{} set n = 2 where id = 4")  # its newest version is in the heap
+    writes_hot_rows(pair)
+    following.follow(pair.catalog, pair.table("t"))
+    both(pair, "update public.{} set n = 1 where id = 8")
+    both(pair, "delete from public.{} where id = 9")
+    same(pair)
+    pair.fold()
+    same(pair)
+
+
+def test_a_cold_row_does_not_get_a_default_that_is_not_the_heaps(pair: Lake) -> None:
+    altered(pair, "alter column b set default 'other'", sync=False)
+    refuses(pair, "insert into public.t (id, ts) values (90, '2024-01-05+00')", "inserted")
+    both(pair, "update public.{} set n = 1 where id = 8")
+    following.follow(pair.catalog, pair.table("t"))
+    both(pair, "insert into public.{} (id, ts) values (90, '2024-01-05+00')")
+    same(pair)
+
+
+def test_the_transaction_that_has_altered_the_heap_gets_the_error_too(pair: Lake) -> None:
+    with pair.connect() as app, app.transaction(force_rollback=True):
+        run(app, "alter table public._t rename a to c")
+        with pytest.raises(Refused, match="cannot be read"), app.transaction():
+            run(app, READ)
+        assert value(app, "select a from public.t where ts = '2030-01-01+00'") == "hot"
+    assert value(pair.catalog, READ) == 29
+    both(pair, "update public.{} set n = 1 where id = 8")
+    same(pair)
+
+
+AFTER = {
+    "a column": "add column x text default 'kept'",
+    "another name": "rename b to c",
+    "a default": "alter column b set default 'other'",
+}
+
+
+@pytest.mark.parametrize("what", AFTER)
+def test_an_older_snapshot_reads_on_and_does_not_write(pair: Lake, what: str) -> None:
+    with pair.connect() as app:
+        run(app, "begin isolation level repeatable read; select 1 from pg_class limit 1")
+        altered(pair, AFTER[what].replace("{0}", "public._t"), sync=False)
+        assert value(app, READ) == 29
+        for statement in (
+            "update public.t set n = 1 where id = 8",
+            "delete from public.t where id = 8",
+            "insert into public.t (id, ts) values (90, '2024-01-05+00')",
+        ):
+            with (
+                pytest.raises(psycopg.errors.SerializationFailure, match="altered after the snapshot"),
+                app.transaction(),
+            ):
+                run(app, statement)
+        run(app, "rollback")
+    following.follow(pair.catalog, pair.table("t"))
+    same(pair)
+
+
+def test_an_older_snapshot_reads_on_while_the_relation_follows(pair: Lake) -> None:
+    with pair.connect() as app:
+        run(app, "begin isolation level repeatable read; select 1 from pg_class limit 1")
+        altered(pair, "rename b to c")
+        assert value(app, READ) == 29
+        run(app, "rollback")
+
+
+def test_columns_that_were_followed_are_written_at_every_level(pair: Lake) -> None:
+    altered(pair, "add column x text default 'kept'")
+    for level in ("repeatable read", "serializable"):
+        with pair.connect() as app:
+            run(app, f"begin isolation level {level}")
+            run(app, "update public.t set n = n + 1 where id in (8, 10)")
+            run(app, "insert into public.t (id, ts) select count(*) + 60, '2024-01-05+00' from public.t")
+            run(app, "commit")
+        run(pair.catalog, "update public.p set n = n + 1 where id in (8, 10)")
+        run(pair.catalog, "insert into public.p (id, ts) select count(*) + 60, '2024-01-05+00' from public.p")
+    same(pair)
