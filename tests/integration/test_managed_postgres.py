@@ -8,14 +8,16 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
+from tests.fixtures import copies
 from tests.fixtures.lake import Lake, fill_events
-from tests.fixtures.statements import run
+from tests.fixtures.quick import first
+from tests.fixtures.statements import rows, run
 from tests.fixtures.tables import make_events
 
 from frostline.catalog.connect import connect as open_connection
 from frostline.errors import UsageError
-from frostline.pipeline import verify
-from frostline.relation import grants
+from frostline.pipeline import fill_columns, verify
+from frostline.relation import columns, constraints, following, grants
 from frostline.runtime.install import install
 from frostline.runtime.lake_server import start
 from frostline.runtime.postgres import Postgres
@@ -53,15 +55,16 @@ def _filled(statement: str, role: str, *literals: str) -> sql.Composed:
 
 @pytest.fixture
 def managed(
-    managed_database: str, tmp_path: Path, unused_port: Callable[[], int], spark: SparkSession
+    managed_database: str, tmp_path: Path, unused_port: Callable[[], int], request: pytest.FixtureRequest
 ) -> Iterator[Lake]:
     """The lake of that role, installed by `init` and served."""
     settings = Settings(dsn=managed_database, warehouse=str(tmp_path / "lake"), lake_port=unused_port())
     assert install(settings)["changed"]
     server = start(settings)
+    session: Callable[[], SparkSession] = lambda: request.getfixturevalue("spark")  # noqa: E731
     try:
         with open_connection(managed_database, purpose="tests") as connection:
-            yield Lake(managed_database, connection, settings, server, tmp_path / "lake", lambda: spark)
+            yield Lake(managed_database, connection, settings, server, tmp_path / "lake", session)
     finally:
         server.stop()
 
@@ -182,3 +185,161 @@ def test_a_fold_that_would_fire_delete_triggers_is_refused_until_it_need_not(
         superuser.execute(_filled("revoke set on parameter session_replication_role from {}", ADMIN))
     assert (folded.error, folded.taken) == (None, 2)
     assert managed.value("select count(*) from public.seen") == 0
+
+
+@pytest.fixture
+def cold(managed: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """Four months in the lake, two hot ones, and `plain` with the same rows. No event trigger could be made."""
+    copies.without_spark(managed, monkeypatch)
+    make_events(managed.catalog, "public.events")
+    fill_events(managed.catalog, rows_a_month=10)
+    run(managed.catalog, "create table public.plain (like public.events including all)")
+    run(managed.catalog, "insert into public.plain overriding system value select * from public.events")
+    table = managed.add()
+    archive_to(managed, 4)
+    assert managed.value("select count(*) from pg_event_trigger") == 0
+    assert managed.value(f"select count(*) from frostline_lake.{table.internal}") == 40
+    return managed
+
+
+def archive_to(lake: Lake, months: int) -> None:
+    """So many months are older than the hot period."""
+    age = f"now() - timestamptz '2024-01-01+00' - interval '{months} months 1 day'"
+    run(lake.catalog, f"update frostline.managed_table set hot_interval = {age}")
+    (result,) = lake.archive()
+    assert result.error is None
+
+
+def psql(lake: Lake, statement: str, *, only: str | None = None) -> None:
+    """The ordinary role sends it, of the managed table and of the plain one."""
+    with lake.connect() as connection:
+        for name in ("events", "plain"):
+            for single in statement.split("; ") if only in (None, name) else ():
+                heap = "public._events" if name == "events" else "public.plain"
+                run(connection, single.format(t=f"public.{name}", heap=heap))
+
+
+def same(lake: Lake) -> None:
+    """Both have the same rows, in all columns, whatever their order."""
+    with lake.connect() as connection:
+        ours, plain = (
+            rows(connection, f"select to_jsonb(e) from public.{name} e order by id") for name in ("events", "plain")
+        )
+    assert ours == plain
+    assert columns.difference(lake.catalog, lake.table()) is None
+
+
+def sync(lake: Lake) -> None:
+    """What the command of that name does."""
+    following.follow(lake.catalog, lake.table())
+    constraints.look(lake.catalog, lake.table())
+
+
+SYNCED = [
+    "alter table {heap} add column note text",
+    "alter table {heap} add column kind text not null default 'none'",
+    "alter table {heap} add column made timestamptz default '2024-01-01+00', add column tags int[] default '{{1}}'",
+    "alter table {heap} rename column status to state",
+    "alter table {heap} rename column ts to at",
+    "alter table {heap} rename column id to number; alter table {heap} rename column number to id",
+    "alter table {heap} rename column status to x; alter table {heap} rename column data to status; alter table {heap} rename column x to data",
+    "alter table {heap} alter column status set default 'other'; alter table {heap} alter column amount set not null",
+    "alter table {heap} add constraint positive check (amount > 0)",
+    "alter table {heap} add constraint positive check (amount > 0) not valid; alter table {heap} validate constraint positive",
+    "create index on {heap} (status); comment on column {heap}.amount is 'money'",
+]
+ALTERED = [
+    "drop column data",
+    "alter column amount type numeric(20, 2)",
+    "alter column amount type numeric(20, 2), drop column data, add column note text default 'x'",
+]
+
+
+@pytest.mark.parametrize("change", first(2, SYNCED))
+def test_the_ordinary_role_alters_a_heap_and_the_sync_follows(cold: Lake, change: str) -> None:
+    psql(cold, change)
+    sync(cold)
+    lives_on(cold)
+
+
+@pytest.mark.parametrize("change", first(1, ALTERED))
+def test_what_postgres_refuses_because_of_our_views_goes_by_table_alter(cold: Lake, change: str) -> None:
+    with cold.connect() as connection, pytest.raises(psycopg.errors.DatabaseError, match="view"):
+        run(connection, f"alter table public._events {change}")
+    psql(cold, f"alter table {{heap}} {change}", only="plain")
+    assert fill_columns.alter(cold.jobs(), cold.table(), change) is None
+    lives_on(cold)
+
+
+def lives_on(lake: Lake) -> None:
+    """Reads, writes of both tiers, fold, archive of a later generation, verify and thaw."""
+    same(lake)
+    at = lake.table().tier_key
+    psql(lake, "update {t} set amount = amount + 1 where id in (1, 15, 55); delete from {t} where id in (2, 56)")
+    psql(
+        lake,
+        f"insert into {{t}} (id, {at}, amount) overriding system value values (101, '2024-02-02+00', 5), (102, '2024-06-02+00', 5)",
+    )
+    same(lake)
+    assert lake.fold()[0].error is None
+    archive_to(lake, 5)
+    same(lake)
+    assert lake.compact()[0].error is None
+    assert verify.run(lake.catalog, lake.table()).faults == ()
+    lake.thaw("events", "2024-04-01")
+    same(lake)
+
+
+def test_a_column_with_a_value_of_its_own_in_each_row_is_added_in_steps(cold: Lake) -> None:
+    assert fill_columns.alter(cold.jobs(), cold.table(), "add column number bigserial") is not None
+    with cold.connect() as connection:
+        assert rows(connection, "select count(*), count(distinct number), min(number) from public.events") == [
+            (60, 60, 1)
+        ]
+        run(connection, "insert into public.events (ts) values ('2024-01-03'), ('2024-06-03')")
+        assert rows(connection, "select count(distinct number), count(number) from public.events") == [(62, 62)]
+    assert cold.fold()[0].error is None
+    archive_to(cold, 5)
+    assert cold.value("select count(distinct number) from public.events") == 62
+    assert verify.run(cold.catalog, cold.table()).faults == ()
+
+
+def test_a_check_that_cold_rows_break_is_found_by_the_sync(cold: Lake) -> None:
+    psql(cold, "update {t} set amount = -1 where id = 1")
+    assert cold.fold()[0].error is None
+    psql(cold, "alter table {heap} add constraint positive check (amount >= 0) not valid", only="events")
+    assert constraints.unseen(cold.catalog, cold.table()) is None
+    psql(cold, "alter table {heap} validate constraint positive", only="events")
+    assert constraints.unseen(cold.catalog, cold.table()) == "constraint positive"
+    with pytest.raises(UsageError, match="positive"):
+        sync(cold)
+
+
+def test_a_migration_that_fills_its_column_waits_for_the_sync(cold: Lake) -> None:
+    psql(cold, "alter table {heap} add column note text")
+    with cold.connect() as connection, pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState) as refused:
+        run(connection, "update public.events set status = 'x' where id = 1")
+    assert refused.value.diag.message_hint == "frostline table sync public.events"
+    sync(cold)
+    psql(cold, "update {t} set note = 'id ' || id where id % 2 = 0")
+    lives_on(cold)
+
+
+UNFOLLOWED = [
+    "x bigserial",
+    "x int generated always as identity",
+    "x uuid default gen_random_uuid()",
+    "x float default random()",
+]
+
+
+@pytest.mark.parametrize("column", first(1, UNFOLLOWED))
+def test_what_the_sync_cannot_follow_leaves_cold_rows_readable(cold: Lake, column: str) -> None:
+    psql(cold, f"alter table {{heap}} add column {column}", only="events")
+    with pytest.raises(UsageError) as refused:
+        sync(cold)
+    assert refused.value.hint
+    assert cold.value("select count(*) from public.events") == 60
+    psql(cold, "alter table {heap} drop column x", only="events")
+    sync(cold)
+    lives_on(cold)
