@@ -56,6 +56,11 @@ LOSSES = {
     "the stage": "drop schema frostline_stage cascade",
     "the guard": "drop schema frostline_guard cascade",
     "the guard's function": "drop function frostline_guard.refuse_drop cascade",
+    "the guard's schema with the catalog's": "drop schema frostline, frostline_guard cascade",
+    "the guard's schema among all": 'drop schema if exists frostline_lake, "frostline_guard" , frostline_relation, FROSTLINE cascade',
+    "the guard's schema in a block": "do $$ begin execute 'drop schema frostline_guard, frostline cascade'; end $$",
+    "the guard's functions": "drop function frostline_guard.refuse_drop(), frostline.refuse_drop_of_guard cascade",
+    "the guard's language": "drop extension if exists plpgsql cascade",
     "the server": "drop server frostline_lake cascade",
     "the extension": "drop extension postgres_fdw cascade",
     "a type": "drop type public.state cascade",
@@ -238,6 +243,25 @@ def test_the_owner_of_a_table_cannot_say_so(catalog: Connection, table: Table, k
         ):
             with pytest.raises(psycopg.errors.DependentObjectsStillExist):
                 run(connection, statement)
+
+
+@pytest.mark.usefixtures("keeper")
+@pytest.mark.parametrize(
+    "who", ["frostline_boss", '"frostline_boss"', "frostline_keeper, frostline_boss", "current_user"]
+)
+def test_the_role_that_installed_does_not_lose_all_it_owns(
+    catalog: Connection, table: Table, database: str, who: str
+) -> None:
+    assert guard.ensure(catalog)
+    with role(database, "frostline_other"), role(database, "frostline_boss") as dsn:
+        run(catalog, "alter role frostline_boss superuser")
+        run(catalog, "alter function frostline_guard.refuse_drop_of_guards() owner to frostline_boss")
+        with psycopg.connect(dsn, autocommit=True) as boss:
+            with pytest.raises(psycopg.errors.DependentObjectsStillExist, match="both guards"):
+                run(boss, f"drop owned by {who} cascade")
+            run(boss, "drop owned by frostline_other cascade")
+            run(boss, "set role frostline_other; drop owned by current_user; reset role")
+        run(catalog, "alter function frostline_guard.refuse_drop_of_guards() owner to current_user")
 
 
 def test_damage_from_before_keeps_nobody_from_altering_the_table(

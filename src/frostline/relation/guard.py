@@ -25,6 +25,7 @@ TRIGGERS = {
     "frostline_relation": _statement("relation_trigger"),
     "frostline_lost_objects": _of_drops("drop_trigger"),
     "frostline_lost_guard": _of_drops("guard_trigger"),
+    "frostline_lost_guards": _of_drops("guards_trigger"),
     "frostline_hidden_rows": _of_drops("hide_trigger"),
     "frostline_follow": _statement("changes_trigger"),
     "frostline_children": _statement("children_trigger"),
@@ -68,6 +69,7 @@ def _functions(connection: Connection) -> Iterator[sql.SQL | sql.Composed]:
     _refuse_strange_schema(connection)
     yield _of_drops("drop_function").format(own_schemas=own)
     yield _of_drops("guard_function")
+    yield _of_drops("guards_function")
     yield _of_drops("hide_function")
 
 

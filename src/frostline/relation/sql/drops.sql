@@ -116,6 +116,47 @@ revoke execute on function frostline.refuse_drop_of_guard() from public
 -- name: guard_trigger
 create event trigger frostline_lost_guard on sql_drop execute function frostline.refuse_drop_of_guard()
 
+-- name: guards_function
+-- Each guard outlives the other's schema, and a statement that drops both leaves nobody to look at it: so its text is looked at before it
+-- begins, also inside a DO. What a function puts together is not seen, and a text that only looks like one is refused.
+create or replace function frostline_guard.refuse_drop_of_guards() returns event_trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $body$
+declare
+    role text := coalesce(nullif(current_setting('role'), 'none'), session_user);
+    said record;
+begin
+    if current_setting('frostline.guard', true) = 'off' and pg_has_role(session_user, current_user, 'member')
+       or to_regclass('frostline.managed_table') is null then
+        return;
+    end if;
+    for said in
+        select lower(m[1]) as kind,
+               array(select case when w[1] is not null then replace(w[1], '""', '"')::name
+                                 when lower(w[2]) in ('current_user', 'current_role') then role::name
+                                 when lower(w[2]) = 'session_user' then session_user else lower(w[2])::name end
+                       from regexp_matches(m[2], '"((?:[^"]|"")+)"|([^\s"'',.();]+)', 'g') as w) as names
+          from regexp_matches(current_query(), '\mdrop\s+(schema|owned|function|routine|extension|language)\M([^;]*)', 'gi') as m
+    loop
+        continue when not case said.kind when 'schema' then said.names @> array['frostline', 'frostline_guard']::name[]
+                                         when 'owned' then current_user = any (said.names)
+                                         when 'extension' then said.names @> array['plpgsql']::name[]
+                                         when 'language' then said.names @> array['plpgsql']::name[]
+                                         else said.names @> array['refuse_drop', 'refuse_drop_of_guard']::name[] end;
+        if exists (select from frostline.managed_table t where t.mode = 'tiered') then
+            raise dependent_objects_still_exist using
+                message = 'cannot drop both guards of Frostline: there are managed tables',
+                hint = 'frostline table list, then frostline table remove for each of them';
+        end if;
+    end loop;
+end
+$body$;
+revoke execute on function frostline_guard.refuse_drop_of_guards() from public
+
+-- name: guards_trigger
+create event trigger frostline_lost_guards on ddl_command_start
+    when tag in ('DROP SCHEMA', 'DROP OWNED', 'DROP FUNCTION', 'DROP ROUTINE', 'DROP EXTENSION', 'DROP LANGUAGE')
+    execute function frostline_guard.refuse_drop_of_guards()
+
 -- name: hide_function
 -- Only what this transaction has changed is judged: damage from before must not keep anybody from altering the table.
 create or replace function frostline.refuse_hiding_rows() returns event_trigger
