@@ -12,20 +12,22 @@ from tests.fixtures.remembered import remembered
 from tests.fixtures.statements import rows, run, value
 from tests.fixtures.tables import make_events
 
-from frostline.catalog import leases, lost
+from frostline.catalog import leases, lost, seams
 from frostline.catalog.connect import Connection
 from frostline.errors import ConflictError, CorruptionError, UsageError
 from frostline.model.names import Name
 from frostline.model.policy import Policy
 from frostline.model.tables import Table
 from frostline.partitions import partition_mode
-from frostline.relation import adoption, foreign_server, guard, removal, renewal
+from frostline.relation import adoption, bound, foreign_server, guard, removal, renewal
 from frostline.relation.registration import Request
 
 pytestmark = pytest.mark.spark
 Add = Callable[..., Table]
 EVENTS = Name("public", "events")
 
+FOREIGN = """
+select c.oid::regclass::text from pg_class c where c.relkind = 'f' and c.relispartition order by pg_get_expr(c.relpartbound, c.oid) !~ 'infinity'"""
 CHANGES = """
 update public.events set status = 'changed' where id = 1;
 insert into public.events (ts, status) values ('2024-02-02', 'late'), ('2090-01-01', 'far'), ('2026-12-31', 'hot');
@@ -265,3 +267,42 @@ def test_nobody_else_works_on_the_table_meanwhile(cold: Lake) -> None:
     drop(cold, "drop view public.events")
     with psycopg.connect(cold.dsn, autocommit=True) as other, leases.held(other, table), pytest.raises(ConflictError):
         adoption.adopt(cold.catalog, EVENTS)
+
+
+def test_an_overlay_that_was_emptied_is_seen_and_filled_again(cold: Lake) -> None:
+    before = contents(cold)
+    assert lost.read(cold.catalog) == []
+    drop(cold, 'truncate frostline_overlay."events_{id}"')
+    assert contents(cold) != before
+    (gone,) = lost.read(cold.catalog)
+    assert str(gone) == "mark of rows in public.events_default is gone"
+    with pytest.raises(UsageError, match="the overlay was emptied, or did not get them"):
+        adoption.adopt(cold.catalog, EVENTS)
+    adoption.adopt(cold.catalog, EVENTS, accept_lost_changes=True)
+    after = contents(cold)
+    assert set(before) < set(after)
+    assert len(after) == len(before) + 1
+    assert lost.read(cold.catalog) == []
+
+
+@pytest.mark.parametrize("which", ["the first", "the last"])
+def test_one_of_several_foreign_tables_is_missed_and_made_again(cold: Lake, which: str) -> None:
+    before = contents(cold)
+    table, line = cold.table(), seams.get(cold.catalog, cold.table()).frost_line
+    bound.raise_to(cold.catalog, table, line + 86_400_000_000, lambda _: None)
+    assert lost.read(cold.catalog) == []
+    foreign = [name for (name,) in rows(cold.catalog, FOREIGN)]
+    assert len(foreign) == 2
+    if which == "the last":
+        run(cold.catalog, "update frostline.seam set line_timestamptz = line_timestamptz + interval '1 hour'")
+    missing = foreign[0 if which == "the first" else 1]
+    with cold.connect() as app:
+        assert guard.ensure(cold.catalog)
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="cannot detach frostline_lake"):
+            run(app, f"alter table frostline_lake.{table.internal} detach partition {missing}")
+    run(cold.catalog, f"alter table frostline_lake.{table.internal} detach partition {missing}")
+    (gone,) = lost.read(cold.catalog)
+    assert gone.what == "foreign table"
+    adoption.adopt(cold.catalog, EVENTS)
+    assert lost.read(cold.catalog) == []
+    assert contents(cold) == before

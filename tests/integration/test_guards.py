@@ -66,6 +66,7 @@ LOSSES = {
     "a type": "drop type public.state cascade",
     "the rule": "drop rule frostline_insert on public.events",
     "the marking trigger": 'drop trigger "!frostline_mark" on public.events_default',
+    "the trigger on truncate of the overlay": 'drop trigger "!frostline_truncate" on frostline_overlay."events_{id}"',
     "the trigger on truncate": 'drop trigger "!frostline_truncate_all" on public._events',
     "the DEFAULT partition": "drop table public.events_default",
     "an archived partition": "drop table public.events_1",
@@ -345,6 +346,24 @@ def test_truncate_of_the_heap_is_refused_while_the_lake_has_rows(
     run(catalog, "delete from frostline.lake_file")
     run(app, TRUNCATES[what])
     assert value(app, "select count(*) from public.events") == 0
+
+
+@pytest.mark.parametrize("level", ["read committed", "repeatable read"])
+def test_truncate_of_the_overlay_is_refused(table: Table, app: psycopg.Connection, level: str) -> None:
+    """Also for who switches triggers off by their role, as a replication worker does."""
+    run(app, "update public._events set status = 'marked' where ts < '2024-02-01'")
+    for statement in (
+        f'truncate frostline_overlay."events_{table.id}"',
+        f'truncate public.events_2, frostline_overlay."events_{table.id}"',
+    ):
+        run(app, f"begin isolation level {level}; set local session_replication_role = replica")
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="cold rows that were changed") as refused:
+            run(app, statement)
+        run(app, "rollback")
+        assert refused.value.diag.message_hint == "frostline fold public.events writes them into the lake"
+    assert value(app, f'select count(*) from frostline_overlay."events_{table.id}"') == 2
+    with app.transaction(force_rollback=True):
+        run(app, f'set local frostline.guard = off; truncate frostline_overlay."events_{table.id}"')
 
 
 def test_truncate_of_the_relation_is_refused_by_postgres(table: Table, app: psycopg.Connection) -> None:

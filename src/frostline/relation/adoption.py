@@ -29,6 +29,7 @@ LOSSES = {
     "heap": "its hot rows are lost, with its indexes, defaults, constraints, triggers, policies and grants",
     "DEFAULT partition": "its hot rows are lost",
     "overlay": "cold rows that were deleted, or moved to another key, since the last fold are back",
+    "mark": "the overlay was emptied, or did not get them: cold rows that were deleted meanwhile are back",
     "marking trigger": "cold rows that were deleted meanwhile are back",
 }
 """What cannot be made again, by what is gone."""
@@ -172,7 +173,7 @@ def _restore_cold_half(connection: Connection, table: Table, those: Sequence[Los
     if gone & {"heap", "DEFAULT partition"}:
         with marks.marking_disabled(connection, table), marks.user_triggers_disabled(connection):
             connection.execute(_heap_rows(table))
-    if gone & {"overlay", "marking trigger"}:
+    if gone & {"overlay", "mark", "marking trigger"}:
         _mark_again(connection, table, line)
 
 

@@ -7,7 +7,7 @@ docs/design/raising-the-bound.md has the interleavings.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import psycopg
 from psycopg import sql
@@ -179,11 +179,34 @@ def settle_standbys(connection: Connection) -> int:
 
 
 def restore(connection: Connection, table: Table) -> int:
-    """Inside a transaction: where no foreign table is left, make one for all below the frost line; returns that."""
+    """Inside a transaction: where a foreign table is missing, make one for all below the frost line; returns that.
+
+    ACCESS EXCLUSIVE on the lake table if some are left. One of that name that somebody has detached is dropped.
+    """
     line = seams.get(connection, table).frost_line
-    if current(connection, table) is None:
-        _attach(connection, table, None, line)
+    present = _partitions(connection, table)
+    if _reaches(table, present.values(), line):
+        return line
+    upper = max([line, *(upper for _, upper in present.values() if upper is not None)])
+    name = Name("frostline_lake", _foreign_name(table, upper))
+    if name not in present:
+        connection.execute(_statement("drop_detached").format(foreign_table=names.identifier(name)))
+    if present:
+        locks.take(connection, Lock.ACCESS_EXCLUSIVE, names.lake(table))
+        _replace(connection, table, lambda: upper)
+    else:
+        _attach(connection, table, None, upper)
     return line
+
+
+def _reaches(table: Table, ranges: Iterable[tuple[int | None, int | None]], line: int) -> bool:
+    """Whether they follow on each other, from the first value to the line or beyond."""
+    end = lowest = table.tier_kind.lowest
+    for lower, upper in sorted((lowest if lower is None else lower, upper) for lower, upper in ranges):
+        if lower != end or upper is None:
+            return False
+        end = upper
+    return end >= line and end > lowest
 
 
 def merge(connection: Connection, table: Table) -> bool:

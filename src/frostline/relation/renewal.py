@@ -53,7 +53,7 @@ def renew_table(connection: Connection, table: Table) -> bool:
     """Renew the objects of one table that are not current; says whether there were any.
 
     For a function no table is locked. For a view, a rule or a trigger it is ACCESS EXCLUSIVE on that view, for the one
-    trigger on the heap SHARE ROW EXCLUSIVE on the heap, tried for a moment at a time.
+    trigger on the heap, and on the overlay, SHARE ROW EXCLUSIVE on that, tried for a moment at a time.
     """
     if patiently(connection, table.name, lambda: is_current(connection, table), patience_s=_LOOK_S):
         return False

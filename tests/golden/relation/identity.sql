@@ -26,6 +26,10 @@ create table "frostline_overlay"."Größe_7" (
 -- cold row, the ones that the statement itself has marked included.
 create index on "frostline_overlay"."Größe_7" ("day");
 
+create or replace trigger "!frostline_truncate" before truncate on "frostline_overlay"."Größe_7"
+    for each statement execute function frostline.refuse_truncate_of_overlay();
+alter table "frostline_overlay"."Größe_7" enable always trigger "!frostline_truncate";
+
 create table "frostline_lake"."Größe_7" (
     frostline_snapshot bigint,
     "Id" integer,

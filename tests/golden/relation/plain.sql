@@ -18,6 +18,10 @@ create table "frostline_overlay"."events_7" (
 -- cold row, the ones that the statement itself has marked included.
 create index on "frostline_overlay"."events_7" ("ts");
 
+create or replace trigger "!frostline_truncate" before truncate on "frostline_overlay"."events_7"
+    for each statement execute function frostline.refuse_truncate_of_overlay();
+alter table "frostline_overlay"."events_7" enable always trigger "!frostline_truncate";
+
 create table "frostline_lake"."events_7" (
     frostline_snapshot bigint,
     "id" bigint,

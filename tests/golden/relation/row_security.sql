@@ -20,6 +20,10 @@ create table "frostline_overlay"."messages_7" (
 -- cold row, the ones that the statement itself has marked included.
 create index on "frostline_overlay"."messages_7" ("day");
 
+create or replace trigger "!frostline_truncate" before truncate on "frostline_overlay"."messages_7"
+    for each statement execute function frostline.refuse_truncate_of_overlay();
+alter table "frostline_overlay"."messages_7" enable always trigger "!frostline_truncate";
+
 create table "frostline_lake"."messages_7" (
     frostline_snapshot bigint,
     "tenant" "frostline_lake"."lake name" collate pg_catalog."C",

@@ -40,6 +40,10 @@ alter table {lake} detach partition {foreign_table}
 -- As above.
 drop table {nothing}
 
+-- name: drop_detached
+-- Somebody has detached it, and nothing reads it.
+drop foreign table if exists {foreign_table}
+
 -- name: rename
 -- As above.
 alter foreign table {foreign_table} rename to {name}

@@ -48,6 +48,7 @@ begin
             when not r.is_on_table and d.schema_name = 'frostline_stage' and d.object_type <> 'function' then null
             when not r.is_on_table and d.schema_name = any ({own_schemas}) then 2
             when d.object_type = 'rule' and d.original and d.address_names = array[t.schema_name, r.relation, 'frostline_insert'] then 2
+            when d.object_type = 'trigger' and d.original and d.address_names[1] = 'frostline_overlay' then 2
             when d.object_type = 'trigger' and d.original and d.address_names[3] ~ '^!frostline_(mark|truncate)'
                  and exists (select from pg_class c where c.oid = to_regclass(format('%I.%I', d.address_names[1], d.address_names[2]))
                                 and r.heap in (c.oid, pg_partition_root(c.oid))) then 2
@@ -172,6 +173,8 @@ begin
       from frostline.managed_table t
      cross join lateral (select to_regclass(format('%I.%I', t.schema_name, t.heap_name))::oid as heap,
                                 to_regclass(format('%I.%I', t.schema_name, coalesce(t.relation_name, t.table_name)))::oid as relation,
+                                to_regclass(frostline.identifier('frostline_lake', frostline.cut_name(coalesce(t.first_name, t.table_name),
+                                                                                                      '_' || t.table_id)))::oid as lake,
                                 to_regproc('frostline_relation.mark_' || t.table_id)::oid as mark) r
      cross join lateral (
         select format('cannot detach %s: it is archived and not cleaned', c.oid::regclass) as problem, 'clean' as command
@@ -195,6 +198,11 @@ begin
           join pg_attribute a on a.attrelid = x.adrelid and a.attnum = x.adnum and a.attgenerated <> ''
          where e.classid = 'pg_class'::regclass and pg_partition_root(g.tgrelid) = r.heap and g.tgrelid <> r.heap
         union all
+        select format('cannot detach %s: rows of %s in the lake would not be seen any more', c.oid::regclass, r.relation::regclass), null
+          from pg_event_trigger_ddl_commands() e
+          join pg_class c on c.relnamespace = 'frostline_lake'::regnamespace and c.relkind = 'f' and not c.relispartition and age(c.xmin) <= now_age
+         where e.classid = 'pg_class'::regclass and e.objid = r.lake
+        union all
         select format('cannot switch off trigger %I on %s: changes of cold rows would be lost', g.tgname, c.oid::regclass), null
           from pg_trigger g join pg_class c on c.oid = g.tgrelid
          where g.tgfoid = r.mark and g.tgenabled <> 'A' and age(g.xmin) <= now_age and r.heap in (c.oid, pg_partition_root(c.oid))
@@ -210,7 +218,7 @@ begin
      where t.mode = 'tiered'
        and exists (select from pg_event_trigger_ddl_commands() d
                     where d.classid = 'pg_class'::regclass
-                      and (d.objid in (r.heap, r.relation) or pg_partition_root(d.objid) = r.heap))
+                      and (d.objid in (r.heap, r.relation, r.lake) or pg_partition_root(d.objid) = r.heap))
      limit 1;
     if found then
         raise object_not_in_prerequisite_state using message = lost.problem,

@@ -379,6 +379,7 @@ begin
     objects := jsonb_build_array(
         frostline.relation_object('table', array[p ->> 'overlay'], '', array[frostline.filled('objects.overlay', p)],
             frostline.filled('objects.drop_table', jsonb_build_object('table', p -> 'overlay')), false),
+        frostline.relation_object('trigger', array['!frostline_truncate'], p ->> 'overlay', array[frostline.filled('objects.overlay_trigger', p)], null),
         frostline.relation_object('table', array[p ->> 'lake', p ->> 'nothing'], '', array[frostline.filled('objects.lake', p), frostline.filled('objects.nothing', p)],
             frostline.filled('objects.drop_table', jsonb_build_object('table', p -> 'lake')), false),
         -- Those called policy_ are there if one has a query.

@@ -86,3 +86,47 @@ begin
     end if;
 end
 $$;
+
+-- name: refuse_truncate_of_overlay
+-- The lake's rows would be shown as they were, and those that were deleted be back. For whoever may drop the overlay, frostline.guard = off.
+create or replace function frostline.refuse_truncate_of_overlay() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    if current_setting('frostline.guard', true) = 'off' and pg_has_role(session_user, current_user, 'member') then
+        return null;
+    end if;
+    raise object_not_in_prerequisite_state using
+        message = format('%s cannot be truncated: cold rows that were changed or deleted would be as they are in the lake', tg_relid::regclass),
+        hint = (select format('frostline fold %I.%I writes them into the lake', t.schema_name, t.table_name) from frostline.managed_table t
+                 where to_regclass(frostline.relation_names(t.table_id) ->> 'overlay') = tg_relid);
+end
+$$;
+revoke execute on function frostline.refuse_truncate_of_overlay() from public;
+
+-- name: relation_lacks_marks
+-- Whether DEFAULT has a row below the frost line without a mark, which nobody sees: somebody has emptied the overlay. Changed cold rows are
+-- there until they are folded, so it reads few; a DEFAULT that has grown beyond 128 MB, by rows without a partition, is not read at each
+-- look. ACCESS SHARE on both. False where one of them is gone, and of a table with code of others: to plan a query is to run some of it.
+create or replace function frostline.relation_lacks_marks(managed integer) returns boolean
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    p jsonb := frostline.relation_names(managed);
+    question text := (
+        select format('select exists (select from only %s as h where h.%I < %s and not exists (select from %s as o where %s))',
+                      t.partdefid::regclass, max(c.column_name) filter (where c.is_tier), p ->> 'line', p ->> 'overlay',
+                      string_agg(format('o.%I = h.%I', m.name, c.column_name), ' and ') filter (where c.key_place is not null))
+          from pg_partitioned_table t
+         cross join frostline.relation_columns(managed) c
+          join frostline.carried_columns(managed, t.partrelid) f on f.attnum = c.attnum
+          join frostline.managed_column m on m.table_id = managed and m.field_id = f.field_id
+         where t.partrelid = frostline.heap_of(managed) and t.partdefid <> 0 and pg_relation_size(t.partdefid) <= 1 << 27
+           and to_regclass(p ->> 'overlay') is not null
+         group by t.partdefid);
+    lacks_marks boolean := false;
+begin
+    if question is not null and not exists (select from frostline.untrusted_code(frostline.heap_of(managed))) then
+        execute question into lacks_marks;
+    end if;
+    return lacks_marks;
+end
+$$;

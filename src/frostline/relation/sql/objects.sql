@@ -52,6 +52,11 @@ create table {overlay} (
 -- cold row, the ones that the statement itself has marked included.
 create index on {overlay} ({tier_key});
 
+-- name: overlay_trigger
+create or replace trigger "!frostline_truncate" before truncate on {overlay}
+    for each statement execute function frostline.refuse_truncate_of_overlay();
+alter table {overlay} enable always trigger "!frostline_truncate";
+
 -- name: lake
 create table {lake} (
     frostline_snapshot bigint,

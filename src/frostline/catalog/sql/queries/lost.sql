@@ -1,5 +1,6 @@
 -- name: read
--- What each table with a lake should have and has not, of all tables or of one; the gravest first. Reads system catalogs, locks nothing.
+-- What each table with a lake should have and has not, of all tables or of one; the gravest first. ACCESS SHARE on overlays and DEFAULT
+-- partitions, which have few rows below the frost line; else it reads system catalogs.
 select t.schema_name, t.table_name, o.what, o.name
   from frostline.managed_table t
  cross join lateral (select '_' || t.table_id as text) suffix
@@ -18,6 +19,9 @@ select t.schema_name, t.table_name, o.what, o.name
                    (8, 'lake table', 'p', format('frostline_lake.%%I', own.internal))) as w (rank, what, kind, name)
      where not exists (select from pg_class c where c.oid = to_regclass(w.name) and c.relkind::text = w.kind)
     union all
+    select 5, 'mark', format('of rows in %%s', p.partdefid::regclass)
+      from pg_partitioned_table p where p.partrelid = r.heap and frostline.relation_lacks_marks(t.table_id)
+    union all
     select 3, 'DEFAULT partition', format('of %%s', r.heap::regclass)
       from pg_partitioned_table p where p.partrelid = r.heap and p.partdefid = 0
     union all
@@ -34,7 +38,19 @@ select t.schema_name, t.table_name, o.what, o.name
     union all
     select 9, 'foreign table', format('of %%s', r.lake::regclass)
      where r.lake is not null and exists (select from frostline.lake_file f where f.table_id = t.table_id)
-       and not exists (select from pg_inherits i join pg_class c on c.oid = i.inhrelid and c.relkind = 'f' where i.inhparent = r.lake)
+       -- They follow on each other up to the frost line, or to what is above it.
+       and not (with part as (
+            select c.relkind, trim(m[1], '''') as lower, trim(m[2], '''') as upper
+              from pg_inherits i
+              join pg_class c on c.oid = i.inhrelid
+             cross join lateral regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \((.*)\) TO \((.*)\)') as b (m)
+             where i.inhparent = r.lake)
+            select coalesce(bool_and(p.lower = 'MINVALUE' or exists (select from part o where o.upper = p.lower)) and bool_or(
+                       case t.tier_kind when 'timestamp with time zone' then p.upper::timestamptz >= s.line_timestamptz
+                                        when 'timestamp without time zone' then p.upper::timestamp >= s.line_timestamp
+                                        when 'date' then p.upper::date >= s.line_date
+                                        else p.upper::bigint >= s.line_integer end), false)
+              from part p cross join frostline.seam s where p.relkind = 'f' and s.table_id = t.table_id)
  ) o
  where t.mode = 'tiered' and (%(table_id)s::integer is null or t.table_id = %(table_id)s::integer)
  order by t.schema_name, t.table_name, o.rank, o.name
