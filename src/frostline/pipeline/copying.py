@@ -1,9 +1,10 @@
 """Rows of lake files become a new lake file, inside DuckDB and sorted by the tier key.
 
-Fold, undo, compact and retain do it, each for its own reason. Undo and retain trim files; that task is here too.
+Fold, undo, compact and retain do it, each for its own reason. Undo and retain trim files; that task is here too. Below
+it is what compaction and snapshots do with the files of lake tables, of which delete files name rows that are gone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -11,25 +12,38 @@ import duckdb
 from frostline import failpoints
 from frostline.errors import UnavailableError
 from frostline.failpoints import Failpoint
-from frostline.lake import datafiles, duck, duckfiles, ducksql, ducktext, paths, schema, store, warehouse
+from frostline.lake import (
+    damage,
+    datafiles,
+    duck,
+    duckfiles,
+    ducksql,
+    ducktext,
+    lake_rows,
+    paths,
+    schema,
+    store,
+    warehouse,
+)
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import laketypes
-from frostline.model.lake_upkeep import KeptFile
 from frostline.model.range import Range
-from frostline.model.tables import RecordedFile, StoredTable, Table
+from frostline.model.tables import NO_ROWS, Fingerprint, RecordedFile, StoredTable, Table
 from frostline.tiers import shards
+from frostline.tiers.proof import fingerprint
 from frostline.tiers.proof.files import blame, blamed, checked, proved
 
 _ANY = "select 1 from {rows} where {condition} limit 1"
 _TWINS = "(isnan({name}) or ({name} = 0 and signbit({name})))"
 _SELECT = "select * from {rows} where {condition}"
 _COPY = "copy ({rows} order by {tier_key}) to {location} ({options})"
+_COPY_REMAINING = "copy (select {columns} from {rows} as f {order}) to {location} ({options})"
 
 
-def rows(table: StoredTable, files: Sequence[RecordedFile | KeptFile]) -> str:
+def rows(table: StoredTable, paths: Iterable[str]) -> str:
     """The rows of these files, as something to select from."""
     columns = zip(schema.parquet_names(table), table.columns, strict=True)
-    return duckfiles.read_parquet([ducksql.literal(file.path) for file in files], columns)
+    return duckfiles.read_parquet(map(ducksql.literal, paths), columns)
 
 
 def column_name(table: StoredTable, column: str) -> str:
@@ -38,21 +52,25 @@ def column_name(table: StoredTable, column: str) -> str:
     return ducksql.identifier(schema.parquet_names(table)[position])
 
 
+def named_as(table: StoredTable, to: StoredTable) -> str:
+    """The columns of a row `f` of a table's file, under the names that they have in files of another table."""
+    names = zip(schema.parquet_names(table), schema.parquet_names(to), strict=True)
+    return ", ".join(f"f.{ducksql.identifier(old)} as {ducksql.identifier(new)}" for old, new in names)
+
+
 def is_marked(table: Table) -> str:
     """That a row `f` of a file has a mark."""
     names = dict(zip((column.name for column in table.columns), schema.parquet_names(table), strict=True))
     return shards.is_marked(names[key] for key in table.key)
 
 
-def has_twin_floats(
-    connection: duckdb.DuckDBPyConnection, table: StoredTable, files: Sequence[RecordedFile | KeptFile]
-) -> bool:
+def has_twin_floats(connection: duckdb.DuckDBPyConnection, table: StoredTable, paths: Sequence[str]) -> bool:
     """Whether a dictionary could take one float for another of other bits: negative zero for zero, NaN for NaN."""
     floats = [column.name for column in table.columns if laketypes.of(column.encoding.lake_type).twins]
-    if not floats or not files:
+    if not floats or not paths:
         return False
     tests = " or ".join(_TWINS.format(name=column_name(table, name)) for name in floats)
-    return connection.execute(_ANY.format(condition=tests, rows=rows(table, files))).fetchone() is not None
+    return connection.execute(_ANY.format(condition=tests, rows=rows(table, paths))).fetchone() is not None
 
 
 def write(
@@ -82,8 +100,9 @@ def copy(
         written = store.reachable(f"write {location}")
         with blamed(table, files), written, duck.borrowed(memory_limit) as connection:
             connection.execute("begin")
-            twins = has_twin_floats(connection, table, files)
-            query = _SELECT.format(rows=rows(table, files), condition=condition)
+            old = [file.path for file in files]
+            twins = has_twin_floats(connection, table, old)
+            query = _SELECT.format(rows=rows(table, old), condition=condition)
             write(connection, table, query, location, dictionaries=not twins)
     except duckdb.OutOfMemoryException:
         raise UnavailableError(
@@ -119,3 +138,48 @@ def trim_file(piece: Trim) -> WrittenFile:
     copy(piece.table, [piece.file], location, piece.memory_limit, within)
     failpoints.reached(Failpoint.TRIM_WROTE_FILE)
     return proved(piece.table, location, meant, "trimming a file")
+
+
+Deletes = Mapping[str, Sequence[str]]
+"""Files of a lake table by their paths, and the delete files that name rows of each."""
+
+
+def remaining(table: StoredTable, files: Deletes) -> Fingerprint:
+    """What is left of files of a lake table, by another reader than the one that copies them."""
+    return sum((_left(table, path, deletes) for path, deletes in files.items()), start=NO_ROWS)
+
+
+def _left(table: StoredTable, path: str, deletes: Sequence[str]) -> Fingerprint:
+    gone = lake_rows.deleted_places(path, deletes)
+    with damage.parsing(f"file {path}", table.name):
+        return fingerprint.of_remaining(path, table, gone)
+
+
+def copy_remaining(
+    table: StoredTable, files: Deletes, to: StoredTable, location: str, memory_limit: str, *, order: str = ""
+) -> None:
+    """Write the rows of files of a lake table that are not gone to a new one, as a file of another table.
+
+    That has the same columns; their field ids may be others.
+    """
+    deletes = sorted({location for named in files.values() for location in named})
+    warehouse.prepare(location)
+    try:
+        with store.reachable(f"write {location}"), duck.borrowed(memory_limit) as connection:
+            connection.execute("begin")
+            twins = has_twin_floats(connection, table, list(files))
+            connection.execute("set preserve_insertion_order = false")  # row groups can then be limited by size
+            columns = dict(zip(schema.parquet_names(table), table.columns, strict=True))
+            statement = _COPY_REMAINING.format(
+                columns=named_as(table, to),
+                rows=lake_rows.relation(columns, list(files), deletes),
+                order=order,
+                location=ducksql.literal(location),
+                options=datafiles.copy_options(to, dictionaries=not twins),
+            )
+            connection.execute(statement)
+    except duckdb.OutOfMemoryException:
+        raise UnavailableError(
+            f"copying rows of {table.name} needs more memory than {memory_limit}",
+            hint="set export_memory higher, then run the command again",
+        ) from None

@@ -176,7 +176,9 @@ def rewrite_piece(piece: Piece) -> Rewritten:
     with blamed(piece.table, piece.files):
         with shards.marks_loaded(piece.table, piece.reader, piece.marks, piece.memory_limit) as connection:
             held = [file for file in piece.files if _holds_a_mark(connection, piece, file)]
-            twins = surveyed.has_twin_floats or copying.has_twin_floats(connection, piece.table, held)
+            twins = surveyed.has_twin_floats or copying.has_twin_floats(
+                connection, piece.table, [file.path for file in held]
+            )
             written = [
                 _write(connection, piece, file, with_images=with_images, dictionaries=not twins)
                 for file, with_images in _new_files(held, surveyed.live.rows)
@@ -201,7 +203,7 @@ def _new_files(held: Sequence[RecordedFile], live: int) -> Iterator[tuple[Record
 
 
 def _holds_a_mark(connection: duckdb.DuckDBPyConnection, piece: Piece, file: RecordedFile) -> bool:
-    rows = copying.rows(piece.table, [file])
+    rows = copying.rows(piece.table, [file.path])
     return connection.execute(_HELD.format(rows=rows, is_marked=copying.is_marked(piece.table))).fetchone() is not None
 
 
@@ -216,7 +218,7 @@ def _write(
     names = ", ".join(map(ducksql.identifier, schema.parquet_names(piece.table)))
     parts: list[str] = []
     if file:
-        rows = copying.rows(piece.table, [file])
+        rows = copying.rows(piece.table, [file.path])
         parts.append(_KEPT.format(names=names, rows=rows, is_marked=copying.is_marked(piece.table)))
     parts += [_LIVE.format(names=names)] if with_images else []
     location = paths.data_file(piece.location, piece.job_id)

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-import duckdb
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import SortDirection
@@ -20,12 +19,10 @@ from frostline.catalog import jobs, lake_tables
 from frostline.catalog.connect import Connection
 from frostline.catalog.jobs import State as JobState
 from frostline.catalog.pointers import LakePointer
-from frostline.errors import OutcomeUnknown, UnavailableError
+from frostline.errors import OutcomeUnknown
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import (
-    damage,
     datafiles,
-    duck,
     ducksql,
     lake_commit,
     lake_format,
@@ -37,7 +34,6 @@ from frostline.lake import (
     pg_types,
     publish,
     schema,
-    store,
     warehouse,
 )
 from frostline.lake.datafiles import WrittenFile
@@ -46,18 +42,16 @@ from frostline.lake.lake_rewrite import Worn
 from frostline.lake.lake_table import State
 from frostline.model import lake_upkeep as rules
 from frostline.model import upkeep
-from frostline.model.lake_upkeep import KeptFile, Rewrite
-from frostline.model.tables import NO_ROWS, Fingerprint, TableCopy
+from frostline.model.lake_upkeep import Rewrite
+from frostline.model.tables import TableCopy
 from frostline.pipeline import copying, job, lake_expire
 from frostline.pipeline.compact import Result
 from frostline.pipeline.job import JobContext
-from frostline.tiers.proof import fingerprint
 from frostline.tiers.proof.files import proved
 
 _log = logging.getLogger(__name__)
 _PASSES = 10
 """A merged file may be smaller than its parts together, and go on. Writers may add files all the time."""
-_COPY = "copy (select {names} from {rows} {order}) to {location} ({options})"
 
 
 @dataclass(frozen=True)
@@ -292,45 +286,11 @@ def merge_files(piece: Merge) -> WrittenFile | None:
 
     None when no row is left. CorruptionError when an old file cannot be read, or the new one is not what it must be.
     """
-    meant = sum((_meant(piece.table, *each) for each in zip(piece.files, piece.deletes, strict=True)), start=NO_ROWS)
+    files = dict(zip((file.path for file in piece.files), piece.deletes, strict=True))
+    meant = copying.remaining(piece.table, files)
     if not meant.rows:
         return None
     reached(Failpoint.COMPACT_BEFORE_FILE)
-    _write(piece)
+    copying.copy_remaining(piece.table, files, piece.table, piece.location, piece.memory_limit, order=piece.order)
     reached(Failpoint.COMPACT_WROTE_FILE)
     return proved(piece.table, piece.location, meant, "compaction", in_order=False)
-
-
-def _meant(table: TableCopy, file: KeptFile, deletes: Sequence[str]) -> Fingerprint:
-    """What is left of a file, by another reader than the one that copies it."""
-    gone = lake_rows.deleted_places(file.path, deletes)
-    with damage.parsing(f"file {file.path}", table.name):
-        return fingerprint.of_remaining(file.path, table, gone)
-
-
-def _write(piece: Merge) -> None:
-    names, location = schema.parquet_names(piece.table), piece.location
-    deletes = sorted({location for named in piece.deletes for location in named})
-    rows = lake_rows.relation(
-        dict(zip(names, piece.table.columns, strict=True)), [file.path for file in piece.files], deletes
-    )
-    warehouse.prepare(location)
-    try:
-        with store.reachable(f"write {location}"), duck.borrowed(piece.memory_limit) as connection:
-            connection.execute("begin")
-            twins = copying.has_twin_floats(connection, piece.table, piece.files)
-            connection.execute("set preserve_insertion_order = false")  # row groups can then be limited by size
-            connection.execute(
-                _COPY.format(
-                    names=", ".join(map(ducksql.identifier, names)),
-                    rows=rows,
-                    order=piece.order,
-                    location=ducksql.literal(location),
-                    options=datafiles.copy_options(piece.table, dictionaries=not twins),
-                )
-            )
-    except duckdb.OutOfMemoryException:
-        raise UnavailableError(
-            f"merging files of {piece.table.name} needs more memory than {piece.memory_limit}",
-            hint="set export_memory higher, then run the command again",
-        ) from None

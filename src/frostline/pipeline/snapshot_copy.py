@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from frostline.catalog.snapshot_versions import Run
 from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint, reached
-from frostline.lake import damage, datafiles, ducksql, ducktext, paths, schema, warehouse
+from frostline.lake import damage, datafiles, ducksql, ducktext, paths, warehouse
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import fields, snapshot
 from frostline.model.range import Range
@@ -230,7 +230,7 @@ def _copied(piece: LakePiece, meant: Fingerprint) -> WrittenFile:
     reached(Failpoint.SNAPSHOT_BEFORE_FILE)
     marks = (piece.managed, piece.export.reader, piece.export.shard)
     with shards.marks_loaded(*marks, piece.export.memory_limit) as connection:
-        twins = copying.has_twin_floats(connection, piece.managed, [piece.file])
+        twins = copying.has_twin_floats(connection, piece.managed, [piece.file.path])
         options = datafiles.copy_options(piece.export.table, dictionaries=not twins)
         connection.execute(_COPY.format(query=_kept(piece), location=ducksql.literal(location), options=options))
     reached(Failpoint.SNAPSHOT_WROTE_FILE)
@@ -251,10 +251,9 @@ def _meant(piece: LakePiece, keys: frozenset[int]) -> Fingerprint:
 def _kept(piece: LakePiece) -> str:
     """The rows that go on, under the names that the copy has for the columns."""
     managed = piece.managed
-    named = zip(schema.parquet_names(managed), schema.parquet_names(piece.export.table), strict=True)
     return _KEPT.format(
-        columns=", ".join(f"f.{ducksql.identifier(old)} as {ducksql.identifier(new)}" for old, new in named),
-        rows=copying.rows(managed, [piece.file]),
+        columns=copying.named_as(managed, piece.export.table),
+        rows=copying.rows(managed, [piece.file.path]),
         tier_key=copying.column_name(managed, managed.tier_key),
         line=ducktext.tier_literal(managed.tier_kind, piece.line),
         is_marked=copying.is_marked(managed),

@@ -43,5 +43,5 @@ def test_every_parquet_file_is_written_after_a_look() -> None:
     copying = {
         file for file in package.rglob("*.py") if re.search(r'"copy \(.*\) to \{location\}', file.read_text("utf-8"))
     }
-    assert {file.name for file in copying} == {"export.py", "copying.py", "lake_compact.py", "snapshot_copy.py"}
+    assert {file.name for file in copying} == {"export.py", "copying.py", "snapshot_copy.py"}
     assert all("warehouse.prepare(location)" in file.read_text("utf-8") for file in copying)
