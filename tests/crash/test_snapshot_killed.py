@@ -7,17 +7,18 @@ from tests.fixtures import copies, killed
 from tests.fixtures.command import Command
 from tests.fixtures.lake import Lake
 from tests.fixtures.months import World
-from tests.fixtures.statements import rows
+from tests.fixtures.statements import rows, run
 
 from frostline.catalog import snapshot_versions
 from frostline.failpoints import Failpoint
 from frostline.lake import paths, reachable, snapshots
+from frostline.lake.lake_table import Layout
 from frostline.model.names import Name
-from frostline.pipeline import snapshot_drop
+from frostline.pipeline import lake_tables, snapshot_drop
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-EVENTS, PLAIN = Name("public", "events"), Name("public", "plain")
+EVENTS, PLAIN, READINGS = Name("public", "events"), Name("public", "plain"), Name("public", "readings")
 DROP = [Failpoint.SNAPSHOT_DROP_BEFORE_COMMIT, Failpoint.SNAPSHOT_DROPPED, Failpoint.SNAPSHOT_DELETED_ONE]
 CREATE = [failpoint for failpoint in Failpoint if failpoint.value.startswith("snapshot_") and failpoint not in DROP]
 _CUT = "select namespace, lake_table, metadata_location from frostline.snapshot_cut where name = 'nightly' order by 2"
@@ -28,11 +29,14 @@ select table_namespace, table_name, metadata_location from frostline.iceberg_tab
 
 @pytest.fixture(scope="module")
 def world(shared_lake: Lake) -> Iterator[World]:
-    """A managed table and a plain one with the same rows, cold and hot ones, and a first version."""
+    """A managed table with cold and hot rows, a plain one and a lake table with the same ones, and a first version."""
     made = World(shared_lake)
     made.fill()
     made.archive()
     made.fill()
+    columns = ["id bigint", "ts timestamptz", "status text", "amount numeric(12,2)"]
+    lake_tables.create(shared_lake.catalog, shared_lake.settings, READINGS, columns, Layout(["month(ts)"]))
+    run(made.connection, "insert into public.readings select * from public.plain")
     copies.create(shared_lake, "public.*")
     yield made
     made.connection.close()
@@ -54,10 +58,11 @@ def create(world: World) -> None:
 
 
 def readable(world: World, version: int | None = None) -> None:
-    """The copies of both tables are there, and have the same rows."""
+    """The copies of all three tables are there, and have the same rows."""
     there = copies.shown(world.lake, version=version)
     query = "select id, epoch_us(ts), status, amount from copy order by all"
-    assert copies.by_duckdb(there[EVENTS], query) == copies.by_duckdb(there[PLAIN], query) != []
+    expected = copies.by_duckdb(there[PLAIN], query)
+    assert copies.by_duckdb(there[EVENTS], query) == copies.by_duckdb(there[READINGS], query) == expected != []
 
 
 def nothing_is_left(world: World) -> None:
@@ -74,7 +79,9 @@ def nothing_is_left(world: World) -> None:
 def test_killed_while_a_version_is_made(world: World, failpoint: Failpoint) -> None:
     catalog = world.lake.catalog
     before = rows(catalog, _CUT)
-    world.both("update public.{t} set amount = amount + 1 where id % 3 = 0")
+    changed = "update public.{t} set amount = amount + 1 where id % 3 = 0"
+    world.both(changed)
+    run(world.connection, changed.format(t="readings"))
     kill(world, "snapshot", failpoint)
     assert (rows(catalog, _CUT) == before) == (failpoint is not Failpoint.SNAPSHOT_PUBLISHED)
     assert rows(catalog, _CUT) == rows(catalog, _POINTERS)

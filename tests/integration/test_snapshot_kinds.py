@@ -214,4 +214,7 @@ def test_the_dry_run_says_what_would_be_taken(lake: Lake, command: Command, monk
     said = command(
         "snapshot", "create", "x", "--tables", "public.*", "--exclude", "public.b", "--dry-run", "--output", "json"
     )
-    assert (said.exit_code, said.stdout) == (0, '[{"table": "public.a", "managed": false}]\n')
+    assert (said.exit_code, said.stdout) == (
+        0,
+        '[{"table": "public.a", "managed": false, "lake_table": false}]\n',
+    )

@@ -21,9 +21,10 @@ from frostline.catalog import snapshot_versions
 from frostline.errors import ConflictError, CorruptionError, OutcomeUnknown, UsageError
 from frostline.failpoints import Failpoint
 from frostline.lake import objectstore, paths, rest, snapshots, transaction, warehouse
+from frostline.lake.lake_table import Layout
 from frostline.lake.objectstore import Access
 from frostline.model.names import Name
-from frostline.pipeline import snapshot_destinations, snapshot_drop
+from frostline.pipeline import lake_tables, snapshot_destinations, snapshot_drop
 from frostline.settings import Settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -71,7 +72,7 @@ def outside(
 
 def _forget(settings: Settings) -> None:
     with rest.opened(settings) as catalog:
-        rest.drop(catalog, [("nightly", "public", name) for name in ("one", "two", "events")])
+        rest.drop(catalog, [("nightly", "public", name) for name in ("one", "two", "events", "log")])
 
 
 def asked(lake: Lake, table: str) -> list[Any] | None:
@@ -101,6 +102,19 @@ def test_versions_are_made_shown_and_dropped(outside: Lake) -> None:
     assert asked(outside, "one") == [1, 2, 3]
     assert snapshot_drop.drop(outside.catalog, outside.settings, "nightly").versions == (2, 3)
     assert asked(outside, "one") is None
+
+
+def test_a_lake_table_goes_to_the_catalog_in_versions_too(outside: Lake) -> None:
+    lake_tables.create(outside.catalog, outside.settings, Name("public", "log"), ["id int", "note text"], Layout())
+    run(outside.catalog, "insert into public.log select i, 'row ' || i from generate_series(1, 9) i")
+    run(outside.catalog, "delete from public.log where id > 4")
+    copies.create(outside, "public.*")
+    assert (asked(outside, "log"), asked(outside, "two")) == ([1, 2, 3, 4], [1])
+    assert all(table.reused for table in copies.create(outside, "public.*", incremental=True).tables)
+    run(outside.catalog, "insert into public.log values (5, 'more')")
+    again = copies.create(outside, "public.*", incremental=True)
+    assert {table.name.table: table.reused for table in again.tables} == {"log": False, "one": True, "two": True}
+    assert asked(outside, "log") == [1, 2, 3, 4, 5]
 
 
 def test_a_table_that_somebody_else_committed_to_is_a_conflict(outside: Lake) -> None:

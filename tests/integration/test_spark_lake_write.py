@@ -22,8 +22,7 @@ from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.failpoints import Failpoint
 from frostline.lake.lake_table import Layout
 from frostline.model.names import Name
-from frostline.model.snapshot import parse_patterns
-from frostline.pipeline import lake_register, snapshot_plan
+from frostline.pipeline import lake_register
 from frostline.pipeline import lake_tables as jobs
 from frostline.spark import lake_write_task, writes
 from frostline.spark.writes import Written
@@ -251,10 +250,9 @@ def test_an_attempt_that_lost_is_not_in_the_table(readings: Lake, monkeypatch: p
     assert len(rows(readings)) == 4
 
 
-def test_a_named_snapshot_says_that_it_takes_no_lake_table(readings: Lake) -> None:
-    readings.catalog.execute("create table public.other (id int)")
-    with pytest.raises(UsageError, match=r"public\.(plain|readings) is a lake table, which snapshots do not take yet"):
-        snapshot_plan.chosen(readings.catalog, copies.request("public.*"))
-    tables, exclude = parse_patterns(["public.*"]), parse_patterns(["readings", "plain"])
-    (found,) = snapshot_plan.chosen(readings.catalog, snapshot_plan.Request("nightly", tuple(tables), tuple(exclude)))
-    assert found.name == Name("public", "other")
+def test_a_named_snapshot_has_what_was_appended(readings: Lake) -> None:
+    write(readings, frame(readings, 4))
+    made = copies.create(readings, "public.*")
+    assert {table.name.table: table.fingerprint.rows for table in made.tables} == {"plain": 0, "readings": 4}
+    appended = copies.by_pyiceberg(copies.shown(readings)[Name("public", "readings")])
+    assert sorted(row["id"] for row in appended.to_pylist()) == [0, 1, 2, 3]

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from frostline import sqlfiles
-from frostline.catalog import pointers
+from frostline.catalog import pointers, snapshot_versions
 from frostline.catalog.connect import Connection, fetch, only_value
 from frostline.catalog.jobs import Job, State
 from frostline.catalog.pointers import LakePointer
@@ -30,12 +30,13 @@ class Former(NamedTuple):
 
 
 def over(connection: Connection, lake_table_id: int, keeping: Keeping) -> list[Former]:
-    """The states that the policy does not keep any more, the oldest first."""
+    """The states that neither the policy nor a named snapshot that is being made keeps any more, the oldest first."""
     values = {
         "lake_table_id": lake_table_id,
         "age": keeping.age,
         "short_age": keeping.short_age,
         "most": MANY_STATES,
+        "began": min(snapshot_versions.began(connection).values(), default=None),
     }
     return fetch(connection, Former, _statement("over"), values)
 

@@ -67,6 +67,8 @@ class Copied:
     reused: bool = False
     location: str | None = None
     """The folder, where a catalog outside chose it."""
+    read_from: str | None = None
+    """The metadata file that a lake table was read from."""
 
     @property
     def pointer(self) -> Pointer:
@@ -244,7 +246,13 @@ def _row(run: Run, copied: Copied) -> dict[str, Any]:
         "source_oid": copied.source_oid,
         "columns": Jsonb([column.to_record() for column in copied.columns]),
         "last_field_id": copied.last_field_id,
+        "read_from": copied.read_from,
     }
+
+
+def began(connection: Connection) -> dict[str, datetime]:
+    """The names of which a version is being made just now, and since when. A run that died is none."""
+    return dict(connection.execute(_statement("began")).fetchall())
 
 
 def versions(connection: Connection, name: str | None = None, *, include_unpublished: bool = False) -> list[Version]:

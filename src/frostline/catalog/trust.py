@@ -5,7 +5,7 @@ index, a check, a domain or a cast would run with those rights. No session of Po
 table that has one is refused.
 """
 
-from collections.abc import Collection
+from collections.abc import Mapping
 
 from frostline import sqlfiles
 from frostline.catalog.connect import Connection
@@ -41,14 +41,12 @@ def _hint(code: str, role: str) -> str:
     return f"if it does what it should: alter function {code} owner to {role}, and let it be stable or immutable"
 
 
-def untrusted_readers(connection: Connection, oids: Collection[int]) -> dict[int, Refusal]:
-    """Of tables that are only to be read, those with something that would run with our rights then: the first of it."""
+def require_readable(connection: Connection, relations: Mapping[int, Name]) -> None:
+    """UsageError when something that is not trusted would run with our rights if we read one of them, by their oids."""
     role = quoted(connection.info.user)
-    refused: dict[int, Refusal] = {}
-    for oid, place, code in connection.execute(_statement("untrusted_readers"), {"oids": list(oids)}):
+    for oid, place, code in connection.execute(_statement("untrusted_readers"), {"oids": list(relations)}):
         reason = f"{place} calls {code} of a role with fewer rights than {role}"
-        refused.setdefault(oid, Refusal(reason, _hint(code, role)))
-    return refused
+        raise UsageError(f"cannot read {relations[oid]}: {reason}", hint=_hint(code, role))
 
 
 def loud(connection: Connection, oid: int) -> list[Refusal]:

@@ -99,7 +99,7 @@ def create(invocation: Invocation, name: str, master: str | None, dry_run: bool,
 
 
 def _planned(relation: "Relation") -> dict[str, Any]:
-    return {"table": str(relation.name), "managed": relation.is_managed}
+    return {"table": str(relation.name), "managed": relation.is_managed, "lake_table": relation.is_lake_table}
 
 
 def _made(result: "Result") -> dict[str, Any]:

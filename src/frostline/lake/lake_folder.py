@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from pyiceberg.table.metadata import TableMetadata
 
-from frostline.catalog import lake_tables, lake_upkeep, namespaces
+from frostline.catalog import lake_tables, lake_upkeep, namespaces, snapshot_versions
 from frostline.catalog.connect import Connection
 from frostline.catalog.pointers import Pointer
-from frostline.errors import UsageError
+from frostline.errors import ConflictError, UsageError
 from frostline.lake import lake_commit, lake_table, paths, store
 from frostline.lake.lake_table import Layout
 from frostline.model.lake_tables import Check
@@ -67,8 +67,14 @@ def refuse_purge(
 ) -> None:
     """Refuse to delete the files of a table whose folder is not in the warehouse, or has files of another table.
 
-    So have the files of a table that came with a restored database: where that came from, it may still be there.
+    So have the files of a table that came with a restored database: where that came from, it may still be there. And
+    while a named snapshot is made, which may have seen the table, its files are read.
     """
+    for name in snapshot_versions.began(connection):
+        raise ConflictError(
+            f"snapshot {name!r} is being made, and may read the files in {folder}",
+            hint="wait for it, then try again; if the table is dropped by now, frostline doctor says how its files go",
+        )
     if not folder.startswith(f"{paths.warehouse_location(warehouse)}/"):
         raise UsageError(f"the files in {folder} are not in the warehouse", hint="delete them by hand")
     other = namespaces.overlapping(connection, pointer, folder)

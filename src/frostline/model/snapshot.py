@@ -42,19 +42,29 @@ class Relation:
 
     name: Name
     oid: int
-    """Of a managed table with a lake: its heap's."""
+    """Of a managed table with a lake: its heap's. 0 of a lake table that has no foreign table here."""
     kind: str
     """`pg_class.relkind`."""
     is_partition: bool = False
     is_managed: bool = False
     """It has a lake, and this is its relation's name."""
-    is_lake_table: bool = False
-    """It is the foreign table of one that lives in the lake alone."""
+    lake_table_id: int | None = None
+    """Of one that lives in the lake alone: its number."""
+
+    @property
+    def is_lake_table(self) -> bool:
+        """Whether it lives in the lake alone."""
+        return self.lake_table_id is not None
 
     @property
     def is_table(self) -> bool:
         """Whether a snapshot can take it."""
-        return self.is_managed or self.kind in ("r", "p")
+        return self.is_managed or self.is_lake_table or self.kind in ("r", "p")
+
+    @property
+    def number(self) -> int:
+        """What it is known by in the next version. A lake table stays the same when its foreign table is made anew."""
+        return self.oid if self.lake_table_id is None else self.lake_table_id
 
 
 @dataclass(frozen=True)
@@ -119,15 +129,9 @@ def _regex(inside: str | None, bare: str | None) -> re.Pattern[str]:
 def choose(wanted: Sequence[Pattern], excluded: Sequence[Pattern], there: Sequence[Relation]) -> list[Relation]:
     """The tables that are meant, by name. Each pattern must mean one at least.
 
-    Views, foreign tables and single partitions are passed over, unless one is named without a star: a partition is
-    then taken, and the others are refused. A lake table is never passed over: it has to be excluded.
+    Views, other foreign tables than those of lake tables, and single partitions are passed over, unless one is named
+    without a star: a partition is then taken, and the others are refused.
     """
-    for relation in there:
-        if relation.is_lake_table and _means(wanted, relation) and not _means(excluded, relation):
-            raise BadRequest(
-                f"{relation.name} is a lake table, which snapshots do not take yet",
-                f"leave it out: --exclude '{relation.name}'",
-            )
     matched: dict[Name, Relation] = {}
     for pattern in wanted:
         meant = [relation for relation in there if pattern.matches(relation.name)]
@@ -135,14 +139,12 @@ def choose(wanted: Sequence[Pattern], excluded: Sequence[Pattern], there: Sequen
     for pattern in excluded:
         if not any(pattern.matches(relation.name) for relation in there):
             raise BadRequest(f"--exclude {pattern.text!r} names no table", "take it out, or correct it")
-    chosen = [relation for relation in matched.values() if not _means(excluded, relation)]
+    chosen = [
+        relation for relation in matched.values() if not any(pattern.matches(relation.name) for pattern in excluded)
+    ]
     if not chosen:
         raise BadRequest("no table is left to take", "say --tables 'public.*', and exclude less")
     return sorted(chosen, key=lambda relation: relation.name)
-
-
-def _means(patterns: Sequence[Pattern], relation: Relation) -> bool:
-    return any(pattern.matches(relation.name) for pattern in patterns)
 
 
 def _usable(pattern: Pattern, meant: Sequence[Relation]) -> list[Relation]:

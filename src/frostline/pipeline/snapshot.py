@@ -138,7 +138,7 @@ class Job:
         for number, source in enumerate(plan.sources):
             if number in reused:
                 assert source.base is not None
-                copied = replace(source.base, reused=True, location=source.location)
+                copied = replace(source.base, reused=True, location=source.location, read_from=source.read_from)
             else:
                 copied = self._stage_one(destination, source, files.get(number, ()))
                 reached(Failpoint.SNAPSHOT_STAGED_ONE)
@@ -159,8 +159,9 @@ class Job:
             lake_snapshot_id=made.snapshot_id,
             size_bytes=sum(file.size_bytes for file in files),
             fingerprint=sum((file.fingerprint for file in files), start=NO_ROWS),
-            source_oid=source.oid,
+            source_oid=source.number,
             columns=tuple(map(fields.of, source.table.columns)),
             last_field_id=source.last_field_id,
             location=source.location,
+            read_from=source.read_from,
         )

@@ -1,8 +1,8 @@
 """A named snapshot: one Spark job copies the pieces of all its tables under one Postgres snapshot.
 
-A piece is a block range of a heap, an overlay, or a file of a managed table's lake. A task takes several: most
-tables are small. First how tables are cut into pieces; below it `copy_pieces`, which runs inside one Spark task, and
-makes verified Parquet files of them.
+A piece is a block range of a heap, an overlay, a file of a managed table's lake, or some files of a lake table. A task
+takes several: most tables are small. First how tables are cut into pieces; below it `copy_pieces`, which runs inside
+one Spark task, and makes verified Parquet files of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,13 +16,14 @@ from frostline.lake import damage, datafiles, ducksql, ducktext, paths, warehous
 from frostline.lake.datafiles import WrittenFile
 from frostline.model import fields, snapshot
 from frostline.model.range import Range
-from frostline.model.tables import NO_ROWS, Fingerprint, RecordedFile, Table
+from frostline.model.tables import NO_ROWS, Fingerprint, RecordedFile, Table, TableCopy
 from frostline.pipeline import copying, export, tasks
 from frostline.pipeline.export import Export
 from frostline.pipeline.snapshot_plan import Plan, Source, ranges
 from frostline.pipeline.tasks import Progress
 from frostline.settings import Settings
 from frostline.tiers import shards, survey
+from frostline.tiers.files import grouped
 from frostline.tiers.moment import Holder
 from frostline.tiers.proof import fingerprint
 from frostline.tiers.proof.files import blamed, fingerprint_now, proved
@@ -37,6 +38,8 @@ _LOCK_TIMEOUT_S = 30
 gives up: Postgres sees no deadlock in this, because the holder waits outside of it."""
 _MARK_BYTES = 100
 """About what a mark takes in the overlay; only for sharing work out."""
+_MOST_FILES = 1000
+"""Of a lake table, that one task opens together."""
 _KEPT = "select {columns} from {rows} as f where f.{tier_key} < {line} and not {is_marked}"
 _COPY = "copy ({query}) to {location} ({options})"
 
@@ -63,7 +66,24 @@ class LakePiece:
     """The frost line, on the axis."""
 
 
-Piece = HeapPiece | LakePiece
+@dataclass(frozen=True)
+class LakeTablePiece:
+    """Rows of some files of a lake table: those that no delete file names."""
+
+    number: int
+    table: TableCopy
+    """With the field ids that these files have."""
+    files: Mapping[str, Sequence[str]]
+    """By path, the delete files that name rows of each."""
+    copy: TableCopy
+    """With those that the copy has."""
+    location: str
+    """The folder of the copy."""
+    job_id: int
+    memory_limit: str
+
+
+Piece = HeapPiece | LakePiece | LakeTablePiece
 
 
 @dataclass(frozen=True)
@@ -87,7 +107,7 @@ class Surveyed:
 
 
 Report = Callable[[Progress], None]
-OnePiece = TypeVar("OnePiece", HeapPiece, Piece)
+OnePiece = TypeVar("OnePiece", HeapPiece | LakeTablePiece, Piece)
 Done = TypeVar("Done")
 
 
@@ -117,19 +137,21 @@ class Copying:
         """The tables that have the very columns and rows of their last copy.
 
         Postgres computes the fingerprint of each under the snapshot; of a managed table, of its hot rows, to which the
-        recorded ones of the lake's files are added.
+        recorded ones of the lake's files are added. That of a lake table is computed from its files, unless nobody has
+        committed to it since.
         """
         current = {
             number: sum((file.fingerprint for file in source.cold.files), start=NO_ROWS) if source.cold else NO_ROWS
             for number, source in enumerate(self.plan.sources)
-            if _may_be_same(source)
+            if _may_be_same(source) and not _is_same(source)
         }
-        pieces = [piece for number in current for piece in self._heap_pieces(number)]
+        pieces = [piece for number in current for piece in self._surveyed_pieces(number)]
         for surveyed in self._run(spark, survey_pieces, pieces):
             for number, rows in surveyed.fingerprints:
                 current[number] += rows
         bases = {number: self.plan.sources[number].base for number in current}
-        return frozenset(number for number, base in bases.items() if base and base.fingerprint == current[number])
+        same = frozenset(number for number, base in bases.items() if base and base.fingerprint == current[number])
+        return same | {number for number, source in enumerate(self.plan.sources) if _is_same(source)}
 
     def _run(
         self,
@@ -152,13 +174,33 @@ class Copying:
 
     def _pieces(self, number: int) -> Iterator[tuple[Piece, int]]:
         """All pieces of a table, each with about how many bytes it has."""
-        yield from self._heap_pieces(number)
+        yield from self._surveyed_pieces(number)
         origin = self.plan.sources[number]
         if origin.cold is None:
             return
         for file in origin.cold.files:
             marks = self._export(origin, Shard(origin.cold.overlay, file.range))
             yield LakePiece(number, marks, origin.cold.table, file, origin.cold.line), file.size_bytes
+
+    def _surveyed_pieces(self, number: int) -> Iterator[tuple[HeapPiece | LakeTablePiece, int]]:
+        """Those whose fingerprint nobody has recorded."""
+        yield from self._heap_pieces(number)
+        origin = self.plan.sources[number]
+        if origin.in_lake is None:
+            return
+        for group in grouped(origin.in_lake.files, self.settings.export_shard_bytes):
+            for start in range(0, len(group), _MOST_FILES):
+                part = group[start : start + _MOST_FILES]
+                piece = LakeTablePiece(
+                    number=number,
+                    table=origin.in_lake.table,
+                    files={file.path: file.deletes for file in part},
+                    copy=origin.table,
+                    location=origin.location,
+                    job_id=self.job.id,
+                    memory_limit=self.settings.export_memory,
+                )
+                yield piece, sum(file.size_bytes for file in part)
 
     def _heap_pieces(self, number: int) -> Iterator[tuple[HeapPiece, int]]:
         """Those that Postgres has."""
@@ -193,24 +235,56 @@ def _may_be_same(origin: Source) -> bool:
     )
 
 
+def _is_same(origin: Source) -> bool:
+    """Whether it is a lake table that nobody has committed to since its copy was made."""
+    known = origin.base.read_from if origin.base else None
+    return known is not None and known == origin.read_from and _may_be_same(origin)
+
+
 def copy_pieces(pieces: Sequence[Piece]) -> Made:
     """Write each piece to a file of its own and prove that all its rows are there; none for a piece without rows."""
     made: list[tuple[int, WrittenFile]] = []
     for piece in pieces:
-        file = export.export_shard(piece.export) if isinstance(piece, HeapPiece) else copy_file(piece)
+        file = _copied_piece(piece)
         if file is not None:
             made.append((piece.number, file))
     return Made(tuple(made))
 
 
-def survey_pieces(pieces: Sequence[HeapPiece]) -> Surveyed:
-    """Fingerprint each piece in Postgres, without writing anything."""
-    return Surveyed(
-        tuple(
-            (piece.number, survey.of_rows(piece.export.table, piece.export.reader, piece.export.shard).fingerprint)
-            for piece in pieces
-        )
-    )
+def _copied_piece(piece: Piece) -> WrittenFile | None:
+    match piece:
+        case HeapPiece():
+            return export.export_shard(piece.export)
+        case LakePiece():
+            return copy_file(piece)
+        case LakeTablePiece():
+            return copy_files(piece)
+
+
+def survey_pieces(pieces: Sequence[HeapPiece | LakeTablePiece]) -> Surveyed:
+    """Fingerprint each piece where its rows are, without writing anything."""
+    return Surveyed(tuple((piece.number, _fingerprint(piece)) for piece in pieces))
+
+
+def _fingerprint(piece: HeapPiece | LakeTablePiece) -> Fingerprint:
+    if isinstance(piece, LakeTablePiece):
+        return copying.remaining(piece.table, piece.files)
+    return survey.of_rows(piece.export.table, piece.export.reader, piece.export.shard).fingerprint
+
+
+def copy_files(piece: LakeTablePiece) -> WrittenFile | None:
+    """Copy what is left of files of a lake table to one file, and prove it; None when nothing is.
+
+    Raises CorruptionError when a file cannot be read, or the new one is not what it must be.
+    """
+    meant = copying.remaining(piece.table, piece.files)
+    if not meant.rows:
+        return None
+    location = paths.data_file(piece.location, piece.job_id)
+    reached(Failpoint.SNAPSHOT_BEFORE_FILE)
+    copying.copy_remaining(piece.table, piece.files, piece.copy, location, piece.memory_limit)
+    reached(Failpoint.SNAPSHOT_WROTE_FILE)
+    return proved(piece.copy, location, meant, "snapshot", in_order=False)
 
 
 def copy_file(piece: LakePiece) -> WrittenFile | None:

@@ -82,7 +82,7 @@ class BuiltIn(_Common):
 
     def base(self, relation: Relation, known: Known | None) -> Copied | None:
         """A copy of the same table, made by this very lineage, in this warehouse."""
-        if known is None or not known.is_ours or known.copied.source_oid != relation.oid:
+        if known is None or not known.is_ours or known.copied.source_oid != relation.number:
             return None
         root = paths.snapshot_root(self.settings.warehouse, self.name)
         return known.copied if known.copied.metadata_location.startswith(f"{root}/") else None
@@ -136,7 +136,7 @@ class OnRest(_Common):
         current = present.current_snapshot()
         if current is None or not known or known.copied.lake_snapshot_id != current.snapshot_id:
             return self._unlike(relation, present)
-        is_same = known.is_ours and known.copied.source_oid == relation.oid
+        is_same = known.is_ours and known.copied.source_oid == relation.number
         return known.copied if is_same else self._unlike(relation, present)
 
     def _unlike(self, relation: Relation, present: IcebergTable) -> Copied:
@@ -149,7 +149,7 @@ class OnRest(_Common):
             lake_snapshot_id=None,
             size_bytes=0,
             fingerprint=NO_ROWS,
-            source_oid=relation.oid,
+            source_oid=relation.number,
             columns=(),
             last_field_id=present.metadata.last_column_id,
         )

@@ -2,14 +2,17 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from frostline.catalog import facts, lake_files, seams, tables, trust
+from frostline.catalog import facts, lake_files, lake_tables, seams, tables, trust
 from frostline.catalog.connect import Connection
 from frostline.catalog.facts import Member
+from frostline.catalog.pointers import LakePointer
 from frostline.catalog.snapshot_versions import Copied, Known, Taken
 from frostline.errors import UnavailableError, UsageError
+from frostline.lake import pg_types, snapshots
 from frostline.model import fields, snapshot
 from frostline.model.archive import BLOCK_BYTES, block_ranges
 from frostline.model.names import Name
@@ -17,7 +20,8 @@ from frostline.model.snapshot import BadRequest, Pattern, Relation
 from frostline.model.tables import Column, RecordedFile, Table, TableCopy
 from frostline.model.types import encoding
 from frostline.relation import heap
-from frostline.tiers import target
+from frostline.tiers import files, pieces, point, target
+from frostline.tiers.files import ColdFile
 from frostline.tiers.moment import Holder, Moment
 from frostline.tiers.target import Target
 
@@ -52,12 +56,23 @@ class Cold:
 
 
 @dataclass(frozen=True)
+class InLake:
+    """A lake table, as of the snapshot."""
+
+    table: TableCopy
+    """With the field ids that its own files have."""
+    metadata_location: str
+    files: tuple[ColdFile, ...]
+
+
+@dataclass(frozen=True)
 class Source:
     """A table that is copied, and where its rows are."""
 
     table: TableCopy
     """Under its own name, with the field ids of its copy."""
-    oid: int
+    number: int
+    """Its oid; of a lake table the number that the catalog has for it."""
     heaps: tuple[Target, ...]
     """The relations that hold its rows."""
     location: str
@@ -67,12 +82,13 @@ class Source:
     """Where the catalog points now."""
     last_field_id: int
     cold: Cold | None = None
+    in_lake: InLake | None = None
+    """Of a lake table: all of it."""
 
     @property
-    def size_bytes(self) -> int:
-        """About how much there is to read."""
-        lake = sum(file.size_bytes for file in self.cold.files) if self.cold else 0
-        return lake + sum(heap.blocks for heap in self.heaps) * BLOCK_BYTES
+    def read_from(self) -> str | None:
+        """The metadata file of a lake table, which never changes."""
+        return self.in_lake.metadata_location if self.in_lake else None
 
 
 @dataclass(frozen=True)
@@ -98,6 +114,7 @@ class _Selection:
 
     relations: tuple[Relation, ...]
     members: Mapping[int, tuple[Member, ...]]
+    """By oid. A lake table has none: what it consists of is read as rows of the catalog, under the snapshot."""
     overlays: tuple[Name, ...]
 
     @property
@@ -114,10 +131,12 @@ class _Selection:
 
 def _find(connection: Connection, request: Request) -> _Selection:
     relations = tuple(chosen(connection, request))
-    members = facts.members(connection, [relation.oid for relation in relations])
+    found = facts.members(connection, [relation.oid for relation in relations])
     for relation in relations:
-        _refuse_foreign(relation, members[relation.oid])
-    _refuse_untrusted(connection, members)
+        _refuse_foreign(relation, found.get(relation.oid, ()))
+    members = {relation.oid: found[relation.oid] for relation in relations if not relation.is_lake_table}
+    # Nothing of a role with fewer rights runs with those of the one that copies: docs/design/deputies.md.
+    trust.require_readable(connection, {member.oid: member.name for those in members.values() for member in those})
     managed = [tables.get(connection, relation.name) for relation in relations if relation.is_managed]
     overlays = tuple(Name("frostline_overlay", table.internal) for table in managed)
     return _Selection(relations, members, overlays)
@@ -150,7 +169,7 @@ def make(
     planner = _Planner(holder.connection, destination, known, target.find(holder.connection, selection.read))
     sources: list[Source] = []
     for relation in selection.relations:
-        sources.append(planner.source(relation, selection.members[relation.oid]))
+        sources.append(planner.source(relation, selection.members.get(relation.oid, ())))
         holder.watch()  # a catalog outside takes its time
     return Plan(holder.export(), Taken(*holder.position()), tuple(sources))
 
@@ -167,7 +186,8 @@ class _Planner:
     def source(self, relation: Relation, members: Sequence[Member]) -> Source:
         """Where the rows of a table are, and what its copy goes on from."""
         managed = tables.get(self.connection, relation.name) if relation.is_managed else None
-        plain = managed.columns if managed else _columns(self.connection, relation)
+        in_lake = self._in_lake(relation) if relation.is_lake_table else None
+        plain = managed.columns if managed else _of_lake(in_lake) if in_lake else _columns(self.connection, relation)
         known = self.known.get(relation.name)
         base = self.destination.base(relation, known)
         columns, last = fields.evolve(plain, base.columns if base else (), base.last_field_id if base else 0)
@@ -175,14 +195,37 @@ class _Planner:
         cold = self._cold(managed) if managed else None
         return Source(
             table=table,
-            oid=relation.oid,
+            number=relation.number,
             heaps=tuple(self._heaps(members, cold)),
             location=self.destination.location(table, base),
             base=base,
             previous=known.copied.metadata_location if known and known.is_current else None,
             last_field_id=last,
             cold=cold,
+            in_lake=in_lake,
         )
+
+    @cached_property
+    def _pointers(self) -> Mapping[int, LakePointer]:
+        """Where all lake tables are, under the snapshot: one cut."""
+        return {pointer.id: pointer for pointer in lake_tables.listed(self.connection)}
+
+    def _in_lake(self, relation: Relation) -> InLake:
+        """What a lake table consists of. Its files stay: expiry and purge ask for snapshots that are being made."""
+        pointer = self._pointers.get(relation.number)
+        if pointer is None:
+            raise UsageError(
+                f"{relation.name} is the foreign table of a lake table that the catalog does not have",
+                hint=f"drop foreign table {relation.name}, or leave it out: --exclude '{relation.name}'",
+            )
+        point.require_rights(self.connection, relation.name, relation.name)
+        try:
+            return _read(relation.name, pointer.metadata_location)
+        except (UsageError, UnavailableError) as error:
+            if error.__cause__ is not None:  # it was the store
+                raise
+            hint = f"leave it out: --exclude '{relation.name}'"
+            raise UsageError(f"{relation.name}: {error.message}", hint=hint) from None
 
     def _heaps(self, members: Sequence[Member], cold: Cold | None) -> Iterator[Target]:
         """The relations with rows of their own; of a managed table not those that lie below the frost line."""
@@ -200,24 +243,34 @@ class _Planner:
         marks = heap.marks(self.connection, managed, None, seam.frost_line)
         if marks:
             target.require_same_names(managed, overlay)
-        files = tuple(lake_files.recorded(self.connection, managed))
-        return Cold(managed, seam.frost_line, overlay, files, marks)
+        recorded = tuple(lake_files.recorded(self.connection, managed))
+        return Cold(managed, seam.frost_line, overlay, recorded, marks)
 
 
 def _refuse_foreign(relation: Relation, members: Sequence[Member]) -> None:
     for member in members:
-        if member.kind == "f":
+        if relation.is_lake_table and member.oid != relation.oid:
+            raise UsageError(
+                f"{relation.name} is a lake table, and {member.name} inherits from it, which is not copied with it",
+                hint=f"leave it out: --exclude '{relation.name}'",
+            )
+        if member.kind == "f" and not relation.is_lake_table:
             raise UsageError(
                 f"{relation.name} has the foreign table {member.name} in it, which no snapshot reaches",
                 hint=f"leave it out: --exclude '{relation.name}'",
             )
 
 
-def _refuse_untrusted(connection: Connection, members: Mapping[int, Sequence[Member]]) -> None:
-    """Nothing of a role with fewer rights runs with those of the one that copies: docs/design/deputies.md."""
-    names_by_oid = {member.oid: member.name for those in members.values() for member in those}
-    for oid, refusal in trust.untrusted_readers(connection, names_by_oid).items():
-        raise UsageError(f"cannot read {names_by_oid[oid]}: {refusal.reason}", hint=refusal.hint)
+def _read(name: Name, location: str) -> InLake:
+    metadata = snapshots.read_metadata(location)
+    table = TableCopy(name, pg_types.columns(metadata))
+    listed = files.of_lake_table(table, location, metadata.current_snapshot_id, pieces.EVERY_ROW)
+    return InLake(table, location, listed)
+
+
+def _of_lake(in_lake: InLake) -> tuple[Column, ...]:
+    """The columns, known by what never changes and is never given again, which in the lake are not their places."""
+    return tuple(replace(column, attnum=column.field_id) for column in in_lake.table.columns)
 
 
 def _columns(connection: Connection, relation: Relation) -> tuple[Column, ...]:

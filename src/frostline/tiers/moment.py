@@ -102,7 +102,8 @@ class Holder:
         self.connection.execute(_statement("begin"))
         set_lock_timeout(self.connection, _LOCK_TIMEOUT_MS)
         try:
-            locks.take_only(self.connection, Lock.ACCESS_SHARE, *relations)
+            if relations:  # of lake tables alone there are none
+                locks.take_only(self.connection, Lock.ACCESS_SHARE, *relations)
         except (
             psycopg.errors.LockNotAvailable,
             psycopg.errors.DeadlockDetected,

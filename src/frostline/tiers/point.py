@@ -103,10 +103,10 @@ def _table_point(connection: Connection, text: str, as_of: AsOf) -> TablePoint:
         return _of_name(connection, name, as_of)
     lake_table_id = lake_foreign.asked_for(connection, name)
     if lake_table_id is not None:
-        _require_rights(connection, name, name)
+        require_rights(connection, name, name)
         return _of_lake_table(lake_tables.of_foreign_table(connection, lake_table_id), name, as_of)
     table = tables.with_lake(connection, name)
-    _require_rights(connection, table.heap, name)
+    require_rights(connection, table.heap, name)
     return _now(connection, table) if as_of is None else _earlier(connection, table, as_of)
 
 
@@ -114,10 +114,10 @@ def _of_name(connection: Connection, name: Name, as_of: str) -> TablePoint:
     """The table as a named snapshot has it. It is no managed table, so only its columns are known."""
     name = tables.own_name(connection, name)
     state = lake_states.of_name(connection, as_of, name)
-    _require_rights(connection, name, name)
+    require_rights(connection, name, name)
     heap_name = tables.heaps(connection).get(name)
     if heap_name is not None:
-        _require_rights(connection, heap_name, name)
+        require_rights(connection, heap_name, name)
     return TablePoint(files.described(name, state.metadata_location), state.metadata_location, state.snapshot_id)
 
 
@@ -162,7 +162,7 @@ def _now(connection: Connection, table: Table) -> TablePoint:
     return TablePoint(table, seam.metadata_location, seam.snapshot_id, seam.frost_line, targets, overlay, marks)
 
 
-def _require_rights(connection: Connection, relation: Name, asked: Name) -> None:
+def require_rights(connection: Connection, relation: Name, asked: Name) -> None:
     """UsageError unless the role may read the relation, and all its rows; one that is gone has nobody's secrets."""
     values = {"schema": sql.Literal(relation.schema), "relation": sql.Literal(relation.table)}
     row = connection.execute(_statement("rights").format(**values)).fetchone()

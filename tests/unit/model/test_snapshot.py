@@ -84,10 +84,15 @@ def test_small_pieces_share_tasks_and_large_ones_do_not() -> None:
 
 
 @pytest.mark.parametrize("wanted", ["public.*", "readings", "*.*"])
-def test_a_lake_table_is_not_passed_over_silently(wanted: str) -> None:
-    there = [*THERE, Relation(Name("public", "readings"), 8, "f", is_lake_table=True)]
-    with pytest.raises(BadRequest, match=r"public\.readings is a lake table") as refused:
-        choose(parse_patterns([wanted]), (), there)
-    assert refused.value.hint == "leave it out: --exclude 'public.readings'"
-    others = [relation.oid for relation in choose(parse_patterns(["public.*"]), parse_patterns(["readings"]), there)]
-    assert sorted(others) == [1, 2, 3]
+def test_a_lake_table_is_taken_and_another_foreign_table_passed_over(wanted: str) -> None:
+    lake_table, other = (
+        Relation(Name("public", "readings"), 8, "f", lake_table_id=1),
+        Relation(Name("public", "f"), 9, "f"),
+    )
+    chosen = choose(parse_patterns([wanted]), (), [*THERE, lake_table, other])
+    assert lake_table in chosen
+    assert other not in chosen
+    others = choose(parse_patterns(["public.*"]), parse_patterns(["readings"]), [*THERE, lake_table, other])
+    assert sorted(relation.oid for relation in others) == [1, 2, 3]
+    with pytest.raises(BadRequest, match=r"public\.f is a foreign table"):
+        choose(parse_patterns(["f"]), (), [lake_table, other])

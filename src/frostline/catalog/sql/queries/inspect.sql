@@ -241,8 +241,9 @@ select w.number, o.catalog, o.oid, md5(o.definition)
 
 -- name: relations
 -- What has the name of a table, but for temporary ones, system schemas, Frostline's own and those of conversions. A managed
--- table with a lake is there under its own name with its heap's oid; the heap, its partitions and the view are not. Locks
--- nothing.
+-- table with a lake is there under its own name with its heap's oid; the heap, its partitions and the view are not. A lake
+-- table is there under the name of each foreign table that it has here; one that has none, because another node or the
+-- catalog server has made it, under the name that the catalog has for it, if nothing else has that. Locks nothing.
 with managed as (
     select t.schema_name, t.table_name, coalesce(t.relation_name, t.table_name) as relation, c.oid
       from frostline.managed_table t
@@ -253,16 +254,28 @@ with managed as (
     select unnest(%(own_schemas)s::text[]) as schema
     union all
     select unnest(array['frostline_convert_' || conversion_id, 'frostline_old_' || conversion_id]) from frostline.conversion
+), lake_foreign as (
+    select f.ftrelid as oid, substring(o.option_value, '^lake_([0-9]{1,9})$')::integer as lake_table_id
+      from pg_foreign_table f
+      join pg_foreign_server s on s.oid = f.ftserver
+     cross join pg_options_to_table(f.ftoptions) o
+     where s.srvname = 'frostline_lake' and o.option_name = 'table_name'
 )
 select schema_name as schema, table_name as table, oid, 'p' as kind, false as is_partition, true as is_managed,
-       false as is_lake_table
+       null::integer as lake_table_id
   from managed
 union all
-select n.nspname::text, c.relname::text, c.oid, c.relkind::text, c.relispartition, false,
-       c.relkind = 'f' and exists (select from pg_foreign_table f join pg_foreign_server s on s.oid = f.ftserver
-                                    where f.ftrelid = c.oid and s.srvname = 'frostline_lake')
+select t.namespace, t.table_name, 0::oid, 'f', false, false, t.lake_table_id
+  from frostline.lake_table t
+ where t.state = 'live'
+   and not exists (select from lake_foreign l where l.lake_table_id = t.lake_table_id)
+   and not exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+                    where n.nspname = t.namespace and c.relname = t.table_name)
+union all
+select n.nspname::text, c.relname::text, c.oid, c.relkind::text, c.relispartition, false, l.lake_table_id
   from pg_class c
   join pg_namespace n on n.oid = c.relnamespace
+  left join lake_foreign l on l.oid = c.oid
  where c.relkind in ('r', 'p', 'v', 'm', 'f') and c.relpersistence <> 't'
    and n.nspname <> 'information_schema' and n.nspname !~ '^pg_' and n.nspname::text not in (select o.schema from own o)
    and not exists (select from managed m

@@ -1,11 +1,13 @@
 -- name: over
 -- Former states that the policy does not keep any more, the oldest first: those that were replaced a minute longer ago than it says, for
--- the time that a commit takes. The newest are kept for longer than what comes before them. Locks nothing.
+-- the time that a commit takes. The newest are kept for longer than what comes before them. What was replaced since %(began)s is being
+-- read by a named snapshot that is made. Locks nothing.
 select f.metadata_location, f.replaced_at
   from (select s.metadata_location, s.replaced_at, row_number() over (order by s.replaced_at desc, s.metadata_location) as place
           from frostline.former_lake_state s where s.lake_table_id = %(lake_table_id)s) f
  where f.replaced_at <= now() - interval '1 minute'
                         - case when f.place >= %(most)s then %(short_age)s::interval else %(age)s::interval end
+   and f.replaced_at <= coalesce(%(began)s::timestamptz, 'infinity') - interval '1 minute'
  order by f.replaced_at, f.metadata_location
 
 -- name: former

@@ -12,6 +12,16 @@ select %(name)s, coalesce(max(version), 0) + 1, %(warehouse)s, %(catalog_uri)s, 
   from frostline.snapshot where name = %(name)s
 returning snapshot_id as id, version, token, server
 
+-- name: began
+-- The names of which a version is being made, and since when: those whose lock is held, which one of a dead run is not. The lock is the
+-- first that a run takes, and its row is there before its snapshot of the tables is. Locks nothing.
+select s.name, s.started_at
+  from frostline.snapshot s
+  join pg_locks l on l.locktype = 'advisory' and l.objsubid = 1 and l.granted
+                 and l.database = (select d.oid from pg_database d where d.datname = current_database())
+                 and (l.classid::bigint << 32 | l.objid::bigint) = hashtextextended('frostline snapshot ' || s.name, 0)
+ where s.state = 'running'
+
 -- name: fail
 -- Never one that was published. One that a catalog outside was told of stays unknown: an error is no proof.
 update frostline.snapshot
@@ -59,17 +69,17 @@ select distinct unnest(s.locations) from frostline.snapshot s where s.snapshot_i
 -- name: insert_table
 insert into frostline.snapshot_table
        (snapshot_id, schema_name, table_name, namespace, lake_table, metadata_location, lake_snapshot_id, rows,
-        size_bytes, hash_sum, reused, source_oid, columns, last_field_id)
+        size_bytes, hash_sum, reused, source_oid, columns, last_field_id, read_from)
 values (%(snapshot_id)s, %(schema)s, %(table)s, %(namespace)s, %(lake_table)s, %(metadata_location)s,
         %(lake_snapshot_id)s, %(rows)s, %(size_bytes)s, %(hash_sum)s, %(reused)s, %(source_oid)s,
-        %(columns)s::jsonb, %(last_field_id)s)
+        %(columns)s::jsonb, %(last_field_id)s, %(read_from)s)
 
 -- name: newest
 -- The newest published copy of each table, whether it is of this lineage, and whether it is in the newest version.
 select distinct on (t.schema_name, t.table_name)
        t.schema_name as schema, t.table_name as table, t.namespace, t.lake_table, t.metadata_location,
        t.lake_snapshot_id, t.rows, t.size_bytes, t.hash_sum, t.source_oid, t.columns, t.last_field_id,
-       s.server = frostline.this_server() as is_ours, s.version = max(s.version) over () as is_current
+       t.read_from, s.server = frostline.this_server() as is_ours, s.version = max(s.version) over () as is_current
   from frostline.snapshot s join frostline.snapshot_table t using (snapshot_id)
  where s.name = %(name)s and s.state = 'published' and s.catalog_uri is not distinct from %(catalog_uri)s
    and s.catalog_warehouse is not distinct from %(catalog_warehouse)s
