@@ -108,6 +108,7 @@ WRONG: dict[tuple[str, str], list[str]] = {
     ("lake create", "name"): ["lake create a.b.c --column id/**/bigint", "lake create events --column id/**/bigint"],
     ("lake create", "columns"): ["lake create new --column id", "lake create new --column id/**/nosuch"],
     ("lake create", "query"): ["lake create new --as select", "lake create new --as select/**/1 --column id/**/bigint"],
+    ("lake create", "source"): ["lake create new --from nosuch", "lake create new --from events --like events"],
     ("lake create", "master"): ["lake create new --as select/**/1/**/as/**/a --master nonsense"],
     ("lake create", "partition"): ["lake create new --column id/**/bigint --partition nosuch(id)"],
     ("lake create", "sort"): ["lake create new --column id/**/bigint --sort nosuch"],

@@ -48,6 +48,13 @@ def lake() -> None:
     metavar="QUERY",
     help="Make it with the columns and the rows of this query, whose tables are named with their schemas.",
 )
+@click.option(
+    "--from",
+    "source",
+    type=TABLE,
+    metavar="[SCHEMA.]TABLE",
+    help="As --like, and with all rows of the table, of a managed one those of both tiers, and its rights.",
+)
 @click.option("--partition", multiple=True, metavar="TRANSFORM", help="day(ts), bucket(16, id), or just a column.")
 @click.option("--sort", multiple=True, metavar="COLUMN", help="What the rows of a file are sorted by: ts, or ts desc.")
 @click.option(
@@ -65,6 +72,7 @@ def create(
     columns: tuple[str, ...],
     like: Name | None,
     query: str | None,
+    source: Name | None,
     partition: tuple[str, ...],
     sort: tuple[str, ...],
     key: tuple[str, ...],
@@ -76,21 +84,29 @@ def create(
     from frostline.relation import lake_foreign  # noqa: PLC0415
 
     layout = Layout(partition, sort, key)
+    _refuse_two({"--as": query is not None, "--from": source, "--like": like, "--column": columns})
+    taken, more = lake_foreign.NOTHING, dict[str, Any]()
     if query is not None:
-        if columns or like:
-            other = "--column" if columns else "--like"
-            raise UsageError(f"--as says which columns there are, and {other} too", hint=f"leave {other} out")
         with invocation.jobs(master) as jobs:
-            made, rows = lake_create_as.create(jobs, name, query, layout)
-        invocation.output.record({"table": str(name), "lake_table": made.id, "location": made.location, "rows": rows})
-        return
-    with invocation.catalog() as connection:
-        taken = lake_foreign.like(connection, like) if like else lake_foreign.NOTHING
-        made = lake_tables.create(connection, invocation.settings(), name, columns, layout, taken)
-    record: dict[str, Any] = {"table": str(name), "lake_table": made.id, "location": made.location}
-    if like:
-        record["not_taken_over"] = "; ".join(taken.left_behind) or "nothing"
-    invocation.output.record(record)
+            made, more["rows"] = lake_create_as.create(jobs, name, query, layout)
+    elif source is not None:
+        with invocation.jobs(master) as jobs:
+            made, more["rows"], taken = lake_create_as.create_from(jobs, name, source, layout)
+    else:
+        with invocation.catalog() as connection:
+            taken = lake_foreign.like(connection, like) if like else taken
+            made = lake_tables.create(connection, invocation.settings(), name, columns, layout, taken)
+    if source or like:
+        more["not_taken_over"] = "; ".join(taken.left_behind) or "nothing"
+    invocation.output.record({"table": str(name), "lake_table": made.id, "location": made.location, **more})
+
+
+def _refuse_two(given: Mapping[str, Any]) -> None:
+    """`--as` and `--from` say which columns there are, and nothing else does then."""
+    for option in ("--as", "--from"):
+        for other in given:
+            if other != option and given[option] and given[other]:
+                raise UsageError(f"{option} says which columns there are, and {other} too", hint=f"leave {other} out")
 
 
 @lake.command()

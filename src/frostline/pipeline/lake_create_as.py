@@ -1,4 +1,6 @@
-"""A lake table of what a query gives: `frostline lake create --as`. docs/design/lake-tables.md.
+"""A lake table of what a query gives or a table has: `frostline lake create --as`, `--from`.
+
+docs/design/lake-tables.md, "A table of what a query gives".
 
 Postgres runs the query once, into a staging table. Spark's tasks write its shards into files that nothing points to,
 each proven by fingerprints. One transaction then makes the table with all of them.
@@ -11,14 +13,15 @@ from dataclasses import dataclass
 
 import duckdb
 import psycopg
+from psycopg import sql
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 
 from frostline import logs
-from frostline.catalog import batches, facts
+from frostline.catalog import batches, facts, tables, trust
 from frostline.catalog.connect import Connection
 from frostline.catalog.pointers import LakePointer
-from frostline.errors import CorruptionError, OutcomeUnknown, UsageError
+from frostline.errors import ConflictError, CorruptionError, OutcomeUnknown, UsageError
 from frostline.failpoints import Failpoint, reached
 from frostline.lake import (
     duck,
@@ -36,12 +39,13 @@ from frostline.lake.lake_commit import Added
 from frostline.lake.lake_publish import Change
 from frostline.lake.lake_table import Layout
 from frostline.model.archive import BLOCK_BYTES, block_ranges
-from frostline.model.names import Name, quoted
+from frostline.model.names import Name
 from frostline.model.tables import NO_ROWS, TableCopy
 from frostline.pipeline import lake_tables
 from frostline.pipeline.job import JobContext
 from frostline.relation import lake_foreign, lake_staging, staging
-from frostline.tiers import moment, shards, survey, target
+from frostline.relation.lake_foreign import TakenOver
+from frostline.tiers import moment, point, shards, survey, target
 from frostline.tiers.proof import fingerprint
 from frostline.tiers.shards import Shard
 from frostline.tiers.target import Reader
@@ -86,62 +90,116 @@ def create(context: JobContext, name: Name, query: str, layout: Layout) -> tuple
 
     All or nothing: until the end nobody sees it, and an error leaves no file. What a kill leaves is for the sweep.
     """
+    connection = context.connection
+    with warehouse.guarded(connection, context.settings.warehouse):
+        _make_room(connection)
+        with _dropped_afterwards(connection, _filled(connection, name, query)) as stage:
+            return _created(context, name, stage, layout, Taken(_like(connection, stage)))
+
+
+def create_from(context: JobContext, name: Name, source: Name, layout: Layout) -> tuple[LakePointer, int, TakenOver]:
+    """Make a lake table of a table, of a managed one with the rows of both tiers, as they are at one moment.
+
+    It has the columns, NOT NULL, defaults, CHECKs and comments that a lake table can have of it, and its rights. The
+    source stays as it is. All or nothing, as for `create`.
+    """
+    connection = context.connection
+    with warehouse.guarded(connection, context.settings.warehouse):
+        _make_room(connection)
+        with connection.transaction():
+            stage, taken = _taken(connection, name, source)
+        with _dropped_afterwards(connection, stage):
+            made, rows = _created(context, name, stage, layout, taken)
+        return made, rows, taken.like
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What the new table has of where its rows come from, besides these."""
+
+    like: TakenOver
+    rights: Sequence[sql.Composed] = ()
+    """Statements that give them."""
+
+
+def _created(context: JobContext, name: Name, stage: Name, layout: Layout, taken: Taken) -> tuple[LakePointer, int]:
     connection, settings = context.connection, context.settings
-    with warehouse.guarded(connection, settings.warehouse), _staged(connection, name, query) as stage:
-        definitions = _definitions(connection, stage)
-        folder = paths.new_lake_table(settings.warehouse, name.schema, name.table)
-        with _emptied_on(BaseException, folder, name):
-            with connection.transaction(force_rollback=True):  # what cannot be made is told before a row is copied
-                probe = lake_tables.create(connection, settings, name, definitions, layout, folder=folder)
-                metadata = lake_table.state(probe.metadata_location).metadata
-            lake_commit.discard([probe.metadata_location])
-            with logs.stage(_log, "create", table=str(name)) as said:
-                files = _copied(context, name, stage, metadata)
-                said.update(files=len(files), rows=sum(file.record_count for file in files))
-            reached(Failpoint.CREATE_WRITTEN)
-        # Not after an interrupt: that may come when the commit has happened.
-        with (
-            _emptied_on(Exception, folder, name),
-            publish.transaction(connection, f"making {name}", hint="frostline lake list"),
-        ):
-            made = lake_tables.create(connection, settings, name, definitions, layout, folder=folder)
-            if files:
-                base = lake_table.state(made.metadata_location)
-                staged = lake_commit.stage(made.id, base, Added(files))
-                lake_publish.within(connection, Change([staged.move]))
-            reached(Failpoint.CREATE_BEFORE_COMMIT)
-        reached(Failpoint.CREATE_PUBLISHED)
-        return made, sum(file.record_count for file in files)
+    folder = paths.new_lake_table(settings.warehouse, name.schema, name.table)
+    with _emptied_on(BaseException, folder, name):
+        with connection.transaction(force_rollback=True):  # what cannot be made is told before a row is copied
+            probe = lake_tables.create(connection, settings, name, (), layout, taken.like, folder=folder)
+            metadata = lake_table.state(probe.metadata_location).metadata
+        lake_commit.discard([probe.metadata_location])
+        with logs.stage(_log, "create", table=str(name)) as said:
+            files = _copied(context, name, stage, metadata)
+            said.update(files=len(files), rows=sum(file.record_count for file in files))
+        reached(Failpoint.CREATE_WRITTEN)
+    # Not after an interrupt: that may come when the commit has happened.
+    with (
+        _emptied_on(Exception, folder, name),
+        publish.transaction(connection, f"making {name}", hint="frostline lake list"),
+    ):
+        made = lake_tables.create(connection, settings, name, (), layout, taken.like, folder=folder)
+        for right in taken.rights:
+            connection.execute(right)
+        if files:
+            base = lake_table.state(made.metadata_location)
+            staged = lake_commit.stage(made.id, base, Added(files))
+            lake_publish.within(connection, Change([staged.move]))
+        reached(Failpoint.CREATE_BEFORE_COMMIT)
+    reached(Failpoint.CREATE_PUBLISHED)
+    return made, sum(file.record_count for file in files)
 
 
-@contextmanager
-def _staged(connection: Connection, name: Name, query: str) -> Generator[Name]:
-    """The rows of the query, in a table that is dropped afterwards, or else by a later write or sweep."""
+def _make_room(connection: Connection) -> None:
     staging.drop_abandoned(connection)
     batches.keep_session(connection)
+
+
+def _filled(connection: Connection, name: Name, query: str) -> Name:
+    """The rows of the query, in a staging table."""
     try:
-        stage = lake_staging.filled(connection, query)
+        return Name(batches.SCHEMA, lake_staging.filled(connection, query))
     except psycopg.ProgrammingError as error:
         hint = (
             "a query without parameters, whose tables are named with their schemas: --as 'select * from public.events'"
         )
         raise UsageError(f"cannot make {name}: {error.diag.message_primary}", hint=hint) from error
+
+
+def _like(connection: Connection, stage: Name) -> TakenOver:
+    columns = lake_foreign.columns(connection, facts.oid(connection, stage))
+    return TakenOver([(column.name, lake_foreign.declared(column)) for column in columns])
+
+
+def _taken(connection: Connection, name: Name, source: Name) -> tuple[Name, Taken]:
+    """In a transaction: the rows of a table in a staging table, and what else the lake table is to have of it.
+
+    Once the rows are read, nobody alters the table before the transaction ends, so what it is like is looked at again.
+    """
+    managed = tables.find(connection, source)
+    shown, heap = (managed.relation, managed.heap) if managed else (source, source)
+    like = lake_foreign.like(connection, source)
+    point.require_rights(connection, heap, source)
+    (members,) = facts.members(connection, [facts.oid(connection, heap)]).values()
+    trust.require_readable(connection, {member.oid: member.name for member in members})
+    query = lake_staging.everything(shown, [column for column, _ in like.definitions])
+    stage = _filled(connection, name, query.as_string(connection))
+    relation = facts.relation(connection, shown)
+    if relation is None or lake_foreign.like(connection, source) != like:
+        raise ConflictError(f"{source} was altered just now", hint=_AGAIN)
+    return stage, Taken(like, [*lake_foreign.rights(connection, relation, name)])
+
+
+@contextmanager
+def _dropped_afterwards(connection: Connection, stage: Name) -> Generator[Name]:
+    """The staging table; where the process dies, a later write or sweep drops it."""
     reached(Failpoint.CREATE_STAGED)
     try:
-        yield Name(batches.SCHEMA, stage)
+        yield stage
     finally:
         if not connection.closed:
-            staging.drop(connection, stage)
-
-
-def _definitions(connection: Connection, stage: Name) -> list[str]:
-    """The columns as CREATE TABLE has them."""
-    columns = lake_foreign.columns(connection, facts.oid(connection, stage))
-    return [
-        f"{quoted(column.name)} {column.pg_type.formatted}"
-        + (f" collate {column.collation_name}" if column.collation_name else "")
-        for column in columns
-    ]
+            staging.drop(connection, stage.table)
 
 
 @contextmanager

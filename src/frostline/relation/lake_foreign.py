@@ -5,7 +5,7 @@ options Postgres shows to nobody but the owner of the foreign server; a role wit
 nothing to send there, and one that may not use the server cannot make one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from psycopg import sql
@@ -19,7 +19,7 @@ from frostline.model.names import Name
 from frostline.model.registration import HeapColumn
 from frostline.model.tables import Column
 from frostline.model.types import encoding
-from frostline.relation import foreign_server
+from frostline.relation import foreign_server, registration
 from frostline.relation.names import identifier, trusted
 
 _statement = sqlfiles.statements(__name__, "lake_table")
@@ -122,6 +122,13 @@ def like(connection: Connection, name: Name) -> TakenOver:
         comment=first_value(connection.execute(_statement("table_comment").format(oid=oid))),
         left_behind=left,
     )
+
+
+def rights(connection: Connection, source: facts.Relation, name: Name) -> Iterator[sql.Composed]:
+    """Statements that give the roles their rights on this relation on the foreign table, too, and its owner the use."""
+    if source.owner != connection.info.user:
+        yield _statement("grant_use").format(table=identifier(name), role=sql.Identifier(source.owner))
+    yield from registration.grants(connection, source.oid, identifier(name))
 
 
 def declared(column: Column | HeapColumn) -> str:

@@ -34,6 +34,11 @@ def _listed(columns: Sequence[str]) -> sql.Composed:
     return names.columns(None, columns)
 
 
+def everything(relation: Name, columns: Sequence[str]) -> sql.Composed:
+    """The query of all rows of a relation with these columns."""
+    return _statement("everything").format(columns=_listed(columns), relation=names.identifier(relation))
+
+
 def filled(connection: Connection, query: str) -> str:
     """Keep what a query gives in a staging table, and say its name. It is held while the session lives."""
     stage = f"batch_{secrets.token_hex(12)}"

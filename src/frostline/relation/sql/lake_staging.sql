@@ -17,3 +17,7 @@ truncate pg_temp.frostline_batch
 -- name: fill
 -- What a query gives, in an unlogged table: one statement, so all of it is of one Postgres snapshot. The query is the user's own.
 create unlogged table {stage} as select * from ({query}) as frostline_query
+
+-- name: everything
+-- Of a table with its partitions and children, or of a managed table's relation. Part of `fill`.
+select {columns} from {relation}

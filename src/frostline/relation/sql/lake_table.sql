@@ -41,6 +41,10 @@ comment on foreign table {table} is {comment}
 -- name: comment_on_column
 comment on column {column} is {comment}
 
+-- name: grant_use
+-- The owner of a foreign table could let it ask for another lake table, so that stays with the role that made it.
+grant select, insert, update, delete on {table} to {role}
+
 -- name: drop
 -- ACCESS EXCLUSIVE on the foreign table.
 drop foreign table {table}
