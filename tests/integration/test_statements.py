@@ -50,6 +50,7 @@ FRAGMENTS = {
     "target.is_called": "select {}",
     "target.is_of_type": "select {}",
     "objects.no_generated": "select {}",
+    "filling.is_unlike": "select from public._events where {}",
     "demo.explain": "{} select 1",
 }
 """Parts of other statements, and something around them that makes one."""

@@ -18,12 +18,14 @@ class Filling:
     change: str
     """What was asked for: saying it again goes on."""
     default_value: str
-    """The expression that new rows get, and old ones once."""
+    """The expression that new rows get, and old ones once; of a generated column what each row must have."""
     sequence_name: str | None
     """Qualified and quoted; of a serial or identity column."""
     is_not_null: bool
     identity: str
     """As `pg_attribute.attidentity`: '' if it is none."""
+    becomes: str | None = None
+    """What a generated column is called when all rows have its value; None of any other, which has its name at once."""
 
 
 def begin(connection: Connection, table: Table, filling: Filling) -> None:

@@ -41,7 +41,7 @@ def alter(context: JobContext, chosen: Table, change: str) -> int | None:
 
 
 def _begin(context: JobContext, chosen: Table, change: str) -> None:
-    columns = filling.planned(context.connection, change)
+    columns = filling.planned(context.connection, chosen, change)
     if not columns:
         hint = f"frostline table alter {chosen.name} 'add column ...', with each new column in a command of its own"
         raise UsageError(
@@ -53,9 +53,12 @@ def _begin(context: JobContext, chosen: Table, change: str) -> None:
 
 def _filled(context: JobContext, chosen: Table, column: Filling) -> int:
     table = tables.get(context.connection, chosen.name)
-    filling.set_default(context.connection, table, column)
+    if column.becomes is None:
+        filling.set_default(context.connection, table, column)
     rows = 0
     for inside, is_cold in _ranges(context, table):
+        if column.becomes is not None and not is_cold:
+            continue  # Postgres has computed it there
         done = filling.fill(context.connection, table, column, inside)
         rows += done
         _log.info("%s", logs.fields(stage="fill", table=str(table.name), column=column.name, rows=done))

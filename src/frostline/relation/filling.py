@@ -5,7 +5,9 @@ is not done is in the catalog, and in rows that have NULL. docs/design/added-col
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import LiteralString
 
 import postgast
 import psycopg
@@ -13,18 +15,23 @@ from postgast import pg_query_pb2 as pb
 from psycopg import sql
 
 from frostline import sqlfiles
-from frostline.catalog import facts, fillings, tables
+from frostline.catalog import facts, fillings, tables, trust
 from frostline.catalog.connect import Connection, fetch, only_value
 from frostline.catalog.fillings import Filling
 from frostline.catalog.patience import patiently
-from frostline.errors import CorruptionError
+from frostline.errors import ConflictError, CorruptionError, UsageError
 from frostline.model.names import MAX_BYTES, Name, cut
 from frostline.model.tables import Table
 from frostline.relation import altering, names
 from frostline.relation.names import trusted
+from frostline.relation.views import line
 
 _statement = sqlfiles.statements(__name__, "filling")
 _KINDS = {"a": "always", "d": "by default"}
+_GENERATED = {"s": "stored", "v": "virtual"}
+_TRIES = 10
+_UNFILLED = "_unfilled"
+"""What a generated column has behind its name while cold rows lack its value."""
 
 
 @dataclass(frozen=True)
@@ -37,27 +44,30 @@ class NewColumn:
     default_value: str | None
     is_not_null: bool
     identity: str
-    is_generated: bool
+    generated: str
+    """As `pg_attribute.attgenerated`: '' if it is none."""
     has_sequence: bool
     """It brings one along: serial, or identity."""
 
     @property
     def can_be_filled(self) -> bool:
         """Whether there is an expression that gives old rows values."""
-        return not self.is_generated and (self.default_value is not None or self.has_sequence)
+        return self.default_value is not None or self.has_sequence
 
 
-def planned(connection: Connection, change: str) -> Sequence[NewColumn]:
+def planned(connection: Connection, table: Table, change: str) -> Sequence[NewColumn]:
     """The columns that a change adds; none if it does anything else, or what steps cannot do. Nothing stays of it."""
     if not _only_adds(change):
         return ()
     try:
         with connection.transaction(force_rollback=True):
-            connection.execute(_statement("trial"))
+            connection.execute(_statement("trial").format(heap=names.identifier(table.heap)))
+            known = only_value(connection.execute(_statement("known")))
             connection.execute(_statement("tried").format(change=trusted(change)))
+            connection.execute(_statement("in_full"))
             if only_value(connection.execute(_statement("has_more"))):
                 return ()
-            added = fetch(connection, NewColumn, _statement("added"))
+            added = fetch(connection, NewColumn, _statement("added").format(known=sql.Literal(known)))
     except psycopg.Error:
         return ()
     return added if all(column.can_be_filled for column in added) else ()
@@ -84,25 +94,53 @@ def _is_plain(command: pb.AlterTableCmd) -> bool:
 
 
 def begin(connection: Connection, table: Table, change: str, columns: Sequence[NewColumn]) -> None:
-    """Add the columns, NULL in all rows. One transaction; ACCESS EXCLUSIVE on relation and heap, for a moment."""
+    """Add the columns, NULL in all rows, and generated ones as Postgres does in the heap. One transaction.
+
+    ACCESS EXCLUSIVE on relation and heap, for a moment, or while Postgres writes the heap anew.
+    """
 
     def add() -> None:
         for column in columns:
-            sequence = _sequence(table, column) if column.has_sequence else None
-            value = f"nextval({_literal(sequence)})" if sequence else column.default_value
-            assert value is not None
-            if sequence:
-                owner = sql.Identifier(_owner(connection, table))
-                made = {"sequence": trusted(sequence), "type": trusted(column.type), "owner": owner}
-                connection.execute(_statement("make_sequence").format(**made))
-            typed = f"{_quoted(column.name)} {column.type} {column.collated or ''}"
-            altering.alter_inside(connection, table, f"add column {typed}")
-            filling = Filling(column.name, change, value, sequence, column.is_not_null, column.identity)
-            if sequence:
-                connection.execute(_statement("own_sequence").format(**_parts(table, filling)))
-            fillings.begin(connection, table, filling)
+            (_add_generated if column.generated else _add)(connection, table, change, column)
 
     patiently(connection, table.name, add)
+
+
+def _add(connection: Connection, table: Table, change: str, column: NewColumn) -> None:
+    sequence = _sequence(table, column) if column.has_sequence else None
+    value = f"nextval({_literal(sequence)})" if sequence else column.default_value
+    assert value is not None
+    if sequence:
+        owner = sql.Identifier(_owner(connection, table))
+        made = {"sequence": trusted(sequence), "type": trusted(column.type), "owner": owner}
+        connection.execute(_statement("make_sequence").format(**made))
+    typed = f"{_quoted(column.name)} {column.type} {column.collated or ''}"
+    altering.alter_inside(connection, table, f"add column {typed}")
+    filling = Filling(column.name, change, value, sequence, column.is_not_null, column.identity)
+    if sequence:
+        connection.execute(_statement("own_sequence").format(**_parts(table, filling)))
+    fillings.begin(connection, table, filling)
+
+
+def _add_generated(connection: Connection, table: Table, change: str, column: NewColumn) -> None:
+    """Under a name that says that it is not done; what the heap has of the lake's rows is marked."""
+    _require_sight(connection, table)
+    name = cut(column.name, MAX_BYTES - len(_UNFILLED)) + _UNFILLED
+    value = column.default_value
+    assert value is not None
+    filling = Filling(name, change, value, None, column.is_not_null, "", becomes=column.name)
+    fillings.begin(connection, table, filling)
+    typed = f"{_quoted(name)} {column.type} {column.collated or ''}"
+    altering.alter_inside(
+        connection, table, f"add column {typed} generated always as ({value}) {_GENERATED[column.generated]}"
+    )
+    trust.require(connection, table)
+    statement = _statement("mark_waiting").format(
+        columns=names.columns(None, [known.name for known in tables.by_id(connection, table.id).columns]),
+        line=line(table),
+        **_parts(table, filling),
+    )
+    connection.execute(statement)
 
 
 def set_default(connection: Connection, table: Table, filling: Filling) -> None:
@@ -112,20 +150,67 @@ def set_default(connection: Connection, table: Table, filling: Filling) -> None:
 
 
 def fill(connection: Connection, table: Table, filling: Filling, inside: sql.Composable) -> int:
-    """Give rows that have NULL, and hold the condition, a value; returns how many. One transaction."""
+    """Give rows that lack one, and hold the condition, a value; returns how many. One transaction.
+
+    It is tried again when somebody writes such a row meanwhile; ConflictError when that happens each time.
+    """
+    for _ in range(_TRIES):
+        with suppress(psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+            return _fill(connection, table, filling, inside)
+    raise ConflictError(
+        f"rows of {table.name} keep being written, and column {filling.name} is not filled yet",
+        hint="run the command again: it goes on where it stopped",
+    )
+
+
+def _fill(connection: Connection, table: Table, filling: Filling, inside: sql.Composable) -> int:
+    statement = _statement("fill" if filling.becomes is None else "bring")
     with connection.transaction():
         connection.execute(_statement("as_owner").format(owner=sql.Identifier(_owner(connection, table))))
-        return connection.execute(_statement("fill").format(inside=inside, **_parts(table, filling))).rowcount
+        return connection.execute(statement.format(inside=inside, **_parts(table, filling))).rowcount
 
 
 def finish(connection: Connection, table: Table, filling: Filling) -> None:
-    """When all rows have a value: NOT NULL, and identity. Nobody is kept out while rows are looked at."""
+    """When all rows have a value: NOT NULL, identity, and a generated column's name. Nobody is kept out meanwhile."""
+    if filling.becomes is not None:
+        _require_filled(connection, table, filling)
     check = cut(filling.name, MAX_BYTES - len("_is_there")) + "_is_there"
     if filling.is_not_null:
         _have_check(connection, table, filling, check)
         named = {"heap": names.identifier(table.heap), "constraint": sql.Identifier(check)}
         connection.execute(_statement("validate").format(**named))
     patiently(connection, table.name, lambda: _last_step(connection, table, filling, check))
+
+
+def _require_filled(connection: Connection, table: Table, filling: Filling) -> None:
+    """UsageError while a row has another value than Postgres computes: a trigger may have kept it as it is.
+
+    What holds for a row once goes on to hold: all that is written later comes through the heap.
+    """
+    _require_sight(connection, table)
+    if _asked(connection, table, "is_lacking", **_parts(table, filling)):
+        give_up = f"alter table {names.identifier(table.heap).as_string()} drop column {_quoted(filling.name)}"
+        raise UsageError(
+            f"column {filling.name} of {table.heap} cannot become {filling.becomes}: some rows lack its value",
+            hint=f"look for triggers that keep rows as they are, then run the command again; to give it up: {give_up}",
+        )
+
+
+def _require_sight(connection: Connection, table: Table) -> None:
+    """UsageError when row security could keep rows from the owner, who fills them and looks for those that are not."""
+    heap = names.identifier(table.heap).as_string()
+    if _asked(connection, table, "is_kept", heap_text=sql.Literal(heap)):
+        raise UsageError(
+            f"row security of {table.heap} is forced upon its owner, who must see all rows",
+            hint=f"alter table {heap} no force row level security; then run the command again",
+        )
+
+
+def _asked(connection: Connection, table: Table, question: LiteralString, **parts: sql.Composable) -> bool:
+    """The answer that the table's owner gets."""
+    with connection.transaction(force_rollback=True):
+        connection.execute(_statement("as_owner").format(owner=sql.Identifier(_owner(connection, table))))
+        return only_value(connection.execute(_statement(question).format(**parts)))
 
 
 def _have_check(connection: Connection, table: Table, filling: Filling, check: str) -> None:
@@ -146,6 +231,9 @@ def _last_step(connection: Connection, table: Table, filling: Filling, check: st
         altering.alter_inside(connection, table, f"{column} add generated {_KINDS[filling.identity]} as identity")
         connection.execute(_statement("go_on").format(**_parts(table, filling)))
     fillings.forget(connection, table, filling)
+    if filling.becomes is not None:
+        renamed = f"rename column {_quoted(filling.name)} to {_quoted(filling.becomes)}"
+        altering.alter_inside(connection, table, renamed)
 
 
 def _owner(connection: Connection, table: Table) -> str:
@@ -163,13 +251,16 @@ def _sequence(table: Table, column: NewColumn) -> str:
 
 def _parts(table: Table, filling: Filling) -> dict[str, sql.Composable]:
     heap, sequence = names.identifier(table.heap), filling.sequence_name or ""
+    compared = {"column": sql.Identifier(filling.name), "value": trusted(filling.default_value)}
     return {
+        **compared,
+        "is_unlike": _statement("is_unlike").format(**compared),
+        "overlay": names.overlay(table),
+        "tier_key": sql.Identifier(table.tier_key),
         "relation": names.identifier(table.relation),
         "heap": heap,
         "heap_text": sql.Literal(heap.as_string()),
-        "column": sql.Identifier(filling.name),
         "column_text": sql.Literal(filling.name),
-        "value": trusted(filling.default_value),
         "sequence": trusted(sequence),
         "sequence_text": sql.Literal(sequence),
     }

@@ -111,6 +111,11 @@ begin
              where m.name <> a.attname
              order by m.field_id
         loop
+            if exists (select from frostline.filling f where f.table_id = managed and f.column_name = renamed.old and f.becomes is not null) then
+                raise feature_not_supported using message = format('column %I of %s keeps its name until all rows have its value', renamed.old,
+                                                                   frostline.heap_of(managed)::regclass),
+                    hint = 'frostline table alter, with the change that added it, goes on.';
+            end if;
             foreach relation in array array[p ->> 'overlay', p ->> 'lake', p ->> 'inner', p ->> 'relation'] loop
                 continue when to_regclass(relation) is null;  -- it stands aside
                 execute format('alter %s %s rename column %I to %I',
@@ -333,7 +338,8 @@ begin
         perform frostline.name_remote_columns(managed);
     end if;
     -- Marks that were made before have what the heap has, which may be a value of its own for each row while the lake has none. Row locks.
-    if cardinality(done) > 0 and (older is not null or own <> '[]' or not exists (select from frostline.lake_file f where f.table_id = managed)) then
+    if cardinality(done) > 0 and (older is not null or own <> '[]' or not exists (select from frostline.lake_file f where f.table_id = managed)
+                                  or exists (select from frostline.filling f where f.table_id = managed and f.column_name = any (done))) then
         select format('update %s as o set %s from %s as h where %s and o.frostline_live and row(%s)::text <> row(%s)::text', p ->> 'overlay',
                       string_agg(format('%1$I = h.%1$I', c), ', '), heap::regclass,
                       (select string_agg(format('h.%1$I = o.%1$I', a.attname), ' and ')
@@ -549,6 +555,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
                and (a.atthasdef or a.attnotnull
                     or exists (select from pg_partition_tree(a.attrelid) l join pg_attribute b on b.attrelid = l.relid
                                 where b.attname = a.attname and b.atthasmissing)))
+       and a.attname not in (select f.column_name from frostline.filling f where f.table_id = managed)
        and exists (select from frostline.lake_file f where f.table_id = managed)
 $$;
 

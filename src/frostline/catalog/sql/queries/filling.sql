@@ -2,19 +2,22 @@
 
 -- name: begin
 -- In the transaction that adds the column.
-insert into frostline.filling (table_id, column_name, change, default_value, sequence_name, is_not_null, identity)
-values (%(table_id)s, %(name)s, %(change)s, %(default_value)s, %(sequence_name)s, %(is_not_null)s, %(identity)s)
+insert into frostline.filling (table_id, column_name, change, default_value, sequence_name, is_not_null, identity, becomes)
+values (%(table_id)s, %(name)s, %(change)s, %(default_value)s, %(sequence_name)s, %(is_not_null)s, %(identity)s, %(becomes)s)
 
 -- name: forget_dropped
--- Those of which the heap has no column of that name any more. Row locks; harmless to repeat.
+-- Those of which the heap has no column of that name any more, or a plain one that was generated. Row locks; harmless to repeat.
 delete from frostline.filling f
  where f.table_id = %(table_id)s
    and not exists (select from pg_attribute a
-                    where a.attrelid = frostline.heap_of(f.table_id) and a.attname = f.column_name and not a.attisdropped)
+                    where a.attrelid = frostline.heap_of(f.table_id) and a.attname = f.column_name and not a.attisdropped
+                      and (f.becomes is null or a.attgenerated <> ''))
 
 -- name: list_all
--- In the order of the columns. Locks nothing.
-select f.column_name as name, f.change, f.default_value, f.sequence_name, f.is_not_null, f.identity
+-- In the order of the columns. What a generated one is computed from may have another name by now. Locks nothing.
+select f.column_name as name, f.change, f.sequence_name, f.is_not_null, f.identity, f.becomes,
+       case when f.becomes is null then f.default_value
+            else format('(%%s)::%%s', (frostline.generation_of(a.attrelid, a.attnum))[1], format_type(a.atttypid, a.atttypmod)) end as default_value
   from frostline.filling f
   join pg_attribute a on a.attrelid = frostline.heap_of(f.table_id) and a.attname = f.column_name and not a.attisdropped
  where f.table_id = %(table_id)s
