@@ -43,9 +43,10 @@ def alter(context: JobContext, chosen: Table, change: str) -> int | None:
 def _begin(context: JobContext, chosen: Table, change: str) -> None:
     columns = filling.planned(context.connection, chosen, change)
     if not columns:
-        hint = f"frostline table alter {chosen.name} 'add column ...', with each new column in a command of its own"
         raise UsageError(
-            "a column that needs a value of its own in each row is not all that the change adds", hint=hint
+            "a column that needs a value of its own in each row is not all that the change adds",
+            hint=f"frostline table alter {chosen.name} 'add column ...', with each new column in a command of its own; "
+            "a CHECK comes behind it: 'add constraint ... not valid'",
         )
     filling.begin(context.connection, chosen, change, columns)
     reached(Failpoint.FILL_BEGUN)

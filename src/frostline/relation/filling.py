@@ -28,6 +28,7 @@ from frostline.relation.views import line
 
 _statement = sqlfiles.statements(__name__, "filling")
 _KINDS = {"a": "always", "d": "by default"}
+_COUNTED_BY = {"increment", "minvalue", "maxvalue", "start", "cache", "cycle"}
 _GENERATED = {"s": "stored", "v": "virtual"}
 _TRIES = 10
 _UNFILLED = "_unfilled"
@@ -48,6 +49,8 @@ class NewColumn:
     """As `pg_attribute.attgenerated`: '' if it is none."""
     has_sequence: bool
     """It brings one along: serial, or identity."""
+    options: str
+    """Those of its sequence, as CREATE SEQUENCE takes them; '' if they are the usual ones."""
 
     @property
     def can_be_filled(self) -> bool:
@@ -74,7 +77,7 @@ def planned(connection: Connection, table: Table, change: str) -> Sequence[NewCo
 
 
 def _only_adds(change: str) -> bool:
-    """Whether it adds columns and does nothing else, not even choose how one is stored or counted."""
+    """Whether it adds columns and does nothing else: not even say how one is stored, or what its sequence is called."""
     try:
         statements = postgast.parse(f"alter table t {change}").stmts
     except postgast.PgQueryError:
@@ -89,8 +92,8 @@ def _is_plain(command: pb.AlterTableCmd) -> bool:
     definition: pb.Node = getattr(command, "def")
     column = definition.column_def
     constraints = [each.constraint for each in column.constraints]
-    has_options = any(each.contype == pb.CONSTR_IDENTITY and len(each.options) for each in constraints)
-    return not (column.storage_name or column.compression or column.fdwoptions or has_options)
+    options = {option.def_elem.defname for each in constraints for option in each.options}
+    return not (column.storage_name or column.compression or column.fdwoptions or options - _COUNTED_BY)
 
 
 def begin(connection: Connection, table: Table, change: str, columns: Sequence[NewColumn]) -> None:
@@ -113,7 +116,7 @@ def _add(connection: Connection, table: Table, change: str, column: NewColumn) -
     if sequence:
         owner = sql.Identifier(_owner(connection, table))
         made = {"sequence": trusted(sequence), "type": trusted(column.type), "owner": owner}
-        connection.execute(_statement("make_sequence").format(**made))
+        connection.execute(_statement("make_sequence").format(options=trusted(column.options), **made))
     typed = f"{_quoted(column.name)} {column.type} {column.collated or ''}"
     altering.alter_inside(connection, table, f"add column {typed}")
     filling = Filling(column.name, change, value, sequence, column.is_not_null, column.identity)
@@ -228,7 +231,9 @@ def _last_step(connection: Connection, table: Table, filling: Filling, check: st
     if filling.identity:
         altering.alter_inside(connection, table, f"{column} drop default")
         connection.execute(_statement("disown_sequence").format(**_parts(table, filling)))
-        altering.alter_inside(connection, table, f"{column} add generated {_KINDS[filling.identity]} as identity")
+        options = only_value(connection.execute(_statement("options").format(**_parts(table, filling))))
+        generated = f"generated {_KINDS[filling.identity]} as identity {options}"
+        altering.alter_inside(connection, table, f"{column} add {generated}")
         connection.execute(_statement("go_on").format(**_parts(table, filling)))
     fillings.forget(connection, table, filling)
     if filling.becomes is not None:

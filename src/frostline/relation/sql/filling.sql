@@ -25,19 +25,24 @@ select a.attname::text as name, format_type(a.atttypid, a.atttypmod) as type,
        case when l.oid is not null then format('collate %I.%I', n.nspname, l.collname) end as collated,
        pg_get_expr(d.adbin, d.adrelid) as default_value, a.attnotnull as is_not_null, a.attidentity::text as identity,
        a.attgenerated::text as generated,
-       exists (select from pg_depend o join pg_class s on s.oid = o.objid and s.relkind = 'S'
-                where o.classid = 'pg_class'::regclass and o.refclassid = 'pg_class'::regclass and o.refobjid = a.attrelid
-                  and o.refobjsubid = a.attnum and o.deptype in ('a', 'i')) as has_sequence
+       s.oid is not null as has_sequence, coalesce(frostline.sequence_options(s.oid), '') as options
   from pg_attribute a
   left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
   left join pg_collation l on l.oid = a.attcollation and l.oid <> 100
   left join pg_namespace n on n.oid = l.collnamespace
+  left join pg_depend o on o.classid = 'pg_class'::regclass and o.refclassid = 'pg_class'::regclass and o.refobjid = a.attrelid
+                       and o.refobjsubid = a.attnum and o.deptype in ('a', 'i')
+  left join pg_class s on s.oid = o.objid and s.relkind = 'S'
  where a.attrelid = 'pg_temp.frostline_trial'::regclass and a.attnum > {known} and not a.attisdropped
  order by a.attnum
 
 -- name: make_sequence
-create sequence {sequence} as {type};
+create sequence {sequence} as {type} {options};
 alter sequence {sequence} owner to {owner}
+
+-- name: options
+-- As `make_sequence` was given them. Reads catalogs only.
+select coalesce('(' || frostline.sequence_options({sequence_text}::regclass) || ')', '')
 
 -- name: own_sequence
 -- So it goes with the column.

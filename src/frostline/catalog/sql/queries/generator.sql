@@ -26,7 +26,7 @@ begin
                                       'renumber_columns', 'refuse_changes', 'drop_readers', 'forget_columns', 'change_types',
                                       'put_aside_readers', 'bring_back_readers', 'make_relation', 'untrusted_defaults',
                                       'refuse_untrusted_default', 'refuse_readers_of_inner',
-                                      'unfilled_columns', 'refuse_unfilled_columns', 'refuse_other_key',
+                                      'sequence_options', 'unfilled_columns', 'refuse_unfilled_columns', 'refuse_other_key',
                                       'changed_generations', 'note_generations', 'refuse_other_generation'])
             or p.pronamespace = 'frostline'::pg_catalog.regnamespace and p.proname ~ '^(relation|follow|widen|stand|cold|names)_'
     loop
