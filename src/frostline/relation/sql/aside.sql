@@ -50,6 +50,42 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
              where m[1] = m[3] or left(m[1], 1) <> '"')
 $$;
 
+-- name: says_using
+-- By what the text computes the column where it gives it another type: '' if by nothing, null if that cannot be told, as in a function. The
+-- text is taken apart by strings, names, comments and parentheses. A string in dollars with a tag would need another way, and is not told.
+create or replace function frostline.says_using(said text, heap oid, named text) returns text
+language sql stable set search_path = pg_catalog, pg_temp as $body$
+    with token as (
+        select t.place, t.word[1] as word,
+               coalesce(sum(case when t.word[1] in ('(', '[') then 1 when t.word[1] in (')', ']') then -1 end) over (order by t.place), 0) as depth
+          from regexp_matches(said, $re$(--[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"$re$
+                                    || $re$|\$\$(?:[^$]|\$[^$])*\$\$|\w[\w$]*|.)$re$, 'g') with ordinality as t (word, place)
+         where said !~ '\$[[:alpha:]_]\w*\$'
+    ), part as (
+        select t.*, count(*) filter (where t.word = ';' and t.depth = 0) over (order by t.place) as statement,
+               count(*) filter (where t.word in (';', ',') and t.depth = 0) over (order by t.place) as number
+          from token t
+    ), split as (
+        select p.*, min(p.place) filter (where lower(p.word) = 'using' and p.depth = 0) over (partition by p.number) as using from part p
+         where p.word not in (';', ',') or p.depth > 0
+    ), change as (
+        select s.statement, s.number, string_agg(w.word, '' order by s.place) filter (where s.place < coalesce(s.using, s.place + 1)) as head,
+               coalesce(btrim(string_agg(w.word, '' order by s.place) filter (where s.place > s.using), E' \n\t\r'), '') as expression
+          from split s cross join lateral (select case when s.word ~ '^(--|/\*)' then ' ' else s.word end) as w (word)
+         group by s.statement, s.number
+    ), altered as (
+        select c.expression, regexp_match(c.head, format('^\s*(?:%s\s*\*?\s+)?alter\s+(?:column\s+)?(%s)\s+(?:set\s+data\s+)?type\M', m.opened, m.name), 'i') as changed,
+               first_value(regexp_match(c.head, '^\s*' || m.opened, 'i')) over (partition by c.statement order by c.number) as opened
+          from change c
+         cross join (select n.name, format('alter\s+table\s+(?:if\s+exists\s+)?(?:only\s+)?((?:%1$s\s*\.\s*)?%1$s)', n.name) as opened
+                       from (select '(?:"(?:[^"]|"")+"|[[:alpha:]_][\w$]*)') as n (name)) as m
+    )
+    select case when count(*) = 1 then max(a.expression) when count(*) = 0 and said !~* '\musing\M' then '' end
+      from altered a
+     cross join lateral (select parse_ident(a.opened[1]) as altered, parse_ident(a.changed[2]) as changed) as n
+     where n.altered[cardinality(n.altered)] = (select c.relname from pg_class c where c.oid = says_using.heap) and n.changed = array[named]
+$body$;
+
 -- name: renumber_columns
 -- After a restored dump, the numbers of the columns are not those that the heap has now.
 create or replace function frostline.renumber_columns(managed integer) returns void

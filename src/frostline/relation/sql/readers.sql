@@ -99,32 +99,33 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- name: relation_conversion
--- The statements that give a column another type where ALTER TYPE cannot: what an assignment converts is assigned, so that it fails for a
--- value that does not fit; what only a cast does is cast, by way of its text where there is no cast. The heap has the new type already.
-create or replace function frostline.relation_conversion(managed integer, field integer) returns text
+-- The steps that give a column another type where ALTER TYPE cannot, as statements, or as commands where nothing follows a statement. What
+-- USING says is computed from the old column; without it the value is assigned, as by ALTER TYPE. `using_text` is null where it is not known.
+-- The heap has the new type already.
+create or replace function frostline.relation_conversion(managed integer, field integer, using_text text) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
-    select format('alter table %1$s add column %2$I %3$s%4$s; update %5$s set %2$I = %6$I%7$s; alter table %1$s drop column %6$I; '
-                  'alter table %1$s rename column %2$I to %6$I',
-                  heap.oid::regclass, free.name, format_type(a.atttypid, a.atttypmod),
-                  (select format(' collate %s.%I', l.collnamespace::regnamespace, l.collname) from pg_collation l
-                    where l.oid = a.attcollation and l.oid <> 100),
-                  frostline.relation_names(managed) ->> 'relation', m.name,
-                  case when a.atttypid = o.atttypid or t.typcategory = 'S'
-                            or exists (select from pg_cast c where c.castsource = o.atttypid and c.casttarget = a.atttypid and c.castcontext <> 'e') then ''
-                       when f.typcategory = 'S' or exists (select from pg_cast c where c.castsource = o.atttypid and c.casttarget = a.atttypid)
-                       then format('::%s', format_type(a.atttypid, a.atttypmod))
-                       else format('::text::%s', format_type(a.atttypid, a.atttypmod)) end)
+    select format('%s; update %s set %I = %s; %s; %s', steps.texts[1], frostline.relation_names(managed) ->> 'relation', free.name,
+                  case using_text when '' then format('%I', m.name) else coalesce(using_text, '...') end, steps.texts[2], steps.texts[3])
       from frostline.managed_column m
+      join frostline.managed_table t on t.table_id = m.table_id
      cross join lateral (select frostline.heap_of(managed) as oid) heap
       join pg_attribute a on a.attrelid = heap.oid and a.attnum = m.attnum
-      join pg_type t on t.oid = a.atttypid
-      join pg_attribute o on o.attrelid = to_regclass(frostline.relation_names(managed) ->> 'overlay') and o.attname = m.name
-      join pg_type f on f.oid = o.atttypid
      cross join lateral (
         select frostline.cut_name(m.name, '_new' || coalesce(nullif(n.number, 1)::text, '')) as name from generate_series(1, 2000) as n (number)
          where not exists (select from pg_attribute x where x.attrelid = heap.oid
                               and x.attname = frostline.cut_name(m.name, '_new' || coalesce(nullif(n.number, 1)::text, '')))
          order by n.number limit 1) free
+     cross join lateral (
+        select array_agg(case when exists (select from pg_event_trigger e where e.evtname = 'frostline_follow' and e.evtenabled <> 'D')
+                              then format('alter table %s %s', heap.oid::regclass, c.change)
+                              -- Quoted for a shell.
+                              else format('frostline table alter %I.%I ''%s''', t.schema_name, t.table_name, replace(c.change, '''', $quoted$'\''$quoted$)) end
+                         order by c.place) as texts
+          from unnest(array[
+                   format('add column %I %s%s', free.name, format_type(a.atttypid, a.atttypmod),
+                          (select format(' collate %s.%I', l.collnamespace::regnamespace, l.collname) from pg_collation l
+                            where l.oid = a.attcollation and l.oid <> 100)),
+                   format('drop column %I', m.name), format('rename column %I to %I', free.name, m.name)]) with ordinality as c (change, place)) steps
      where m.table_id = managed and m.field_id = field
 $$;
 
@@ -137,6 +138,7 @@ declare
     relation regclass := to_regclass(frostline.relation_names(managed) ->> 'relation');
     called text := (select format('%I.%I', t.schema_name, t.table_name) from frostline.managed_table t where t.table_id = managed);
     changed record;
+    using_text text;
     readers text;
 begin
     for changed in select c.* from frostline.changed_columns(managed) c order by c.field_id loop
@@ -144,21 +146,22 @@ begin
             raise feature_not_supported using
                 message = format('column %I is part of the primary key of %s, by which a managed table knows its rows', changed.column_name, heap),
                 hint = format('frostline table remove %s --thaw brings all rows back; then change the key, and add the table again', called);
-        elsif changed.type is not null and not changed.is_widened then
+        elsif changed.type is not null and not (changed.is_widened and frostline.says_only_casts(said)) then
+            using_text := frostline.says_using(said, heap, changed.column_name);
             raise feature_not_supported using
-                message = format('column %I of %s cannot become %s: rows in the lake have %s', changed.column_name, heap, changed.type, changed.old_type),
+                message = case when changed.is_widened then format('column %I of %s cannot be computed by USING: rows in the lake would not be', changed.column_name, heap)
+                               else format('column %I of %s cannot become %s: rows in the lake have %s', changed.column_name, heap, changed.type, changed.old_type) end,
                 detail = case when changed.is_key then 'It is part of the primary key, by which a managed table knows its rows.'
                               else 'Instead: add a column of the new type, fill it, by months where there are many rows, drop this one, and rename the new '
-                                   'one. Its default, its constraints and its indexes are to be made again.' end,
+                                   'one. Its default, its constraints and its indexes are to be made again.' end
+                         || case when using_text is null then ' What USING says goes in the place of the dots: a statement that a function puts together is not '
+                                                              'read. Where it says no more than the type does, it is to be run by frostline.alter_table.'
+                                 else '' end
+                         || case when (select count(*) > 1 from frostline.changed_columns(managed) c where c.type is not null)
+                                 then ' One column at a time: a USING that comes later sees what the others are by then.' else '' end,
                 hint = case when changed.is_key then
                                  format('frostline table remove %s --thaw brings all rows back; then change the type, and add the table again', called)
-                            else frostline.relation_conversion(managed, changed.field_id) end;
-        elsif changed.type is not null and not frostline.says_only_casts(said) then
-            raise feature_not_supported using
-                message = format('column %I of %s cannot be computed by USING: rows in the lake would not be', changed.column_name, heap),
-                detail = 'Instead: change the type alone, and then the values, by an UPDATE of the relation. Where the statement is put together in a '
-                         'function, it has to be run by frostline.alter_table, and may say no more in USING than the type does.',
-                hint = format('alter table %s alter column %I type %s; update %s set %2$I = ...', heap, changed.column_name, changed.type, relation);
+                            else frostline.relation_conversion(managed, changed.field_id, using_text) end;
         end if;
         select string_agg(format('%s depends on column %I of %s', r.described, changed.column_name, relation), E'\n' order by r.described) into readers
           from frostline.relation_readers(relation) r where changed.column_name = any (r.used);
