@@ -323,6 +323,58 @@ def test_a_table_that_was_altered_meanwhile_is_given_back_as_a_plain_one_would_b
     same(plain, managed)
 
 
+HOW_MANY = "create function public.how_many() returns bigint begin atomic select count(*) from public.orders; end"
+RESHAPED = """
+drop function public.how_many;
+alter table public.{heap} drop column doc;
+alter table public.{heap} alter column doubled drop expression;
+alter table public.{heap} alter column seq type bigint, alter column doubled type numeric(16, 2);
+alter table public.{heap} add column token uuid constraint has_token not null default gen_random_uuid();
+alter table public.{heap} add column mood public.state constraint has_mood not null default 'done', add column level public.amount default 3;
+alter table public.{heap} rename column tenant to client;
+alter table public.{heap} rename column ts to at;
+alter table public.{heap} alter column number drop default;
+alter table public.{heap} drop constraint plausible;
+alter table public.{heap} add constraint short check (length(client) < 90) not valid;
+alter table public.{heap} validate constraint short;
+create index by_token on public.{heap} (token);
+comment on column public.{heap}.mood is 'of the clerk';
+grant update (mood) on public.{table} to frostline_writer"""
+GIVEN_BACK = """
+select id, seq, number, at, client, state, price, doubled, customer, mood, level, token is not null from public.orders order by id"""
+
+
+@pytest.mark.parametrize("grace", first(1, ["0", "10 years"]))
+def test_a_table_that_was_archived_reshaped_and_thawed_is_given_back_as_a_plain_one_would_be(
+    world: World, monkeypatch: pytest.MonkeyPatch, grace: str
+) -> None:
+    """Lakes files have the old columns, and one that is gone; with a grace period the partitions have the new ones, too."""
+    copies.without_spark(world.lake, monkeypatch)
+    add(world, None, grace)
+    (archived,) = world.lake.archive()
+    assert archived.error is None
+    with world.lake.connect() as app:
+        run(app, RESHAPED.format(heap="_orders", table="orders"))
+        run(app, "update public.orders set client = 'somebody else' where id in (3, 33)")
+        tokens = rows(app, "select id, token from public.orders order by id")
+    world.lake.thaw("orders")
+    (left,) = world.remove()
+    assert (left.waits_for, left.left, left.error) == (None, 0, None)
+    run(world.lake.catalog, HOW_MANY)
+    managed, contents = world.dump(), rows(world.lake.catalog, GIVEN_BACK)
+    assert rows(world.lake.catalog, "select id, token from public.orders order by id") == tokens
+    with world.lake.connect() as app:
+        run(app, OUTSIDE)
+        run(app, "drop table public.orders, public.customers; drop type public.state; drop domain public.amount")
+        run(app, "drop sequence public.numbers; drop function public.watch")
+        run(app, EVERYTHING.format(reader="frostline_reader", writer="frostline_writer"))
+        run(app, RESHAPED.format(heap="orders", table="orders"))
+        run(app, HOW_MANY)
+        run(app, "update public.orders set client = 'somebody else' where id in (3, 33)")
+    same(world.dump(), managed)
+    assert rows(world.lake.catalog, GIVEN_BACK) == contents
+
+
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "operate.md"
 
 
