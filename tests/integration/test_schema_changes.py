@@ -167,13 +167,57 @@ def test_it_waits_for_the_relation_before_it_has_the_heap(cold: Lake, name: str)
 
 
 def test_a_column_that_needs_a_look_is_left_to_the_sync(cold: Lake) -> None:
-    run(cold.catalog, "create type public.level as enum ('low', 'high')")
+    run(cold.catalog, "create type public.reach as range (subtype = float8)")
     with cold.connect() as connection:
         notices: list[str | None] = []
         connection.add_notice_handler(lambda notice: notices.append(notice.message_primary))
-        run(connection, "alter table public._events add column made public.level default 'low'")
+        run(connection, "alter table public._events add column made public.reach default '[1,2)'")
     assert any("does not have column made yet" in str(notice) for notice in notices)
     assert columns.difference(cold.catalog, cold.table()) is not None
+
+
+OWN_TYPES = """
+create type public.level as enum ('low', 'so "so", or', 'high');
+create type public.spot as (x int, note text, at timestamptz, levels public.level[]);
+create domain public.short as char(5);
+create domain public.positive as int check (value > 0);
+create domain public.price as numeric(5, 2) not null default 1.5 constraint fair check (value < 100);
+create domain public.raised as public.level check (value <> 'low');
+create domain public.listed as int[] check (cardinality(value) < 3)"""
+OF_OWN_TYPES = {
+    "public.level": "not null default 'low'",
+    "public.level[]": "default array['so \"so\", or', null]::public.level[]",
+    "public.spot": "default row(1, 'a, \"b\"', '2024-01-01 00:00+02', '{high}')",
+    "public.spot[]": "default array[row(null, '', null, '{}')]::public.spot[]",
+    "public.short": "default 'ab'",
+    "public.positive": "default 5",
+    "public.price": "",
+    "public.raised": "not null default 'high'",
+    "public.listed": "default '{1,2}'",
+}
+"""What a column of this type is added with, and one without a default, but of the price."""
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata"])
+def test_columns_of_own_types_are_there_at_once_with_their_defaults(cold: Lake, zone: str) -> None:
+    run(cold.catalog, OWN_TYPES)
+    added = [f"add column c{n} {kind} {how}" for n, (kind, how) in enumerate(OF_OWN_TYPES.items())]
+    added += [f"add column n{n} {kind}" for n, kind in enumerate(OF_OWN_TYPES) if kind != "public.price"]
+    with cold.connect() as connection:
+        notices: list[str | None] = []
+        connection.add_notice_handler(lambda notice: notices.append(notice.message_primary))
+        with connection.transaction():
+            run(connection, f"set local timezone = '{zone}'; set local datestyle = 'SQL, DMY'")
+            for table, name in (("_events", "events"), ("plain", "plain")):
+                run(connection, f"alter table public.{table} {', '.join(added)}")
+                run(
+                    connection,
+                    f"update public.{name} set c0 = 'high', c5 = c5 + 1, n5 = 7 where c0 = 'low' and id % 5 = 0",
+                )
+            shown = "select t::text from public.{} t order by id"
+            assert rows(connection, shown.format("events")) == rows(connection, shown.format("plain"))
+        assert not any("does not have column" in str(notice) for notice in notices)
+    goes_on(cold)
 
 
 def test_a_default_is_followed_at_once_where_its_text_has_one_form(cold: Lake) -> None:
@@ -226,10 +270,28 @@ def test_a_default_of_any_type_is_there_at_once_also_for_its_own_transaction(col
     goes_on(cold)
 
 
-def test_a_long_default_is_not_asked_of_the_lake_before_its_transaction_ends(cold: Lake) -> None:
-    """The server cannot know the value yet: an error, and not NULL."""
+@pytest.mark.parametrize("value_of", ["repeat('x', 201)", "repeat('é€', 40)", "repeat('a\"b'':#7=c', 99)"])
+def test_a_long_default_is_there_at_once_also_for_its_own_transaction(cold: Lake, value_of: str) -> None:
+    """Though a parser cuts the name by which the lake server is told of it."""
+    shown = "select count(*), max(level), max(other) from public.{} where level like '%x%' or level > 'a' and id < 40"
+    alter(cold, "add column before text default repeat('y', 70)")
+    with cold.connect() as connection, connection.transaction():
+        for table, name in (("_events", "events"), ("plain", "plain")):
+            run(
+                connection,
+                f"alter table public.{table} add column level text default {value_of}, add other text default 'o'",
+            )
+            run(connection, f"update public.{name} set other = level where id % 5 = 0 and before like 'y%'")
+        assert rows(connection, shown.format("events")) == rows(connection, shown.format("plain"))
+    with cold.connect() as connection:
+        assert rows(connection, shown.format("events")) == rows(connection, shown.format("plain"))
+    goes_on(cold)
+
+
+def test_a_very_long_default_is_not_asked_of_the_lake_before_its_transaction_ends(cold: Lake) -> None:
+    """It would be in each query. The server cannot know the value yet: an error, and not NULL."""
     with cold.connect() as connection, connection.transaction(force_rollback=True):
-        run(connection, "alter table public._events add column level text default repeat('x', 201)")
+        run(connection, "alter table public._events add column level text default repeat('x', 2001)")
         with pytest.raises(psycopg.Error, match="does not exist"):
             run(connection, "select max(level) from public.events")
 

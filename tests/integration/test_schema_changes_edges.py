@@ -62,6 +62,61 @@ def test_marks_get_a_value_of_their_own_each_while_the_lake_has_no_row(lake: Lak
     compare(lake)
 
 
+CHECKED = """
+create domain public.positive as int check (value > 0);
+create domain public.three as int default 3 not null;
+create domain public.needed as int check (value is not null);
+create table public.allowed (n int);
+create function public.fine(int) returns boolean language plpgsql stable as
+    'begin return exists (select from allowed where n = $1) or $1 is null; end';
+create domain public.odd as int check (public.fine(value))"""
+
+
+@pytest.mark.parametrize(
+    "change", ["add column made public.positive default 5", "add made public.three", "add made public.positive"]
+)
+def test_a_domain_with_a_default_is_followed_where_the_heap_has_no_row_to_ask(lake: Lake, change: str) -> None:
+    small(lake, "status text")
+    run(lake.catalog, CHECKED)
+    alter(lake, change)
+    assert columns.difference(lake.catalog, lake.table()) is None
+    compare(lake)
+
+
+def test_a_constant_is_known_that_a_rewritten_heap_does_not_remember(cold: Lake) -> None:
+    """Another column of the statement has Postgres write each row anew, and remember no value."""
+    added = "add made int default 5, add kind text not null default 'a' || 'b'"
+    run(cold.catalog, f"alter table public._events add token uuid default gen_random_uuid(), {added}")
+    run(cold.catalog, "alter table public._events drop column token")
+    run(cold.catalog, f"alter table public.plain {added}")
+    compare(cold)
+    with cold.connect() as connection:
+        both(connection, "update public.{t} set made = made + 1 where made = 5 and id in (3, 70)")
+    assert cold.fold("events")[0].error is None
+    compare(cold)
+
+
+def test_a_default_that_a_statement_sets_afterwards_is_not_taken_for_what_old_rows_have(lake: Lake) -> None:
+    small(lake, "status text")
+    run(lake.catalog, CHECKED)
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="needs a value of its own"):
+        run(lake.catalog, "alter table public._events add made public.positive, alter column made set default 5")
+    alter(lake, "add column made public.positive")
+    alter(lake, "alter column made set default 5")
+    compare(lake)
+
+
+@pytest.mark.parametrize("kind", ["needed", "odd"])
+def test_a_domain_that_takes_no_null_is_not_followed(lake: Lake, kind: str) -> None:
+    """The heap has no row for which Postgres would have asked. Nor one whose check only passes with its own `search_path`."""
+    small(lake, "status text")
+    run(lake.catalog, CHECKED)
+    run(lake.catalog, f"alter table public._events add made public.{kind}")
+    assert columns.difference(lake.catalog, lake.table()) is not None
+    run(lake.catalog, "alter table public._events drop column made")
+    compare(lake)
+
+
 def test_a_column_that_is_generated_no_more_keeps_its_values(lake: Lake) -> None:
     """The doors and functions of the relation leave out a generated column: they must be made anew."""
     small(lake, "twice bigint generated always as (id * 2) stored, status text")

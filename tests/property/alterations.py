@@ -26,6 +26,9 @@ DEFAULTS = {
     "timestamptz": "'1960-02-29 12:00+00'",
     "timestamptz[]": "array[timestamptz '1960-02-29 12:00+00', null]",
     "bigint": "9",
+    "public.rank": "'so \"so\"'",
+    "public.rank[]": "array['low', null]::public.rank[]",
+    "public.spot": "row(1, 'a, b', '{high}')",
 }
 """The kinds of columns that are added, and a default of each."""
 ADDED = (

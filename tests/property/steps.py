@@ -16,7 +16,8 @@ FILLED = {
     "text": "{id}", "smallint": "{id}", "int": "{id}", "bigint": "{id}", "numeric": "{id}", "numeric(12,2)": "{id}",
     "numeric(14,2)": "{id}", "real": "{id} / 10.0", "float8": "{id} / 10.0",
     "boolean": "{id} % 2 = 0", "uuid": "md5({id}::text)::uuid", "date": "{ts}", "bytea": "int8send({id})",
-    "timestamptz": "{ts}", "timestamptz[]": "array[{ts}]",
+    "timestamptz": "{ts}", "timestamptz[]": "array[{ts}]", "public.rank": "(enum_range(null::public.rank))[1 + {id} % 3]",
+    "public.rank[]": "array['high'::public.rank]", "public.spot": "row({id}, {ts}::text, null)",
 }  # fmt: skip
 """By type, what a column is filled with."""
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from frostline.model.columns import difference
-from frostline.model.names import Name, internal
+from frostline.model.names import MAX_BYTES, Name, cut, internal
 from frostline.model.policy import ForeignKeys, Mode, Policy
 from frostline.model.range import Range
 from frostline.model.tiers import TierKind
@@ -128,8 +128,11 @@ class Table:
         return difference(then, now, anew) or is_other_key
 
     def as_remote(self) -> "Table":
-        """The table as the lake server is asked for it: a renamed column has the name that it had first."""
-        names = {column.name: column.remote_name or column.name for column in self.columns}
+        """The table as the lake server is asked for it: a renamed column has the name that it had first.
+
+        Of a long name, which says what older rows have in the column, only what a parser leaves of it.
+        """
+        names = {column.name: cut(column.remote_name or column.name, MAX_BYTES) for column in self.columns}
         return replace(
             self,
             columns=tuple(replace(column, name=names[column.name]) for column in self.columns),

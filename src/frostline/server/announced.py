@@ -1,8 +1,9 @@
 """Columns that a transaction which is still open has added or changed: only the query of that transaction tells.
 
 Its foreign table asks for `#7:text`: field 7, of type text. Either no file has the field yet, so every row has NULL in
-it, or for `#7=5:integer` the missing value 5; or the field is known, and had a narrower type. A missing value that does
-not fit into a name is not announced (`#7!:text`), so such a query fails until the transaction has ended.
+it, or for `#7=5:integer` the missing value 5; or the field is known, and had a narrower type. Of a long name the parser
+leaves 63 bytes, which are the column's name here. A missing value that is too long to be in each query is not announced
+(`#7!:text`), so such a query fails until the transaction has ended.
 """
 
 import re
@@ -10,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from frostline.model.lake_tables import LakeTable, Remote, ServedTable
+from frostline.model.names import MAX_BYTES, cut
 from frostline.model.tables import Column, LakeFile
 from frostline.model.types import TYPNAMES, Collation, PgType, encoding
 from frostline.server.served_tables import ServedTables
@@ -33,7 +35,7 @@ def _column(name: str, field_id: int, missing: str | None, formatted: str) -> Co
         pg_type = PgType(formatted, TYPNAMES.get(plain, plain), builtin=True, precision=precision, scale=scale)
     collation = Collation.LINGUISTIC if pg_type.name in {"text", "varchar", "bpchar", "name"} else Collation.NONE
     return Column(
-        name=name,
+        name=cut(name, MAX_BYTES),
         attnum=-field_id,
         field_id=field_id,
         pg_type=pg_type,

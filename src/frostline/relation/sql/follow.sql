@@ -165,9 +165,112 @@ begin
 end
 $$;
 
+-- name: cold_types_in
+-- A type, and those that it consists of.
+create or replace function frostline.cold_types_in(whole oid) returns setof oid
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    with recursive inside as (
+        select whole as oid
+         union
+        select n.oid from inside i join pg_type t on t.oid = i.oid
+         cross join lateral (select t.typbasetype where t.typbasetype <> 0
+                              union all
+                             select t.typelem where t.typelem <> 0
+                              union all
+                             select r.rngsubtype from pg_range r where t.oid in (r.rngtypid, r.rngmultitypid)
+                              union all
+                             select a.atttypid from pg_attribute a where a.attrelid = t.typrelid and a.attnum > 0 and not a.attisdropped) n (oid))
+    select i.oid from inside i
+$$;
+
+-- name: made_of_types
+-- A type with its modifier, and if it is a domain, those that it is made of, down to the one that is none.
+create or replace function frostline.made_of_types(kind oid, kind_modifier integer) returns table (oid oid, modifier integer, is_domain boolean)
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    with recursive made_of (oid, modifier) as (
+        select kind, kind_modifier
+         union all
+        select t.typbasetype, t.typtypmod from made_of m join pg_type t on t.oid = m.oid and t.typtype = 'd')
+    select m.oid, m.modifier, t.typtype = 'd' from made_of m join pg_type t on t.oid = m.oid
+$$;
+
+-- name: has_one_text
+-- Whether each value of the type has one text, which Postgres' own code prints and reads: types of its own, enums, rows and arrays of them.
+-- A domain too, if its checks run no code of others: docs/design/deputies.md.
+create or replace function frostline.has_one_text(heap oid, kind oid) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select coalesce(bool_and(t.typtype in ('e', 'c', 'd') or t.typcategory = 'A' and t.typelem <> 0 or t.oid < 16384 and t.typname in (
+                        'bool', 'int2', 'int4', 'int8', 'float4', 'float8', 'numeric', 'text', 'varchar', 'bpchar', 'bytea', 'uuid', 'date', 'time',
+                        'timetz', 'timestamp', 'timestamptz', 'interval', 'inet', 'cidr', 'json', 'jsonb')), false)
+           and not exists (select from frostline.made_of_types(kind, -1) m join pg_cast c on c.castsource = m.oid and c.casttarget = 'text'::regtype
+                            where m.oid >= 16384)
+           and (bool_and(t.typtype <> 'd') or not exists (select from frostline.untrusted_code(heap)))
+      from frostline.cold_types_in(kind) as i (oid) join pg_type t on t.oid = i.oid
+$$;
+
+-- name: constant_default
+-- What a constant default has given the rows that were there if no partition remembers it: Postgres writes it into each row for a domain with
+-- constraints, and for all columns of a statement that rewrites the heap for another one. Null where the text does not say that it has added
+-- the column, and where old rows may have NULL because it set the default afterwards: any row of the heap tells, or else the text, as for
+-- `filled_by`. A domain's checks run with our rights: the caller has seen that they may.
+create or replace function frostline.constant_default(heap oid, number smallint) returns text
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+    said text := concat_ws(E';\n', current_query(), current_setting('frostline.statement', true));
+    given record;
+    is_filled boolean;
+    canonical text;
+begin
+    select a.attname, d.adbin is null as is_types, format_type(a.atttypid, a.atttypmod) as type, format_type(m.oid, m.modifier) as base,
+           coalesce(pg_get_expr(d.adbin, a.attrelid), pg_get_expr(t.typdefaultbin, 0)) as value into given
+      from pg_attribute a
+      join pg_type t on t.oid = a.atttypid
+      join lateral frostline.made_of_types(a.atttypid, a.atttypmod) m on not m.is_domain
+      left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+     cross join lateral (select coalesce(d.adbin::text, t.typdefaultbin::text) as tree) n
+     where a.attrelid = heap and a.attnum = number and a.attgenerated = '' and a.attidentity = '' and age(a.xmin) <= age(pg_current_xact_id()::xid)
+       and said ~* format('\madd\s+(?:column\s+)?(?:if\s+not\s+exists\s+)?(?:"%s"|%s)(?!["\w$])', regexp_replace(replace(a.attname, '"', '""'), '(\W)', '\\\1', 'g'),
+                          regexp_replace(a.attname, '(\W)', '\\\1', 'g'))
+       and n.tree !~ '\u007B(?!(CONST|COERCETODOMAIN|RELABELTYPE|FUNCEXPR|OPEXPR|ARRAYEXPR|ARRAY|ROWEXPR|ROW) )'
+       and not exists (select from regexp_matches(n.tree, ':(?:op)?funcid (\d+)', 'g') as r (funcid) left join pg_proc f on f.oid = r.funcid[1]::oid
+                        where f.oid is null or f.oid >= 16384 or f.provolatile <> 'i');
+    if not found then
+        return null;
+    end if;
+    execute format('select h.%I is not null from %s as h limit 1', given.attname, heap::regclass) into is_filled;
+    if coalesce(is_filled, said !~* '\mset\s+default\M' and (given.is_types or said ~* '\madd\M.*\mdefault\M')) then
+        execute format('select (%s)::%s::%s::text', given.value, given.type, given.base) into canonical;
+    end if;
+    return canonical;
+exception when others then
+    return null;
+end
+$$;
+
+-- name: takes_null
+-- Whether rows that are older than a column of this type have NULL in it: a domain may have a default, or refuse NULL, by a check too.
+create or replace function frostline.takes_null(heap oid, kind oid) returns boolean
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    if exists (select from pg_type t where t.oid = kind and t.typdefault is not null) then
+        return false;
+    end if;
+    if exists (select from frostline.made_of_types(kind, -1) m join pg_type t on t.oid = m.oid
+                where m.is_domain and (t.typnotnull or exists (select from pg_constraint c where c.contypid = m.oid))) then
+        if exists (select from frostline.untrusted_code(heap)) then
+            return false;
+        end if;
+        execute format('select null::%s', format_type(kind, -1));
+    end if;
+    return true;
+exception when others then
+    return false;
+end
+$$;
+
 -- name: missing_value
 -- What Postgres shows in rows that are older than the column, as canonical text, under the settings in which every value has one; null
--- for types that are not ours to cast to or have values that the lake cannot hold, and where the DEFAULT partition, which is as old as
+-- for types that are not ours to print or have values that the lake cannot hold, and where the DEFAULT partition, which is as old as
 -- the table's management, does not remember it or others differ.
 create or replace function frostline.missing_value(heap oid, number smallint) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp
@@ -176,21 +279,22 @@ declare
     remembered record;
     canonical text;
 begin
-    select (a.attmissingval::text::text[])[1] as text, format_type(h.atttypid, h.atttypmod) as type, t.typname into remembered
+    select (a.attmissingval::text::text[])[1] as text, format_type(m.oid, m.modifier) as type, t.oid < 16384 as is_builtin, t.typname into remembered
       from pg_attribute h
-      join pg_type t on t.oid = h.atttypid and t.oid < 16384
-      left join pg_type e on e.oid = t.typelem and t.typcategory = 'A'
+      join lateral frostline.made_of_types(h.atttypid, h.atttypmod) m on not m.is_domain
+      join pg_type t on t.oid = m.oid
       join pg_partitioned_table p on p.partrelid = h.attrelid
-      join pg_attribute a on a.attrelid = p.partdefid and a.attname = h.attname and a.atthasmissing
-     where h.attrelid = heap and h.attnum = number
-       and coalesce(e.typname, t.typname) in ('bool', 'int2', 'int4', 'int8', 'float4', 'float8', 'numeric', 'text', 'varchar', 'bpchar', 'bytea',
-                                              'uuid', 'date', 'time', 'timetz', 'timestamp', 'timestamptz', 'interval', 'inet', 'cidr', 'json', 'jsonb')
+      left join pg_attribute a on a.attrelid = p.partdefid and a.attname = h.attname and a.atthasmissing
+     where h.attrelid = heap and h.attnum = number and frostline.has_one_text(heap, h.atttypid)
        and not exists (select from pg_partition_tree(heap) l join pg_attribute o on o.attrelid = l.relid and o.attname = h.attname
-                        where o.atthasmissing and o.attmissingval::text <> a.attmissingval::text);
-    if remembered.text is null then
+                        where o.atthasmissing and o.attmissingval::text is distinct from a.attmissingval::text);
+    if not found then
         return null;
     end if;
-    execute format('select %L::%s::text', remembered.text, remembered.type) into canonical;
+    canonical := coalesce(remembered.text, frostline.constant_default(heap, number));
+    if remembered.text is not null and remembered.is_builtin then
+        execute format('select %L::%s::text', remembered.text, remembered.type) into canonical;
+    end if;
     -- A NaN may have bits that no text tells, or be too much for a decimal; a year of six digits may be too much for a timestamp.
     return case when canonical <> 'NaN' and not (remembered.typname like 'timestamp%' and canonical ~ '^\d\d\d\d\d\d') then canonical end;
 end
@@ -301,12 +405,11 @@ begin
            and not exists (select from frostline.managed_column m where m.table_id = managed and m.attnum = a.attnum);
     end if;
     insert into frostline.managed_column (table_id, attnum, field_id, lake_type, as_text, pushable, is_later, name, missing, remote_name)
-    -- The lake server knows the column by this name when nobody else can see it yet. What older rows have is in it if it fits into a name.
+    -- The lake server knows the column by this name when nobody else can see it yet. What older rows have is in it if it fits into each query;
+    -- parsers cut a name after 63 bytes, so a longer one must not begin as another does.
     select managed, n.attnum, n.field_id, e.lake_type, e.as_text, e.pushable, true, n.name, n.missing,
-           case when octet_length(convert_to(r.announced, 'UTF8')) < 63 then r.announced
-                else format('#%s%s:%s', n.field_id, case when n.missing is not null then '!' end, r.type) end
-           || case when exists (select from frostline.managed_column o where o.table_id = managed and o.remote_name ~ format('^#%s[:=!]', n.field_id))
-                   then '#' else '' end
+           case when octet_length(convert_to(r.announced, 'UTF8')) < case when u.is_taken then 63 else 2000 end then r.announced
+                else format('#%s%s:%s', n.field_id, case when n.missing is not null then '!' end, r.type) end || case when u.is_taken then '#' else '' end
       from (select a.attnum, a.attname::text as name, a.atttypid, a.atttypmod, a.attcollation,
                    case when older is not null then older ->> a.attname else coalesce(frostline.missing_value(heap, a.attnum), f.missing) end as missing,
                    greatest((select max(m.field_id) from frostline.managed_column m where m.table_id = managed),
@@ -316,6 +419,8 @@ begin
              where a.attrelid = heap and a.attnum > 0 and not a.attisdropped
                and not exists (select from frostline.managed_column m where m.table_id = managed and m.attnum = a.attnum)) n
      cross join lateral frostline.lake_encoding(n.atttypid, n.atttypmod, n.attcollation) e
+     cross join lateral (select exists (select from frostline.managed_column o where o.table_id = managed
+                                           and o.remote_name ~ format('^#%s[:=!]', n.field_id)) as is_taken) u
      cross join lateral (select t.type, format('#%s%s:%s', n.field_id, '=' || n.missing, t.type) as announced
                            from (select case when n.atttypid < 16384 then format_type(n.atttypid, n.atttypmod) else '?' end) as t (type)) r;
     for added in
@@ -403,24 +508,6 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
      where c.default_value is distinct from
            case when c.identity <> '' then regexp_replace(pg_get_expr(d.adbin, d.adrelid), '^nextval\((.*)::regclass\)$', 'nextval(\1)')
                 else pg_get_expr(d.adbin, d.adrelid) end
-$$;
-
--- name: cold_types_in
--- A type, and those that it consists of.
-create or replace function frostline.cold_types_in(whole oid) returns setof oid
-language sql stable set search_path = pg_catalog, pg_temp as $$
-    with recursive inside as (
-        select whole as oid
-         union
-        select n.oid from inside i join pg_type t on t.oid = i.oid
-         cross join lateral (select t.typbasetype where t.typbasetype <> 0
-                              union all
-                             select t.typelem where t.typelem <> 0
-                              union all
-                             select r.rngsubtype from pg_range r where t.oid in (r.rngtypid, r.rngmultitypid)
-                              union all
-                             select a.atttypid from pg_attribute a where a.attrelid = t.typrelid and a.attnum > 0 and not a.attisdropped) n (oid))
-    select i.oid from inside i
 $$;
 
 -- name: untrusted_defaults
@@ -549,10 +636,10 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
       join pg_type t on t.oid = a.atttypid
      where a.attrelid = frostline.heap_of(managed) and a.attnum > 0 and not a.attisdropped
        and a.attnum not in (select c.attnum from frostline.carried_columns(managed, frostline.heap_of(managed)) c)
-       and (a.attgenerated <> '' or a.attidentity <> '' or t.typtype = 'd'
+       and (a.attgenerated <> '' or a.attidentity <> ''
             or a.attnum <= (select m.left_to_sync from frostline.managed_table m where m.table_id = managed)
             or frostline.missing_value(a.attrelid, a.attnum) is null and frostline.filled_by(managed, a.attnum) is null
-               and (a.atthasdef or a.attnotnull
+               and (a.atthasdef or a.attnotnull or t.typtype = 'd' and not frostline.takes_null(a.attrelid, t.oid)
                     or exists (select from pg_partition_tree(a.attrelid) l join pg_attribute b on b.attrelid = l.relid
                                 where b.attname = a.attname and b.atthasmissing)))
        and a.attname not in (select f.column_name from frostline.filling f where f.table_id = managed)

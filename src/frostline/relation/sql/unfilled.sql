@@ -51,7 +51,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
        and (a.attgenerated <> '' or a.attidentity <> ''
             or (a.atthasdef or a.attnotnull or y.typtype = 'd' and y.typdefault is not null)
                and not exists (select from pg_attribute r where r.attrelid = p.partdefid and r.attname = a.attname and r.atthasmissing)
-               and frostline.filled_by(managed, a.attnum) is null)
+               and frostline.filled_by(managed, a.attnum) is null and frostline.missing_value(a.attrelid, a.attnum) is null)
      order by a.attnum
 $$;
 
