@@ -3,22 +3,28 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 from tests.fixtures import copies
 from tests.fixtures.lake import Lake
-from tests.fixtures.months import World
+from tests.fixtures.months import World, beginning, identifier
 from tests.fixtures.quick import first
-from tests.fixtures.statements import run
+from tests.fixtures.statements import rows, run, value
 
 from frostline import failpoints
+from frostline import spark as connector
+from frostline.catalog import seams, tables
 from frostline.errors import FrostlineError
 from frostline.failpoints import Failpoint
+from frostline.model.tiers import to_text
 from frostline.pipeline import verify
 from frostline.relation import columns, guard, renewal
+from frostline.spark.writes import Mode
 
 CHANGES = {
     "a column is renamed": ("rename column {status} to remark", "rename column remark to {status}"),
@@ -45,6 +51,7 @@ class Altered:
         self.world = World(lake)
         self.world.keep_states("0")
         assert guard.ensure(lake.catalog)
+        run(lake.catalog, "create sequence public.batches")
         self.say("add column other text default 'other'; alter table {t} add column extra text default 'extra'")
 
     def say(self, change: str) -> bool:
@@ -133,6 +140,29 @@ def cold_again(world: World) -> None:
     write(world)
 
 
+def to_retain(world: World) -> None:
+    """A month less is kept each time, which a file may reach over."""
+    cold_again(world)
+    world.keep_from(beginning(world.month - 1))
+
+
+def retain(lake: Lake) -> list[Any]:
+    """The plain table loses what is below R, too."""
+    number = lake.table().id
+    done = lake.retain("events")
+    table = tables.by_id(lake.catalog, number)
+    line = seams.retained(lake.catalog, table)
+    if line is not None:
+        oldest = to_text(table.tier_kind, line)
+        run(lake.catalog, f"delete from public.plain where {identifier(table.tier_key)} < '{oldest}'")
+    return done
+
+
+def truncate(lake: Lake) -> None:
+    lake.truncate()
+    run(lake.catalog, "truncate public.plain")
+
+
 JOBS = {
     "archive": Job(lambda world: (world.release(), world.fill()), lambda lake: lake.archive("events")),
     "fold": Job(cold_again, lambda lake: lake.fold("events")),
@@ -140,6 +170,57 @@ JOBS = {
     "thaw": Job(cold_again, lambda lake: lake.thaw("events")),
     "undo": Job(in_grace, lambda lake: lake.undo("events")),
     "clean": Job(after_grace, lambda lake: lake.clean("events")),
+    "retain": Job(to_retain, retain),
+    "truncate": Job(cold_again, truncate),
+}
+
+
+@dataclass
+class Batch:
+    """Rows written from Spark, and to the plain table by SQL. Each text is in two columns, which may exchange their names."""
+
+    mode: Mode
+    as_files: bool = False
+
+    def __call__(self, lake: Lake) -> None:
+        """Columns are named as they are called when it begins; the plain table's as they are called in the end."""
+        table = lake.table()
+        there = rows(
+            lake.catalog, f"select {', '.join(map(identifier, table.key))} from public.plain order by 1, 2 limit 9"
+        )
+        number = value(lake.catalog, "select nextval('public.batches')")
+        fresh = [(100 * number + n, datetime(1960, 1 + n, 3, tzinfo=UTC)) for n in range(1, 4)]
+        keys = {"append": fresh, "upsert": fresh + there, "delete": there}[self.mode]
+        texts = [(f"{self.mode} {number}",) * 2 for _ in keys]
+        called = {column.attnum: column.name for column in table.columns}
+        batch = lake.session().createDataFrame(
+            [key + text for key, text in zip(keys, texts, strict=True)],
+            StructType([StructField(called[attnum], kind) for attnum, kind in BATCH.items()]),
+        )
+        lake_rows = 1 if self.as_files else None
+        done = connector.write(batch, str(table.relation), self.mode, dsn=lake.dsn, lake_rows=lake_rows)
+        assert bool(done.as_files) is self.as_files, done
+        self._by_sql(lake, keys, texts)
+
+    def _by_sql(self, lake: Lake, keys: list[Any], texts: list[Any]) -> None:
+        names = "select attname from pg_attribute where attrelid = 'public.plain'::regclass and attnum = any(%s) order by attnum"
+        first, second, status, other = (identifier(name) for (name,) in rows(lake.catalog, names, [list(BATCH)]))
+        statement = f"insert into public.plain ({first}, {second}, {status}, {other}) values (%s, %s, %s, %s)"
+        if self.mode == "delete":
+            statement = f"delete from public.plain where ({first}, {second}) = (%s, %s) and %s::text = %s::text"
+        elif self.mode == "upsert":
+            statement += f" on conflict ({first}, {second}) do update set {status} = excluded.{status}, {other} = excluded.{other}"
+        for key, text in zip(keys, texts, strict=True):
+            run(lake.catalog, statement, key + text)
+
+
+BATCH = {1: LongType(), 2: TimestampType(), 3: StringType(), 5: StringType()}
+"""The columns of a batch by their number in the plain table, which no rename changes."""
+BATCHES = {
+    "append": Batch("append"),
+    "append as files": Batch("append", as_files=True),
+    "upsert": Batch("upsert"),
+    "delete": Batch("delete"),
 }
 
 
@@ -163,14 +244,25 @@ def outcome(job: Job, lake: Lake) -> FrostlineError | None:
 @pytest.mark.parametrize("name", first(1, list(JOBS)))
 def test_a_job_goes_on_or_publishes_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     copies.without_spark(lake, monkeypatch)
-    altered, job = Altered(lake), JOBS[name]
+    is_altered_meanwhile(lake, JOBS[name], shift=list(JOBS).index(name))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("shift", range(2))
+@pytest.mark.parametrize("name", first(1, list(BATCHES)))
+def test_a_batch_of_spark_is_written_or_nothing_of_it(lake: Lake, name: str, shift: int) -> None:
+    is_altered_meanwhile(lake, Job(cold_again, BATCHES[name]), shift=4 * shift)
+
+
+def is_altered_meanwhile(lake: Lake, job: Job, shift: int) -> None:
+    """At each place that the job comes to another change, beginning with that number."""
+    altered = Altered(lake)
     small_files(altered.world)
     job.prepare(altered.world)
     places: list[Failpoint] = []
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         watched(patch, places.append)
         assert outcome(job, lake) is None
-    shift = list(JOBS).index(name)
     tried: dict[tuple[Failpoint, str], str] = {}
     for number, place in enumerate(dict.fromkeys(places)):
         what = list(CHANGES)[(number + shift) % len(CHANGES)]

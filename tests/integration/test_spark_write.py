@@ -21,8 +21,9 @@ from tests.fixtures.twins import make_twins
 from frostline import failpoints, spark
 from frostline.errors import ConflictError, UnavailableError, UsageError
 from frostline.failpoints import Failpoint
+from frostline.relation import guard
 from frostline.spark import write_task
-from frostline.spark.writes import Written
+from frostline.spark.writes import Mode, Written
 
 pytestmark = pytest.mark.spark
 
@@ -112,6 +113,28 @@ def test_a_value_that_postgres_refuses_writes_nothing(world: World) -> None:
     with pytest.raises(UsageError, match="violates check constraint"):
         world.write([new(number, hot=True, amount=Decimal(-1))])
     world.compare()
+
+
+@pytest.mark.parametrize("mode", some(["upsert", "delete"], "delete"))
+def test_a_key_that_exchanges_its_name_meanwhile_is_not_taken_for_another_column(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    """The batch has a key that is not there; as values of the other column it would be that of a row."""
+    make_twins(lake)
+    assert guard.ensure(lake.catalog)
+    run(lake.catalog, "alter table public._events add column other bigint default 3")
+    everything = "select count(*), sum(amount), count(distinct status) from public.events"
+    before = rows(lake.catalog, everything)
+
+    def exchange() -> None:
+        for change in ("id to x", "other to id", "x to other"):
+            run(lake.catalog, f"alter table public._events rename column {change}")
+
+    when_staged(monkeypatch, exchange)
+    batch = [old(row_id)._replace(id=3) for row_id in (4, 64)]
+    with pytest.raises(ConflictError, match="its key has another name"):
+        spark.write(frame(lake.session(), batch), "events", mode, dsn=lake.dsn)
+    assert rows(lake.catalog, everything) == before
 
 
 def test_a_batch_of_hot_rows_needs_no_lake_server(world: World) -> None:

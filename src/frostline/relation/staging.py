@@ -12,7 +12,7 @@ from frostline import logs, sqlfiles
 from frostline.catalog import batches, patience
 from frostline.catalog.batches import Relation, Target
 from frostline.catalog.connect import Connection
-from frostline.errors import UsageError
+from frostline.errors import ConflictError, UsageError
 from frostline.model.names import quoted
 from frostline.relation import names
 
@@ -80,6 +80,20 @@ def _columns(columns: Iterable[Target]) -> sql.Composed:
         name = sql.Identifier(position_name(position))
         parts.append(sql.SQL("{} {}{}").format(name, names.trusted(column.formatted), collate))
     return sql.SQL(", ").join(parts)
+
+
+def require_unaltered(stage: Stage, now: Relation) -> None:
+    """ConflictError if the key, or a column of the batch, is not called as it was when the batch was staged.
+
+    Its values would go into other columns, or none, and its keys would be looked for in others.
+    """
+    gone = [column.name for column in stage.columns if now.column(column.name) is None]
+    if gone or now.key != stage.relation.key:
+        raise ConflictError(
+            f"{now.name} was altered while the batch was staged: "
+            + (f"it has no column {quoted(gone[0])} any more" if gone else "its key has another name"),
+            hint="write again with the names that the columns have now; nothing was written",
+        )
 
 
 def won(stage: Stage, attempts: Iterable[int]) -> sql.Composed:

@@ -104,6 +104,8 @@ def _once(connection: Connection, stage: Stage, batch: Batch, copied: Sequence[C
             if not claim.is_new:
                 return repeated(batch, claim)
             done = _changes(Applying(connection, stage, [part.attempt for part in copied]), batch.mode, rows)
+            # Whoever has written to the table keeps out who would alter it.
+            staging.require_unaltered(stage, batches.relation(connection, stage.relation.name))
             failpoints.reached(Failpoint.WRITE_BEFORE_COMMIT)
             written = Written(rows, done.inserted, done.updated, done.deleted)
     except psycopg.OperationalError:

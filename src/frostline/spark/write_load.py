@@ -184,6 +184,7 @@ def _tried(run: Run, table: Table) -> _Outcome:
     try:
         settle.lake(connection, run.settings, table)
         line = seams.get(connection, table).frost_line
+        staging.require_unaltered(staged.stage, batches.relation(connection, staged.stage.relation.name))
         with loading.made(connection, staged.stage, staged.attempts, table, line) as load:
             return _check(run, table, load) or _loaded(run, table, load)
     except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:
