@@ -414,6 +414,7 @@ def test_every_function_refuses_to_be_called_wrongly(installed: Connection) -> N
     internal = {
         *sqlfiles.load("frostline.relation", "generator"),
         *sqlfiles.load("frostline.relation", "follow"),
+        *sqlfiles.load("frostline.relation", "older"),
         *sqlfiles.load("frostline.relation", "rights"),
         *sqlfiles.load("frostline.relation", "readers"),
         *sqlfiles.load("frostline.relation", "aside"),

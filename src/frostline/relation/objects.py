@@ -35,6 +35,7 @@ def ensure_generator(connection: Connection) -> bool:
         "generator",
         "parents",
         "rights",
+        "older",
         "follow",
         "unfilled",
         "known",
