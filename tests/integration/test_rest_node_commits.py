@@ -243,6 +243,19 @@ def test_a_commit_of_which_nobody_hears_again_is_unknown_and_deletes_nothing(
     ours.close()
 
 
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_commit_that_is_sent_elsewhere_is_an_error_and_nothing_is_written(
+    world: RestWorld, rest_node: Sessions, status: int
+) -> None:
+    psql, ours = rest_node(), world.lake.connect()
+    world.proxy.fault = lambda _asked, _forward: Answered(status, elsewhere="/v1/config")  # as a login: 200 for a GET
+    with pytest.raises(psycopg.Error, match=f"HTTP {status}"):
+        psql.execute("insert into one values (1, 1)")
+    world.proxy.fault = None
+    assert rows(psql, "select count(*) from one") == rows(ours, "select count(*) from one") == [(0,)]
+    ours.close()
+
+
 @pytest.mark.parametrize("status", [409, 500])
 def test_a_catalog_that_commits_to_one_table_of_two_is_told_from_one_that_has_done_nothing(
     world: RestWorld, rest_node: Sessions, status: int

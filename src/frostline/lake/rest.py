@@ -74,9 +74,13 @@ class Catalog(BareRestCatalog):
     """Where the token is read again when the server calls it too old."""
 
     def post(self, path: str, body: str) -> requests.Response:
-        """Send a request once, on a new connection; once more with a new token if the server calls it too old."""
+        """Send a request once, on a new connection; once more with a new token if the server calls it too old.
+
+        A redirect is not followed: it may become a GET, whose answer says nothing of what was asked.
+        """
         self.http.close()  # one that the server has closed while it was idle would look like a lost answer
-        return self._with_new_token(lambda: self.http.post(self.url(path), data=body.encode()))
+        send = partial(self.http.post, self.url(path), data=body.encode(), allow_redirects=False)
+        return self._with_new_token(send)
 
     def get(self, path: str, headers: Mapping[str, str]) -> requests.Response:
         """Ask for something as it is now; once more when the connection was lost, which the server may have closed."""

@@ -29,6 +29,12 @@ class Answer(Enum):
 
 
 _BY_STATUS = {
+    202: Answer.UNKNOWN,
+    301: Answer.NO_ENDPOINT,
+    302: Answer.NO_ENDPOINT,
+    303: Answer.UNKNOWN,
+    307: Answer.NO_ENDPOINT,
+    308: Answer.NO_ENDPOINT,
     400: Answer.REFUSED,
     401: Answer.FORBIDDEN,
     403: Answer.FORBIDDEN,
@@ -44,12 +50,16 @@ def answer(status: int, error_type: str | None) -> Answer:
     """What an HTTP status means, with the type of the error in the answer's body if there is one.
 
     A 404 is told apart by the type: it is said of a table that is not there, and of a path that the server never had.
+    A redirect comes from what stands before the catalog, such as a login, which has not passed the request on.
     """
-    if 200 <= status < 300:
-        return Answer.COMMITTED
     if status == 404:
         return Answer.NO_TABLE if error_type in _MISSING else Answer.NO_ENDPOINT
-    return _BY_STATUS.get(status, Answer.UNKNOWN if status >= 500 else Answer.REFUSED)
+    known = _BY_STATUS.get(status)
+    if known is not None:
+        return known
+    if 200 <= status < 300:
+        return Answer.COMMITTED
+    return Answer.UNKNOWN if status >= 500 else Answer.REFUSED
 
 
 class Verdict(Enum):

@@ -29,7 +29,11 @@ from frostline.model.outcomes import Answer, Fate, Sighting, Trace, Verdict, ans
         (503, None, Answer.UNKNOWN),
         (504, None, Answer.UNKNOWN),
         (599, None, Answer.UNKNOWN),
-        (302, None, Answer.REFUSED),
+        (202, None, Answer.UNKNOWN),
+        (302, None, Answer.NO_ENDPOINT),
+        (303, None, Answer.UNKNOWN),
+        (308, None, Answer.NO_ENDPOINT),
+        (304, None, Answer.REFUSED),
     ],
 )
 def test_a_status_means_what_may_have_happened(status: int, error_type: str | None, means: Answer) -> None:
