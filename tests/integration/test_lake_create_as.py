@@ -220,6 +220,29 @@ def test_a_lake_table_of_a_table_has_its_rules_and_its_rights(tiered: Lake) -> N
         assert tiered.value("select count(*) from public.events where id = 1000") == 0
 
 
+def test_a_role_that_sees_some_rows_of_a_table_gets_no_right_to_read_all_of_its_copy(tiered: Lake) -> None:
+    with role(tiered.dsn, "reader"), role(tiered.dsn, "owner"):
+        run(
+            tiered.catalog,
+            "grant select on public.events to reader; alter table public._events enable row level security;"
+            " create policy few on public._events using (id < 10)",
+        )
+        run(tiered.catalog, TABLE)
+        run(
+            tiered.catalog,
+            "alter table public.source owner to owner; grant select, update (name) on public.source to reader, public;"
+            " alter table public.source enable row level security",
+        )
+        for source, count in (("events", 65), ("source", 40)):
+            name = Name("public", f"copy_of_{source}")
+            _, rows_there, taken = lake_create_as.create_from(tiered.jobs(), name, Name("public", source), Layout())
+            assert rows_there == count
+            assert taken.left_behind[-2:] == ["row security", "rights of others than the owner, as row security goes"]
+            may = "select has_any_column_privilege('reader', %s, 'select, update')"
+            assert value(tiered.catalog, may, [str(name)]) is False
+        assert value(tiered.catalog, "select has_table_privilege('owner', 'public.copy_of_source', 'select')") is True
+
+
 def test_a_plain_table_and_a_lake_table_are_copied_as_well(lake: Lake) -> None:
     run(lake.catalog, TABLE)
     for source, name in (("source", "copy"), ("copy", "again")):

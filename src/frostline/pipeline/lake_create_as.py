@@ -9,7 +9,7 @@ each proven by fingerprints. One transaction then makes the table with all of th
 import logging
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 import psycopg
@@ -185,10 +185,13 @@ def _taken(connection: Connection, name: Name, source: Name) -> tuple[Name, Take
     trust.require_readable(connection, {member.oid: member.name for member in members})
     query = lake_staging.everything(shown, [column for column, _ in like.definitions])
     stage = _filled(connection, name, query.as_string(connection))
-    relation = facts.relation(connection, shown)
-    if relation is None or lake_foreign.like(connection, source) != like:
+    relation, held = facts.relation(connection, shown), facts.relation(connection, heap)
+    if relation is None or held is None or lake_foreign.like(connection, source) != like:
         raise ConflictError(f"{source} was altered just now", hint=_AGAIN)
-    return stage, Taken(like, [*lake_foreign.rights(connection, relation, name)])
+    if held.row_security:  # a lake table has none, so whoever may read some of the rows could read all
+        like = replace(like, left_behind=[*like.left_behind, "rights of others than the owner, as row security goes"])
+    rights = lake_foreign.rights(connection, relation, name, of_others=not held.row_security)
+    return stage, Taken(like, [*rights])
 
 
 @contextmanager

@@ -124,11 +124,14 @@ def like(connection: Connection, name: Name) -> TakenOver:
     )
 
 
-def rights(connection: Connection, source: facts.Relation, name: Name) -> Iterator[sql.Composed]:
+def rights(
+    connection: Connection, source: facts.Relation, name: Name, *, of_others: bool = True
+) -> Iterator[sql.Composed]:
     """Statements that give the roles their rights on this relation on the foreign table, too, and its owner the use."""
     if source.owner != connection.info.user:
         yield _statement("grant_use").format(table=identifier(name), role=sql.Identifier(source.owner))
-    yield from registration.grants(connection, source.oid, identifier(name))
+    if of_others:
+        yield from registration.grants(connection, source.oid, identifier(name))
 
 
 def declared(column: Column | HeapColumn) -> str:
