@@ -153,6 +153,48 @@ def test_what_a_node_cannot_serve_is_left_out_and_said(world: RestWorld) -> None
     ours.close()
 
 
+@pytest.mark.parametrize(
+    "name", ["n" * 64, "é" * 32, "ctid", "tableoid", ""], ids=["long", "many bytes", "ctid", "tableoid", "none"]
+)
+def test_names_that_postgres_does_not_take_keep_a_table_out_and_no_other(world: RestWorld, name: str) -> None:
+    client = world.served.client(write=True)
+    client.create_namespace("app")
+    client.create_table(("app", "plain"), NUMBERS)
+    client.create_table(("app", "odd"), Schema(NestedField(1, name, LongType(), required=False)))
+    there = world.make()
+    said = there.attach()
+    assert "which Postgres does not take" in said.pop("app.odd")
+    assert said == {"app.plain": "attached"}
+    assert there.said("--tables", "app.odd").exit_code == 2
+
+
+@pytest.mark.parametrize(("status", "sqlstate"), [(403, "42P01"), (500, "08006")])
+def test_a_table_that_the_catalog_does_not_give_keeps_nobody_from_the_others(
+    world: RestWorld, status: int, sqlstate: str
+) -> None:
+    for name in ("one", "odd", "never"):
+        made(world.lake, name, "id bigint")
+    there = world.make()
+    assert there.attach("--tables", "public.one", "--tables", "public.odd").keys() == {"public.one", "public.odd"}
+    running = there.start()()
+    running.execute("insert into one values (1); insert into odd values (2)")
+    world.proxy.concerns, world.proxy.fault = "tables/never", proxies.answers(status)
+    other = world.make()
+    assert other.attach().pop("public.never").startswith("left out: ")
+    assert other.said("--tables", "public.never").exit_code > 0
+    assert rows(other.start()(), "select one.id from one, odd") == [(1,)]
+    world.proxy.concerns = "tables/odd"
+    with pytest.raises(psycopg.Error) as refused:
+        running.execute("select * from odd")
+    assert refused.value.sqlstate == sqlstate
+    if status == 403:
+        running.execute("insert into one values (3)")
+        assert rows(running, "select * from one order by 1") == [(1,), (3,)]
+    world.proxy.concerns = "/tables/"
+    with pytest.raises(psycopg.Error, match="catalog"):
+        running.execute("select * from one")
+
+
 def test_a_table_outside_of_the_nodes_warehouse_is_not_served(world: RestWorld, tmp_path: Path) -> None:
     made(world.lake, "one", "id bigint")
     there = world.make()

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import requests
-from pyiceberg.exceptions import NoSuchNamespaceError
+from pyiceberg.exceptions import ForbiddenError, NoSuchNamespaceError
 
 from frostline.catalog.pointers import LakePointer
-from frostline.errors import ConflictError, UnavailableError
+from frostline.errors import ConflictError, FrostlineError, UnavailableError
 from frostline.lake import paths, rest, store
-from frostline.lake.rest import Catalog
+from frostline.lake.rest import Catalog, KeysRefused
 from frostline.model import cuts
 
 _ROUNDS = 50
@@ -57,21 +57,28 @@ class Place:
         )
 
 
-def load(catalog: Catalog, identifier: Identifier, known: Place | None = None) -> Place | None:
-    """The table of that name; None when there is none. What is known already is asked for by its tag."""
+def _loaded(catalog: Catalog, identifier: Identifier, known: Place | None = None) -> Place | FrostlineError | None:
+    """The table of that name; None when there is none. What is known already is asked for by its tag.
+
+    An error that may concern this table only is given, and not raised.
+    """
     name = ".".join(identifier)
     headers = {"If-None-Match": known.tag} if known is not None and known.tag else {}
     with rest.reaching(catalog.uri, f"load {name}"):
         response = catalog.get(f"{catalog.path_of(identifier)}?snapshots=refs", headers)
-    if response.status_code == 304 and known is not None:
-        return known
-    if response.status_code == 404:
-        return None
-    if response.status_code in (401, 403, 419):
-        raise rest.refused_keys(catalog.uri)
-    if response.status_code != 200:
-        raise rest.unavailable(catalog.uri, f"HTTP {response.status_code} for {name}")
-    return _place(catalog, identifier, response)
+    match response.status_code:
+        case 200:
+            return _place(catalog, identifier, response)
+        case 304 if known is not None:
+            return known
+        case 404:
+            return None
+        case 401 | 419:
+            raise rest.refused_keys(catalog.uri)
+        case 403:
+            return rest.refused_keys(catalog.uri)
+        case status:
+            return rest.unavailable(catalog.uri, f"HTTP {status} for {name}")
 
 
 def _place(catalog: Catalog, identifier: Identifier, response: requests.Response) -> Place:
@@ -85,12 +92,13 @@ def _place(catalog: Catalog, identifier: Identifier, response: requests.Response
 
 
 def names(catalog: Catalog) -> list[Identifier]:
-    """All tables of all namespaces. A namespace that is dropped meanwhile has none."""
+    """All tables of all namespaces. One that is dropped meanwhile has none, and one that we may not look into, too."""
     waiting: list[Identifier] = [()]
     seen, found = set[Identifier](), list[Identifier]()
     while waiting:
         namespace = waiting.pop()
-        with rest.reaching(catalog.uri, "list its tables"), suppress(NoSuchNamespaceError):
+        passed_over = (NoSuchNamespaceError, ForbiddenError) if namespace else (NoSuchNamespaceError,)
+        with rest.reaching(catalog.uri, "list its tables"), suppress(*passed_over):
             inner = {tuple(name) for name in catalog.list_namespaces(namespace)} - seen
             waiting += inner
             seen |= inner
@@ -99,10 +107,29 @@ def names(catalog: Catalog) -> list[Identifier]:
     return found
 
 
-def load_all(catalog: Catalog, identifiers: Iterable[Identifier]) -> list[Place]:
-    """Those of them that are there, each at a moment of its own."""
+@dataclass(frozen=True)
+class Loaded:
+    """Tables of a catalog."""
+
+    places: Sequence[Place]
+    """Of those that are there, each at a moment of its own."""
+    refused: Mapping[Identifier, FrostlineError]
+    """Those that the catalog lists and does not give, as others may have broken ones, or such as are not for us."""
+
+
+def load_all(catalog: Catalog, identifiers: Sequence[Identifier]) -> Loaded:
+    """The tables of these names. One that cannot be loaded keeps nobody from the others."""
     with ThreadPoolExecutor(_LOADERS) as pool:
-        return [place for place in pool.map(partial(load, catalog), identifiers) if place is not None]
+        found = list(pool.map(partial(_loaded, catalog), identifiers))
+    refused = {name: what for name, what in zip(identifiers, found, strict=True) if isinstance(what, FrostlineError)}
+    return Loaded([place for place in found if isinstance(place, Place)], refused)
+
+
+def _require_told(loaded: Loaded, *, is_complete: bool) -> None:
+    """Raise why tables are missing that the catalog may have, or why it gives nothing at all."""
+    for why in loaded.refused.values():
+        if not loaded.places or (isinstance(why, UnavailableError) and not is_complete):
+            raise why
 
 
 def by_id(places: Iterable[Place]) -> dict[int, Place]:
@@ -143,25 +170,33 @@ class Tables:
         )
 
     def places(self, wanted: Collection[int]) -> Mapping[int, LakePointer]:
-        """Where each of them is, at a moment of its own after the call."""
-        seen = dict(zip(wanted, self._pool.map(self._load, wanted), strict=True))
-        lost = [number for number, place in seen.items() if place is None]
+        """Where each of them is, at a moment of its own after the call. One that we may not see is not there."""
+        loaded = dict(zip(wanted, self._pool.map(self._load, wanted), strict=True))
+        refused = [place for place in loaded.values() if isinstance(place, FrostlineError)]
+        if refused and len(refused) == len(loaded):  # it may be the token
+            raise refused[0]
+        lost = [number for number, place in loaded.items() if place is None]
+        seen = {number: place for number, place in loaded.items() if isinstance(place, Place)}
         if lost:
             seen.update(self._found_again(lost))
-        return {number: place.pointer() for number, place in seen.items() if place and place.is_inside(self._warehouse)}
+        return {number: place.pointer() for number, place in seen.items() if place.is_inside(self._warehouse)}
 
     def identifier(self, number: int) -> Identifier:
         """What the catalog has called it last."""
         with self._lock:
             return self._known[number].identifier
 
-    def _load(self, number: int) -> Place | None:
+    def _load(self, number: int) -> Place | KeysRefused | None:
         """By the name that it had last; None when that is another table's by now, or nobody's."""
         with self._lock:
             known = self._known.get(number)
         if known is None:
             return None
-        place = load(self._catalog, known.identifier, known)
+        place = _loaded(self._catalog, known.identifier, known)
+        if isinstance(place, KeysRefused):
+            return place
+        if isinstance(place, FrostlineError):
+            raise place
         if place is None or place.id != number:
             return None
         with self._lock:
@@ -174,8 +209,10 @@ class Tables:
             now = time.monotonic()
             if all(now - self._missed.get(number, -_SEARCH_S) < _SEARCH_S for number in lost):
                 return {}
-            there = by_id(load_all(self._catalog, names(self._catalog)))
+            loaded = load_all(self._catalog, names(self._catalog))
+            there = by_id(loaded.places)
             found = {number: there[number] for number in lost if number in there}
+            _require_told(loaded, is_complete=len(found) == len(lost))
             self._missed = {number: now for number in lost if number not in found}
         with self._lock:
             self._known.update(found)

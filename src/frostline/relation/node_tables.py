@@ -15,7 +15,7 @@ from frostline.catalog import facts
 from frostline.catalog.connect import Connection, first_value, only_value
 from frostline.errors import UsageError
 from frostline.model.lake_tables import RemoteLakeTable, remote_schema
-from frostline.model.names import Name, quoted
+from frostline.model.names import MAX_BYTES, Name, quoted
 from frostline.model.registration import HeapColumn
 from frostline.model.tables import Column
 from frostline.model.types import Collation
@@ -24,6 +24,7 @@ from frostline.relation.names import identifier, trusted
 
 _statement = sqlfiles.statements(__name__, "node_tables")
 _BYTES = 'pg_catalog."C"'
+_SYSTEM_COLUMNS = ("cmax", "cmin", "ctid", "tableoid", "xmax", "xmin")
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,22 @@ def types(connection: Connection, columns: Sequence[Column]) -> dict[str, str | 
     return dict(connection.execute(_statement("types"), {"types": listed}).fetchall())
 
 
+def require_names(table: Name, columns: Sequence[Column]) -> None:
+    """Refuse a table that another engine has given names which Postgres cuts, or has for itself."""
+    called = [table.table, *(column.name for column in columns)]
+    wrong = [name for name in called if not 0 < len(name.encode()) <= MAX_BYTES]
+    wrong += [column.name for column in columns if column.name in _SYSTEM_COLUMNS]
+    if wrong:
+        raise UsageError(
+            f"{table} has the name {quoted(wrong[0])} in it, which Postgres does not take",
+            hint=f"rename it with the engine that made it: 1 to {MAX_BYTES} bytes, and none of "
+            + ", ".join(_SYSTEM_COLUMNS),
+        )
+
+
 def create(connection: Connection, name: Name, lake_table_id: int, columns: Sequence[Column], schema_id: int) -> None:
     """Make the foreign table for this schema of the lake table, and its own schema if it is not there."""
+    require_names(name, columns)
     schema = sql.Identifier(name.schema)
     if not only_value(connection.execute(_statement("has_schema"), {"schema": name.schema})):
         connection.execute(_statement("create_schema").format(schema=schema))
@@ -136,6 +151,7 @@ def follow(
     `known` has the names that they have or had, as `foreign_columns.changes` wants them.
     """
     before = _present(connection, table.name)
+    require_names(table.name, columns)
     try:
         wanted = _as_here(before, columns)
         for statement in foreign_columns.changes(connection, table.name, known, wanted, schema_id):

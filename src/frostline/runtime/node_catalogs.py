@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from frostline.lake.rest import Catalog
-    from frostline.lake.rest_tables import Place
+    from frostline.lake.rest_tables import Loaded, Place
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class _OverRest:
         self._catalog, self.identity, self.warehouse = catalog, identity, warehouse
 
     @cached_property
-    def _places(self) -> Sequence["Place"]:
+    def _loaded(self) -> "Loaded":
         from frostline.lake import rest_tables  # noqa: PLC0415  (as above)
 
         return rest_tables.load_all(self._catalog, rest_tables.names(self._catalog))
@@ -159,17 +159,18 @@ class _OverRest:
         from frostline.lake import rest_tables  # noqa: PLC0415  (as above)
 
         wanted = {(*name.schema.split("."), name.table) for name in names}
-        places = [place for place in self._places if not wanted or place.identifier in wanted]
-        missing = wanted - {place.identifier for place in places}
+        places = [place for place in self._loaded.places if not wanted or place.identifier in wanted]
+        refused = {name: why for name, why in self._loaded.refused.items() if not wanted or name in wanted}
+        missing = wanted - {place.identifier for place in places} - refused.keys()
         if missing:
             raise UsageError(f"the catalog has no table {'.'.join(min(missing))}", hint="correct --tables")
-        alone, found, left_out = rest_tables.by_id(places), list[Described](), dict[Name, str]()
+        if refused and (wanted or not places):
+            raise refused[min(refused)]
+        left_out = {Name(".".join(name[:-1]), name[-1]): why.message for name, why in refused.items()}
+        alone, found = rest_tables.by_id(self._loaded.places), list[Described]()
         for place in places:
-            if place.id not in alone and not names:
-                left_out[place.pointer().name] = "it has two names"
-                continue
             try:
-                found.append(self._fit(place))
+                found.append(self._fit(place, is_alone=place.id in alone))
             except FrostlineError as error:
                 if isinstance(error.__cause__, OSError):  # the store is not there
                     raise
@@ -178,17 +179,21 @@ class _OverRest:
                 left_out[place.pointer().name] = error.message
         return found, left_out
 
-    def _fit(self, place: "Place") -> Described:
+    def _fit(self, place: "Place", *, is_alone: bool) -> Described:
         from frostline.lake import rest_rules, snapshots  # noqa: PLC0415  (as above)
 
+        if not is_alone:
+            raise UsageError(f"{place.pointer().name} has two names", hint="take one of them out of the catalog")
         rest_rules.require_inside(place, self.warehouse)
         metadata = snapshots.read_metadata(place.metadata_location)
         rest_rules.require_attachable(metadata)
-        return _described(place.pointer(), metadata)
+        described = _described(place.pointer(), metadata)
+        node_tables.require_names(described.pointer.name, described.columns)
+        return described
 
     def ids(self) -> Collection[int]:
         """Of all that are shown to us."""
-        return {place.id for place in self._places}
+        return {place.id for place in self._loaded.places}
 
     def types(self, columns: Sequence[Column]) -> Mapping[str, str | None]:  # noqa: ARG002
         """All are Postgres' own."""
