@@ -188,9 +188,10 @@ def _taken(connection: Connection, name: Name, source: Name) -> tuple[Name, Take
     relation, held = facts.relation(connection, shown), facts.relation(connection, heap)
     if relation is None or held is None or lake_foreign.like(connection, source) != like:
         raise ConflictError(f"{source} was altered just now", hint=_AGAIN)
-    if held.row_security:  # a lake table has none, so whoever may read some of the rows could read all
-        like = replace(like, left_behind=[*like.left_behind, "rights of others than the owner, as row security goes"])
-    rights = lake_foreign.rights(connection, relation, name, of_others=not held.row_security)
+    hides = "row security" if held.row_security else "a view" if held.relkind == "v" else None
+    if hides:  # a lake table shows everybody the same rows, so whoever may read some of them could read all
+        like = replace(like, left_behind=[*like.left_behind, f"rights of others than the owner: {hides} may hide rows"])
+    rights = lake_foreign.rights(connection, relation, name, of_others=not hides)
     return stage, Taken(like, [*rights])
 
 
