@@ -2,7 +2,8 @@
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, NestedField
 from tests.fixtures import proxy as proxies
+from tests.fixtures import waiting
 from tests.fixtures.catalogserver import NUMBERS, numbers
 from tests.fixtures.command import Command
 from tests.fixtures.lake_commits import made
@@ -193,6 +195,44 @@ def test_a_table_that_the_catalog_does_not_give_keeps_nobody_from_the_others(
     world.proxy.concerns = "/tables/"
     with pytest.raises(psycopg.Error, match="catalog"):
         running.execute("select * from one")
+
+
+def test_sessions_wait_for_a_catalog_together_and_not_one_after_the_other(
+    world: RestWorld, rest_node: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions = [rest_node() for _ in range(6)]
+    find, go_on, asked, came = rest_tables.Tables._found_again, threading.Event(), list[str](), list[int]()  # pyright: ignore[reportPrivateUsage]
+
+    def held(request: Asked, forward: Forward) -> Answered:
+        asked.append(request.path)
+        go_on.wait()
+        return forward(request)
+
+    def counted(tables: rest_tables.Tables, lost: Sequence[int]) -> Any:
+        came.append(len(lost))
+        return find(tables, lost)
+
+    def all_read(concerns: str, is_enough: Callable[[], bool]) -> list[Any]:
+        """While these requests are held until it is enough."""
+        world.proxy.concerns, world.proxy.fault = concerns, held
+        with ThreadPoolExecutor(len(sessions)) as pool:
+            answers = [pool.submit(rows, session, "select count(*) from one") for session in sessions]
+            try:
+                waiting.until(is_enough)
+            finally:
+                go_on.set()
+            return [answer.result() for answer in answers]
+
+    monkeypatch.setattr(rest_tables.Tables, "_found_again", counted)
+    assert all_read("v1/config", lambda: len(asked) == len(sessions)) == [[(0,)]] * len(sessions)
+    world.proxy.fault = None
+    client = world.served.client(write=True)
+    client.rename_table(("public", "one"), ("public", "uno"))
+    go_on.clear()
+    asked.clear()
+    came.clear()
+    assert all_read("v1/namespaces?", lambda: len(came) == len(sessions)) == [[(0,)]] * len(sessions)
+    assert len(asked) < len(sessions)
 
 
 def test_a_table_outside_of_the_nodes_warehouse_is_not_served(world: RestWorld, tmp_path: Path) -> None:

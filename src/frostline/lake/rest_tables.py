@@ -151,6 +151,9 @@ class Tables:
         self._missed = dict[int, float]()
         """When a table was looked for in vain."""
         self._lock, self._searching = threading.Lock(), threading.Lock()
+        self._looks = self._looked = 0
+        """At the whole catalog: how many have begun, and which one it is that gave this."""
+        self._there, self._failure = Loaded((), {}), None
         self._pool = ThreadPoolExecutor(_LOADERS, thread_name_prefix="frostline-rest")
 
     def cut(self, wanted: Collection[int]) -> Mapping[int, LakePointer]:
@@ -204,19 +207,36 @@ class Tables:
         return place
 
     def _found_again(self, lost: Sequence[int]) -> Mapping[int, Place]:
-        """Tables whose names are not known, or not theirs any more. The whole catalog is looked through for them."""
+        """Tables whose names are not known, or not theirs any more. The whole catalog is looked through for them.
+
+        Whoever waits while others look shares the next look with all who wait, its failure too.
+        """
+        with self._lock:
+            wanted = self._looks + 1
         with self._searching:
             now = time.monotonic()
             if all(now - self._missed.get(number, -_SEARCH_S) < _SEARCH_S for number in lost):
                 return {}
-            loaded = load_all(self._catalog, names(self._catalog))
-            there = by_id(loaded.places)
+            if self._looked < wanted:
+                self._look()
+            if self._failure is not None:
+                raise self._failure
+            there = by_id(self._there.places)
             found = {number: there[number] for number in lost if number in there}
-            _require_told(loaded, is_complete=len(found) == len(lost))
+            _require_told(self._there, is_complete=len(found) == len(lost))
             self._missed = {number: now for number in lost if number not in found}
         with self._lock:
             self._known.update(found)
         return found
+
+    def _look(self) -> None:
+        with self._lock:
+            self._looks += 1
+        try:
+            self._there, self._failure = load_all(self._catalog, names(self._catalog)), None
+        except FrostlineError as error:
+            self._failure = error
+        self._looked = self._looks
 
     def require_store(self, wanted: Collection[int]) -> None:
         """Refuse to write while the files of these tables are not where the catalog says, as when it is not mounted."""

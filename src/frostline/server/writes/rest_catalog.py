@@ -32,11 +32,14 @@ class RestCatalog:
         self._lock = threading.Lock()
 
     def _open(self) -> tuple[rest.Catalog, Tables]:
-        with self._lock:
-            if self._opened is None:
-                catalog = rest.connected(self._settings)
-                self._opened = catalog, Tables(catalog, paths.warehouse_location(self._settings.warehouse))
-            return self._opened
+        if self._opened is None:  # nobody waits for somebody else's attempt, which may hang
+            catalog = rest.connected(self._settings)
+            with self._lock:
+                if self._opened is None:
+                    self._opened = catalog, Tables(catalog, paths.warehouse_location(self._settings.warehouse))
+                else:
+                    catalog.close()
+        return self._opened
 
     def cut(self) -> Mapping[int, LakePointer]:
         """Where all attached tables are, as of one moment after the call."""
