@@ -29,15 +29,23 @@ class Limits:
 class Impatient(H11Protocol):
     """Hangs up on whoever connects and asks for nothing. uvicorn waits for it, and lets it take a client's place."""
 
+    _patience: asyncio.TimerHandle | None = None
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A client is there."""
         super().connection_made(transport)
-        self.loop.call_later(self.timeout_keep_alive, self._hurry)
+        self._wait()
 
     def on_response_complete(self) -> None:
         """It may ask for more, on the same terms."""
         super().on_response_complete()
-        self.loop.call_later(self.timeout_keep_alive, self._hurry)
+        self._wait()
+
+    def _wait(self) -> None:
+        """From now on. Who has asked for something meanwhile is not hurried for what came before that."""
+        if self._patience is not None:
+            self._patience.cancel()
+        self._patience = self.loop.call_later(self.timeout_keep_alive, self._hurry)
 
     def _hurry(self) -> None:
         if self.cycle is None or self.cycle.response_complete:  # pyright: ignore[reportUnnecessaryComparison]

@@ -146,6 +146,10 @@ class Curt(Impatient):
         else:
             self._refuse(400, "not a request that is answered here\n")
 
+    def _wait(self) -> None:
+        if self._patience is None:  # it has one time for everything
+            super()._wait()
+
     def _hurry(self) -> None:
         self.transport.abort()
 
