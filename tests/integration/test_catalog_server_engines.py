@@ -206,6 +206,25 @@ def test_tiered_tables_and_snapshots_are_read_by_all_and_written_by_frostline_on
             client.load_table(("nightly", "public", "events"))
 
 
+@pytest.mark.spark
+def test_the_copy_of_a_table_is_not_for_who_makes_another_one_of_its_name(
+    lake: Lake, make_role: Callable[[str], str]
+) -> None:
+    run(lake.catalog, "create table public.payroll (id int primary key); insert into public.payroll values (1)")
+    create_snapshot(lake)
+    clerk, other, copy = make_role("clerk"), make_role("other"), ("nightly", "public", "payroll")
+    run(lake.catalog, "grant select on public.payroll to clerk; grant create on schema public to other")
+    with serving(lake.dsn, lake.settings.warehouse) as rest:
+        assert len(rest.client(clerk).load_table(copy).scan().to_arrow()) == 1
+        run(lake.catalog, "alter table public.payroll rename to salaries")
+        run(lake.catalog, "set role other; create table public.payroll (id int); reset role")
+        for role in (clerk, other):
+            with pytest.raises(ForbiddenError):
+                rest.client(role).load_table(copy)
+        run(lake.catalog, "drop table public.payroll; alter table public.salaries rename to payroll")
+        assert len(rest.client(clerk).load_table(copy).scan().to_arrow()) == 1
+
+
 def refuse_writing(lake: Lake, rest: Served, events: str) -> None:
     """What belongs to Frostline stays as it is, whoever has the token."""
     before = rows(lake.catalog, "select * from frostline.iceberg_tables order by 2, 3")
