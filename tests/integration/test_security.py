@@ -204,6 +204,7 @@ CALLABLE = {
     "frostline.alter_table",
     "frostline.known_key",
     "frostline_write.checked_lake",
+    "frostline_write.has_known_key",
     "frostline_write.require_known_heap",
     "frostline_write.keeps_readers",
     "frostline_write.heap_behind",

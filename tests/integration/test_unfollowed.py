@@ -143,3 +143,50 @@ def test_columns_that_were_followed_are_written_at_every_level(pair: Lake) -> No
         run(pair.catalog, "update public.p set n = n + 1 where id in (8, 10)")
         run(pair.catalog, "insert into public.p (id, ts) select count(*) + 60, '2024-01-05+00' from public.p")
     same(pair)
+
+
+KEYS = {
+    "the number": ("id", "m", "int", "92"),
+    "the tier key": ("ts", "seen", "timestamptz", "'2030-05-02+00'"),
+}
+MARKED = (
+    "update public._t set a = 'lost' where a = 'changed'",
+    "delete from public._t where a = 'changed'",
+    "insert into public._t (id, ts, {0}) values (91, '2030-05-01+00', {1})",
+    "truncate public.t_d",
+)
+
+
+@pytest.mark.parametrize("which", KEYS)
+@pytest.mark.parametrize("level", ["read committed", "repeatable read"])
+def test_rows_are_not_marked_by_a_column_that_has_got_the_name_of_the_key(pair: Lake, which: str, level: str) -> None:
+    """By whoever has begun before it got the name, too."""
+    key, other, kind, some = KEYS[which]
+    altered(pair, f"add column {other} {kind}")
+    both(pair, "update public.{} set m = id + 1 where id < 9" if other == "m" else "update public.{} set seen = ts")
+    exchanged = f"rename {key} to x; alter table {{0}} rename {other} to {key}; alter table {{0}} rename x to {other}"
+    with pair.connect() as app:
+        for _ in range(9):  # from now on, plans are kept
+            run(app, "update public._t set n = n where a = 'hot'")
+        run(app, f"begin isolation level {level}; select 1 from pg_class limit 1")
+        altered(pair, exchanged, sync=False)
+        for statement in MARKED:
+            with pytest.raises((Refused, psycopg.errors.SerializationFailure)), app.transaction():
+                run(app, statement.format(other, some))
+        run(app, "rollback")
+    following.follow(pair.catalog, pair.table("t"))
+    both(pair, "update public.{} set a = 'kept' where a = 'changed'")
+    ours, plain = (rows(pair.catalog, f"select * from public.{name} order by a, n") for name in ("t", "p"))
+    assert ours == plain
+
+
+def test_rows_are_marked_while_other_columns_are_not_followed(pair: Lake) -> None:
+    altered(pair, EXCHANGED + "; alter table {0} add column x text default 'kept'", sync=False)
+    for level in ("read committed", "repeatable read", "serializable"):
+        with pair.connect() as app:
+            run(app, f"begin isolation level {level}")
+            run(app, "update public._t set n = n + 1 where id in (4, 50)")
+            run(app, "commit")
+        run(pair.catalog, "update public.p set n = n + 1 where id in (4, 50)")
+    following.follow(pair.catalog, pair.table("t"))
+    same(pair)

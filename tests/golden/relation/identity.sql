@@ -147,7 +147,7 @@ begin
         raise insufficient_privilege using message = 'only statements on "Odd ""Shop"""."Größe" call this function';
     end if;
     select h.tableoid as partition, h.ctid as place, frostline.is_own(h.xmin) as is_own into frostline_row
-      from "Odd ""Shop"""."_Größe" as h where h."day" = frostline_old."day" and h."Id" = frostline_old."Id";
+      from "Odd ""Shop"""."_Größe" as h (n1, n2, n3, n4, n5, n6, n7, n8, n9, n10) where h.n3 = frostline_old."day" and h.n1 = frostline_old."Id";
     if found then
         if frostline_row.is_own
            or frostline_row.partition = frostline_old.frostline_partition and frostline_row.place = frostline_old.frostline_place then
@@ -201,7 +201,7 @@ begin
         return false;
     end if;
     perform frostline_write.require_known_heap(7, '"Odd ""Shop"""."_Größe"'::regclass, '"frostline_overlay"."Größe_7"'::regclass, 'written');
-    select h.tableoid into frostline_partition from "Odd ""Shop"""."_Größe" as h where h."day" = frostline_old."day" and h."Id" = frostline_old."Id";
+    select h.tableoid into frostline_partition from "Odd ""Shop"""."_Größe" as h (n1, n2, n3, n4, n5, n6, n7, n8, n9, n10) where h.n3 = frostline_old."day" and h.n1 = frostline_old."Id";
     if found and exists (select from pg_trigger as t
                           where t.tgrelid = frostline_partition and not t.tgisinternal and t.tgtype & 3 = 3) then
         return false;
@@ -389,6 +389,7 @@ begin
         return null;
     end if;
     if tg_op = 'TRUNCATE' then
+        perform frostline_write.require_known_heap(7, '"Odd ""Shop"""."_Größe"'::regclass, '"frostline_overlay"."Größe_7"'::regclass, 'marked');
         -- As if each row were deleted: an archive may have exported them. A detached partition has no say any more.
         if pg_partition_root(tg_relid) is null then
             return null;
@@ -421,7 +422,8 @@ begin
         -- A partition that was detached keeps its triggers, and has no say any more. Postgres is asked for that by a function:
         -- pg_class has it as of this transaction's snapshot, and the partition may have been attached since.
         insert into "frostline_overlay"."Größe_7" ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code", "total", frostline_live)
-        select h.n1, h.n2, h.n3, h.n4, h.n5, h.n6, h.n7, h.n8, h.n9, h.n10, true from "Odd ""Shop"""."_Größe" as h (n1, n2, n3, n4, n5, n6, n7, n8, n9, n10) where h.n3 = old."day" and h.n1 = old."Id"
+        select h.n1, h.n2, h.n3, h.n4, h.n5, h.n6, h.n7, h.n8, h.n9, h.n10, true from "Odd ""Shop"""."_Größe" as h (n1, n2, n3, n4, n5, n6, n7, n8, n9, n10)
+         where frostline_write.has_known_key(7, '"Odd ""Shop"""."_Größe"'::regclass, '"frostline_overlay"."Größe_7"'::regclass) and h.n3 = old."day" and h.n1 = old."Id"
         on conflict ("day", "Id") do update set "seq" = excluded."seq", "price" = excluded."price", "exact" = excluded."exact", "doc" = excluded."doc", "feeling" = excluded."feeling", "tags" = excluded."tags", "code" = excluded."code", "total" = excluded."total", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then
@@ -456,7 +458,8 @@ begin
         -- A partition that was detached keeps its triggers, and has no say any more. Postgres is asked for that by a function:
         -- pg_class has it as of this transaction's snapshot, and the partition may have been attached since.
         insert into "frostline_overlay"."Größe_7" ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code", "total", frostline_live)
-        select h.n1, h.n2, h.n3, h.n4, h.n5, h.n6, h.n7, h.n8, h.n9, h.n10, true from "Odd ""Shop"""."_Größe" as h (n1, n2, n3, n4, n5, n6, n7, n8, n9, n10) where h.n3 = new."day" and h.n1 = new."Id"
+        select h.n1, h.n2, h.n3, h.n4, h.n5, h.n6, h.n7, h.n8, h.n9, h.n10, true from "Odd ""Shop"""."_Größe" as h (n1, n2, n3, n4, n5, n6, n7, n8, n9, n10)
+         where frostline_write.has_known_key(7, '"Odd ""Shop"""."_Größe"'::regclass, '"frostline_overlay"."Größe_7"'::regclass) and h.n3 = new."day" and h.n1 = new."Id"
         on conflict ("day", "Id") do update set "seq" = excluded."seq", "price" = excluded."price", "exact" = excluded."exact", "doc" = excluded."doc", "feeling" = excluded."feeling", "tags" = excluded."tags", "code" = excluded."code", "total" = excluded."total", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then
@@ -491,7 +494,8 @@ begin
         -- A partition that was detached keeps its triggers, and has no say any more. Postgres is asked for that by a function:
         -- pg_class has it as of this transaction's snapshot, and the partition may have been attached since.
         insert into "frostline_overlay"."Größe_7" ("Id", "seq", "day", "price", "exact", "doc", "feeling", "tags", "code", "total", frostline_live)
-        select h.n1, h.n2, h.n3, h.n4, h.n5, h.n6, h.n7, h.n8, h.n9, h.n10, true from "Odd ""Shop"""."_Größe" as h (n1, n2, n3, n4, n5, n6, n7, n8, n9, n10) where h.n3 = new."day" and h.n1 = new."Id"
+        select h.n1, h.n2, h.n3, h.n4, h.n5, h.n6, h.n7, h.n8, h.n9, h.n10, true from "Odd ""Shop"""."_Größe" as h (n1, n2, n3, n4, n5, n6, n7, n8, n9, n10)
+         where frostline_write.has_known_key(7, '"Odd ""Shop"""."_Größe"'::regclass, '"frostline_overlay"."Größe_7"'::regclass) and h.n3 = new."day" and h.n1 = new."Id"
         on conflict ("day", "Id") do update set "seq" = excluded."seq", "price" = excluded."price", "exact" = excluded."exact", "doc" = excluded."doc", "feeling" = excluded."feeling", "tags" = excluded."tags", "code" = excluded."code", "total" = excluded."total", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then

@@ -122,7 +122,7 @@ begin
         raise insufficient_privilege using message = 'only statements on public.events call this function';
     end if;
     select h.tableoid as partition, h.ctid as place, frostline.is_own(h.xmin) as is_own into frostline_row
-      from "public"."_events" as h where h."id" = frostline_old."id" and h."ts" = frostline_old."ts";
+      from "public"."_events" as h (n1, n2, n3, n4) where h.n1 = frostline_old."id" and h.n2 = frostline_old."ts";
     if found then
         if frostline_row.is_own
            or frostline_row.partition = frostline_old.frostline_partition and frostline_row.place = frostline_old.frostline_place then
@@ -176,7 +176,7 @@ begin
         return false;
     end if;
     perform frostline_write.require_known_heap(7, 'public._events'::regclass, '"frostline_overlay"."events_7"'::regclass, 'written');
-    select h.tableoid into frostline_partition from "public"."_events" as h where h."id" = frostline_old."id" and h."ts" = frostline_old."ts";
+    select h.tableoid into frostline_partition from "public"."_events" as h (n1, n2, n3, n4) where h.n1 = frostline_old."id" and h.n2 = frostline_old."ts";
     if found and exists (select from pg_trigger as t
                           where t.tgrelid = frostline_partition and not t.tgisinternal and t.tgtype & 3 = 3) then
         return false;
@@ -359,6 +359,7 @@ begin
         return null;
     end if;
     if tg_op = 'TRUNCATE' then
+        perform frostline_write.require_known_heap(7, 'public._events'::regclass, '"frostline_overlay"."events_7"'::regclass, 'marked');
         -- As if each row were deleted: an archive may have exported them. A detached partition has no say any more.
         if pg_partition_root(tg_relid) is null then
             return null;
@@ -391,7 +392,8 @@ begin
         -- A partition that was detached keeps its triggers, and has no say any more. Postgres is asked for that by a function:
         -- pg_class has it as of this transaction's snapshot, and the partition may have been attached since.
         insert into "frostline_overlay"."events_7" ("id", "ts", "status", "source", frostline_live)
-        select h.n1, h.n2, h.n3, h.n4, true from "public"."_events" as h (n1, n2, n3, n4) where h.n1 = old."id" and h.n2 = old."ts"
+        select h.n1, h.n2, h.n3, h.n4, true from "public"."_events" as h (n1, n2, n3, n4)
+         where frostline_write.has_known_key(7, 'public._events'::regclass, '"frostline_overlay"."events_7"'::regclass) and h.n1 = old."id" and h.n2 = old."ts"
         on conflict ("id", "ts") do update set "status" = excluded."status", "source" = excluded."source", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then
@@ -426,7 +428,8 @@ begin
         -- A partition that was detached keeps its triggers, and has no say any more. Postgres is asked for that by a function:
         -- pg_class has it as of this transaction's snapshot, and the partition may have been attached since.
         insert into "frostline_overlay"."events_7" ("id", "ts", "status", "source", frostline_live)
-        select h.n1, h.n2, h.n3, h.n4, true from "public"."_events" as h (n1, n2, n3, n4) where h.n1 = new."id" and h.n2 = new."ts"
+        select h.n1, h.n2, h.n3, h.n4, true from "public"."_events" as h (n1, n2, n3, n4)
+         where frostline_write.has_known_key(7, 'public._events'::regclass, '"frostline_overlay"."events_7"'::regclass) and h.n1 = new."id" and h.n2 = new."ts"
         on conflict ("id", "ts") do update set "status" = excluded."status", "source" = excluded."source", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then
@@ -461,7 +464,8 @@ begin
         -- A partition that was detached keeps its triggers, and has no say any more. Postgres is asked for that by a function:
         -- pg_class has it as of this transaction's snapshot, and the partition may have been attached since.
         insert into "frostline_overlay"."events_7" ("id", "ts", "status", "source", frostline_live)
-        select h.n1, h.n2, h.n3, h.n4, true from "public"."_events" as h (n1, n2, n3, n4) where h.n1 = new."id" and h.n2 = new."ts"
+        select h.n1, h.n2, h.n3, h.n4, true from "public"."_events" as h (n1, n2, n3, n4)
+         where frostline_write.has_known_key(7, 'public._events'::regclass, '"frostline_overlay"."events_7"'::regclass) and h.n1 = new."id" and h.n2 = new."ts"
         on conflict ("id", "ts") do update set "status" = excluded."status", "source" = excluded."source", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then

@@ -156,7 +156,7 @@ begin
         raise insufficient_privilege using message = 'only statements on public.messages call this function';
     end if;
     select h.tableoid as partition, h.ctid as place, frostline.is_own(h.xmin) as is_own into frostline_row
-      from "public"."_messages" as h where h."tenant" = frostline_old."tenant" and h."day" = frostline_old."day" and h."number" = frostline_old."number";
+      from "public"."_messages" as h (n1, n2, n3, n4) where h.n1 = frostline_old."tenant" and h.n2 = frostline_old."day" and h.n3 = frostline_old."number";
     if found then
         if frostline_row.is_own
            or frostline_row.partition = frostline_old.frostline_partition and frostline_row.place = frostline_old.frostline_place then
@@ -210,7 +210,7 @@ begin
         return false;
     end if;
     perform frostline_write.require_known_heap(7, 'public._messages'::regclass, '"frostline_overlay"."messages_7"'::regclass, 'written');
-    select h.tableoid into frostline_partition from "public"."_messages" as h where h."tenant" = frostline_old."tenant" and h."day" = frostline_old."day" and h."number" = frostline_old."number";
+    select h.tableoid into frostline_partition from "public"."_messages" as h (n1, n2, n3, n4) where h.n1 = frostline_old."tenant" and h.n2 = frostline_old."day" and h.n3 = frostline_old."number";
     if found and exists (select from pg_trigger as t
                           where t.tgrelid = frostline_partition and not t.tgisinternal and t.tgtype & 3 = 3) then
         return false;
@@ -382,6 +382,7 @@ begin
         return null;
     end if;
     if tg_op = 'TRUNCATE' then
+        perform frostline_write.require_known_heap(7, 'public._messages'::regclass, '"frostline_overlay"."messages_7"'::regclass, 'marked');
         -- As if each row were deleted: an archive may have exported them. A detached partition has no say any more.
         if pg_partition_root(tg_relid) is null then
             return null;
@@ -414,7 +415,8 @@ begin
         -- A partition that was detached keeps its triggers, and has no say any more. Postgres is asked for that by a function:
         -- pg_class has it as of this transaction's snapshot, and the partition may have been attached since.
         insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", "body", frostline_live)
-        select h.n1, h.n2, h.n3, h.n4, true from "public"."_messages" as h (n1, n2, n3, n4) where h.n1 = old."tenant" and h.n2 = old."day" and h.n3 = old."number"
+        select h.n1, h.n2, h.n3, h.n4, true from "public"."_messages" as h (n1, n2, n3, n4)
+         where frostline_write.has_known_key(7, 'public._messages'::regclass, '"frostline_overlay"."messages_7"'::regclass) and h.n1 = old."tenant" and h.n2 = old."day" and h.n3 = old."number"
         on conflict ("tenant", "day", "number") do update set "body" = excluded."body", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then
@@ -449,7 +451,8 @@ begin
         -- A partition that was detached keeps its triggers, and has no say any more. Postgres is asked for that by a function:
         -- pg_class has it as of this transaction's snapshot, and the partition may have been attached since.
         insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", "body", frostline_live)
-        select h.n1, h.n2, h.n3, h.n4, true from "public"."_messages" as h (n1, n2, n3, n4) where h.n1 = new."tenant" and h.n2 = new."day" and h.n3 = new."number"
+        select h.n1, h.n2, h.n3, h.n4, true from "public"."_messages" as h (n1, n2, n3, n4)
+         where frostline_write.has_known_key(7, 'public._messages'::regclass, '"frostline_overlay"."messages_7"'::regclass) and h.n1 = new."tenant" and h.n2 = new."day" and h.n3 = new."number"
         on conflict ("tenant", "day", "number") do update set "body" = excluded."body", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then
@@ -484,7 +487,8 @@ begin
         -- A partition that was detached keeps its triggers, and has no say any more. Postgres is asked for that by a function:
         -- pg_class has it as of this transaction's snapshot, and the partition may have been attached since.
         insert into "frostline_overlay"."messages_7" ("tenant", "day", "number", "body", frostline_live)
-        select h.n1, h.n2, h.n3, h.n4, true from "public"."_messages" as h (n1, n2, n3, n4) where h.n1 = new."tenant" and h.n2 = new."day" and h.n3 = new."number"
+        select h.n1, h.n2, h.n3, h.n4, true from "public"."_messages" as h (n1, n2, n3, n4)
+         where frostline_write.has_known_key(7, 'public._messages'::regclass, '"frostline_overlay"."messages_7"'::regclass) and h.n1 = new."tenant" and h.n2 = new."day" and h.n3 = new."number"
         on conflict ("tenant", "day", "number") do update set "body" = excluded."body", 
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then

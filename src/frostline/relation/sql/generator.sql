@@ -214,7 +214,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         'new_row_marked', string_agg('new.' || name, ', ' order by mark_place) filter (where is_marked),
         'heap_is_old_row', string_agg(format('h.n%s = old.%s', number, name), ' and ' order by key_place) filter (where is_key),
         'heap_is_new_row', string_agg(format('h.n%s = new.%s', number, name), ' and ' order by key_place) filter (where is_key),
-        'heap_key_is_old', string_agg(format('h.%s = frostline_old.%1$s', name), ' and ' order by key_place) filter (where is_key),
+        'heap_key_is_old', string_agg(format('h.n%s = frostline_old.%s', number, name), ' and ' order by key_place) filter (where is_key),
         'mark_key_is_old', string_agg(format('m.%s = frostline_old.%1$s', name), ' and ' order by key_place) filter (where is_key),
         'mark_is_old', string_agg(format('m.%s = old.%1$s', name), ' and ' order by key_place) filter (where is_key),
         'mark_is_new', string_agg(format('m.%s = new.%1$s', name), ' and ' order by key_place) filter (where is_key),

@@ -204,6 +204,7 @@ begin
         return null;
     end if;
     if tg_op = 'TRUNCATE' then
+        perform frostline_write.require_known_heap({table_id}, {heap_name}::regclass, {overlay_text}::regclass, 'marked');
         {truncate_rows}
         return null;
     end if;
@@ -259,7 +260,8 @@ revoke execute on function {function}() from public;
         -- A partition that was detached keeps its triggers, and has no say any more. Postgres is asked for that by a function:
         -- pg_class has it as of this transaction's snapshot, and the partition may have been attached since.
         insert into {overlay} ({columns}, frostline_live)
-        select {heap_numbers}, true from {heap} as h ({numbers}) where {heap_key_is_row}
+        select {heap_numbers}, true from {heap} as h ({numbers})
+         where frostline_write.has_known_key({table_id}, {heap_name}::regclass, {overlay_text}::regclass) and {heap_key_is_row}
         on conflict ({key}) do update set {replace}
             frostline_live = true, frostline_version = nextval('frostline.overlay_version');
         if not found then

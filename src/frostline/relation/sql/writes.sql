@@ -154,7 +154,7 @@ declare
 begin
     {require_secret}
     select h.tableoid as partition, h.ctid as place, frostline.is_own(h.xmin) as is_own into frostline_row
-      from {heap} as h where {heap_key_is_old};
+      from {heap} as h ({numbers}) where {heap_key_is_old};
     if found then
         if frostline_row.is_own
            or frostline_row.partition = frostline_old.frostline_partition and frostline_row.place = frostline_old.frostline_place then
@@ -207,7 +207,7 @@ begin
         return false;
     end if;
     perform frostline_write.require_known_heap({table_id}, {heap_name}::regclass, {overlay_text}::regclass, 'written');
-    select h.tableoid into frostline_partition from {heap} as h where {heap_key_is_old};
+    select h.tableoid into frostline_partition from {heap} as h ({numbers}) where {heap_key_is_old};
     if found and exists (select from pg_trigger as t
                           where t.tgrelid = frostline_partition and not t.tgisinternal and t.tgtype & 3 = 3) then
         return false;
