@@ -2,11 +2,13 @@
 
 import psycopg
 import pytest
+from tests.fixtures import copies
 from tests.fixtures.followed import altered, both, made, same
 from tests.fixtures.lake import Lake
 from tests.fixtures.statements import rows, run, value
 
-from frostline.relation import following
+from frostline.errors import UsageError
+from frostline.relation import following, policy
 
 Refused = psycopg.errors.ObjectNotInPrerequisiteState
 EXCHANGED = "rename a to x; alter table {0} rename b to a; alter table {0} rename x to b"
@@ -189,4 +191,33 @@ def test_rows_are_marked_while_other_columns_are_not_followed(pair: Lake) -> Non
             run(app, "commit")
         run(pair.catalog, "update public.p set n = n + 1 where id in (4, 50)")
     following.follow(pair.catalog, pair.table("t"))
+    same(pair)
+
+
+def test_thaw_brings_no_row_back_under_exchanged_names(pair: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when it has begun before they were exchanged, or when it cannot follow them."""
+    run(pair.catalog, "alter table public._t add column s serial")
+    altered(pair, EXCHANGED, sync=False)
+    with pytest.raises(UsageError, match="each other's values"):
+        pair.thaw("t", "2024-02-01")
+    run(pair.catalog, "alter table public._t drop column s")
+    with monkeypatch.context() as patched:
+        copies.without_spark(pair, patched, lambda _: altered(pair, EXCHANGED, sync=False))
+        with pytest.raises(UsageError, match="each other's values"):
+            pair.thaw("t", "2024-02-01")
+    pair.thaw("t", "2024-02-01")
+    same(pair)
+
+
+def test_retain_deletes_no_hot_row_by_a_column_that_has_got_the_name_of_the_tier_key(pair: Lake) -> None:
+    altered(pair, "add column seen timestamptz")
+    both(pair, "update public.{} set ts = '2030-02-02+00', seen = ts where id = 9")
+    altered(pair, "rename ts to x; alter table {0} rename seen to ts; alter table {0} rename x to seen", sync=False)
+    policy.change(pair.catalog, pair.table("t"), retention_period="2 years")
+    (result,) = pair.retain("t")
+    assert isinstance(result.error, UsageError)
+    following.follow(pair.catalog, pair.table("t"))
+    (result,) = pair.retain("t")
+    assert result.error is None
+    run(pair.catalog, "delete from public.p where seen < '2024-04-01+00'")
     same(pair)

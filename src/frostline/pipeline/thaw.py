@@ -29,7 +29,7 @@ from frostline.pipeline import job, undo
 from frostline.pipeline.job import JobContext
 from frostline.pipeline.refill import Piece, fill
 from frostline.pipeline.undo import Lowering
-from frostline.relation import bound, following, heap, names, refill
+from frostline.relation import bound, columns, following, heap, names, refill
 from frostline.tiers.proof import fingerprint
 
 Wanted = tuple[str | None, str | None]
@@ -57,6 +57,7 @@ def run(context: JobContext, chosen: Table, wanted: Wanted) -> Result:
     # Rows of the lake have the missing value of a new column, and not what its default is by now.
     following.tried(connection, chosen.name)
     with job.on_table(connection, context.settings, chosen, "thaw --from VALUE", "thawing") as table:
+        columns.require_known(connection, table)
         seam = seams.get(connection, table)
         cold = undo.cold_range(connection, table, seam)
         start = _start(connection, table, seam, cold, wanted)

@@ -35,6 +35,20 @@ def require(connection: Connection, table: Table) -> None:
         )
 
 
+def require_known(connection: Connection, table: Table) -> None:
+    """UsageError when a column that the relation has is called otherwise in the heap. That may have more of them.
+
+    For what writes or deletes rows of the heap by the names that the relation has: two may have been exchanged.
+    """
+    known, present = _read(connection, table)
+    if list(present)[: len(known)] != list(known):
+        raise UsageError(
+            f"{table.heap} has other columns than its relation ({columns.difference(known, present)}): "
+            "rows would get each other's values",
+            hint=f"frostline table sync {table.name}; if that is refused, alter it back",
+        )
+
+
 def difference(connection: Connection, table: Table) -> str | None:
     """What has changed since the table was added, in words; None when nothing has. Takes no lock."""
     known, present = _read(connection, table)

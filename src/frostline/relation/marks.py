@@ -45,7 +45,7 @@ def take_away_all(connection: Connection, table: Table, line: int) -> int:
     """Delete every mark below the line that nobody holds, and its heap row; returns how many.
 
     Inside the publishing transaction. Row locks only, none of them waited for. No partition in its grace period
-    may reach below the line.
+    may reach below the line. UsageError when a column is called otherwise than the relation has it.
     """
     connection.execute(_statement("forget"))
     _note(connection, table, line)
@@ -66,8 +66,7 @@ def _take_away(connection: Connection, table: Table, frost_line: int, in_grace: 
     parts = _parts(table, frost_line)
     with marking_disabled(connection, table):
         _lock_heap(connection, parts)
-        if checked:
-            columns.require(connection, table)
+        (columns.require if checked else columns.require_known)(connection, table)
         references.keep(connection, table)
         _analyze(connection, "frostline_locked")
         connection.execute(_statement("lock_overlay").format(**parts))

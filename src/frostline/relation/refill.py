@@ -21,7 +21,7 @@ from frostline.model.names import MAX_BYTES, Name, cut, quoted
 from frostline.model.tables import Table
 from frostline.model.thaw import ColdRange
 from frostline.partitions import new_partition
-from frostline.relation import heap, marks, names
+from frostline.relation import columns, heap, marks, names
 
 _statement = sqlfiles.statements(__name__, "refill")
 
@@ -85,7 +85,7 @@ def attach(connection: Connection, table: Table, cold_range: ColdRange, refill: 
 
     Inside the caller's transaction. ACCESS EXCLUSIVE on the DEFAULT partition, and on the whole heap if there is none
     or an emptied partition of the range is still there; SHARE on the overlay. Each is tried for a moment:
-    LockNotAvailable.
+    LockNotAvailable. UsageError when a column is called otherwise than the relation has it.
     """
     default = new_partition.default_partition(connection, table)
     _lock(connection, table, cold_range, default)
@@ -114,6 +114,7 @@ def _lock(connection: Connection, table: Table, cold_range: ColdRange, default: 
     for partition in filter(None, (default, cold_range.partition)):
         locks.take_only(connection, Lock.ACCESS_EXCLUSIVE, partition)
     locks.take(connection, Lock.SHARE, names.overlay(table))
+    columns.require_known(connection, table)
 
 
 def _keep_added(connection: Connection, table: Table, cold_range: ColdRange, refill: Name, partition: Name) -> None:
