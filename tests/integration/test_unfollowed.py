@@ -8,7 +8,8 @@ from tests.fixtures.lake import Lake
 from tests.fixtures.statements import rows, run, value
 
 from frostline.errors import UsageError
-from frostline.relation import following, policy
+from frostline.pipeline import fill_columns
+from frostline.relation import following, guard, policy
 
 Refused = psycopg.errors.ObjectNotInPrerequisiteState
 EXCHANGED = "rename a to x; alter table {0} rename b to a; alter table {0} rename x to b"
@@ -22,6 +23,7 @@ ADDED = {
     "a column with a default": "add column x text default 'kept'",
     "a default that changed since": "add column x text default 'kept'; alter table {0} alter column x set default 'new'",
 }
+UUID = "11111111-1111-4111-8111-111111111111"
 COLD = "ts < '2024-04-01+00'"
 READ = f"select count(*) from public.t where {COLD}"
 
@@ -220,4 +222,42 @@ def test_retain_deletes_no_hot_row_by_a_column_that_has_got_the_name_of_the_tier
     (result,) = pair.retain("t")
     assert result.error is None
     run(pair.catalog, "delete from public.p where seen < '2024-04-01+00'")
+    same(pair)
+
+
+@pytest.mark.parametrize("triggers", ["without event triggers", "with those that came later"])
+@pytest.mark.parametrize("change", ["add column y int", "alter column x set default gen_random_uuid()"])
+def test_a_default_that_was_set_later_gives_cold_rows_no_values(pair: Lake, triggers: str, change: str) -> None:
+    """Nothing tells by then how a column was filled that nobody has followed."""
+    altered(pair, "add column x uuid; alter table {0} alter column x set default gen_random_uuid()", sync=False)
+    for name in ("_t", "p"):
+        run(pair.catalog, f"update public.{name} set x = '{UUID}' where id in (4, 5, 6, 50)")  # all that the heap has
+    if triggers == "without event triggers":
+        with pytest.raises(UsageError):
+            fill_columns.alter(pair.jobs(), pair.table("t"), change)
+    else:
+        assert guard.ensure(pair.catalog)
+        with pytest.raises(psycopg.NotSupportedError, match="column x of"), pair.connect() as app:
+            run(app, f"alter table public._t {change}")
+    run(pair.catalog, "alter table public._t alter column x drop default")
+    following.follow(pair.catalog, pair.table("t"))
+    same(pair)
+
+
+def test_values_that_were_written_before_another_change_is_followed_are_kept(pair: Lake) -> None:
+    altered(pair, "add column x int", sync=False)
+    for name in ("_t", "p"):
+        run(pair.catalog, f"update public.{name} set x = 5 where id in (4, 50)")
+    fill_columns.alter(pair.jobs(), pair.table("t"), "add column y int")
+    run(pair.catalog, "alter table public.p add column y int")
+    same(pair)
+    pair.fold()
+    same(pair)
+
+
+def test_steps_do_not_begin_behind_a_column_that_cannot_be_followed(pair: Lake) -> None:
+    run(pair.catalog, "alter table public._t add column x serial")
+    with pytest.raises(UsageError, match="a new column x"):
+        fill_columns.alter(pair.jobs(), pair.table("t"), "add column y text generated always as (a || b) stored")
+    run(pair.catalog, "alter table public._t drop column x")
     same(pair)

@@ -17,7 +17,7 @@ from frostline.failpoints import Failpoint, reached
 from frostline.model.tables import Table
 from frostline.pipeline import fold
 from frostline.pipeline.job import JobContext
-from frostline.relation import altering, filling, heap, names
+from frostline.relation import altering, columns, filling, heap, names
 
 _log = logging.getLogger(__name__)
 
@@ -41,14 +41,15 @@ def alter(context: JobContext, chosen: Table, change: str) -> int | None:
 
 
 def _begin(context: JobContext, chosen: Table, change: str) -> None:
-    columns = filling.planned(context.connection, chosen, change)
-    if not columns:
+    columns.require(context.connection, chosen)  # a column is not followed behind one that cannot be
+    added = filling.planned(context.connection, chosen, change)
+    if not added:
         raise UsageError(
             "a column that needs a value of its own in each row is not all that the change adds",
             hint=f"frostline table alter {chosen.name} 'add column ...', with each new column in a command of its own; "
             "a CHECK comes behind it: 'add constraint ... not valid'",
         )
-    filling.begin(context.connection, chosen, change, columns)
+    filling.begin(context.connection, chosen, change, added)
     reached(Failpoint.FILL_BEGUN)
 
 

@@ -199,6 +199,7 @@ declare
     p jsonb := frostline.relation_names(managed);
     known integer[] := array(select m.field_id from frostline.carried_columns(managed, heap) m order by m.attnum);
     own jsonb := '[]';
+    said text := concat_ws(E';\n', current_query(), current_setting('frostline.statement', true));
     added record;
     done text[] := array[]::text[];
     filled text;
@@ -248,8 +249,13 @@ begin
         update frostline.lake_file f set fields = known where f.table_id = managed and f.fields is null;
         perform frostline.name_remote_columns(managed);
     end if;
-    -- Marks that were made before have what the heap has, which may be a value of its own for each row while the lake has none. Row locks.
+    -- Marks that were made before have what the heap has, which may be a value of its own for each row while the lake has none; or what was
+    -- written into a column that nobody has followed until now. Not looked for where it is certain that it has just been added. Row locks.
     if cardinality(done) > 0 and (older is not null or own <> '[]' or not exists (select from frostline.lake_file f where f.table_id = managed)
+                                  or said ~* '\mif\s+not\s+exists\M' or (select count(*) from regexp_matches(said, '\malter\s+table\M', 'gi')) <> 1
+                                  or exists (select from pg_attribute a
+                                              where a.attrelid = heap and a.attname = any (done)
+                                                and not (age(a.xmin) <= age(pg_current_xact_id()::xid) and frostline.says_added(said, a.attname)))
                                   or exists (select from frostline.filling f where f.table_id = managed and f.column_name = any (done))) then
         select format('update %s as o set %s from %s as h where %s and o.frostline_live and row(%s)::text <> row(%s)::text', p ->> 'overlay',
                       string_agg(format('%1$I = h.%1$I', c), ', '), heap::regclass,

@@ -44,6 +44,14 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
       from frostline.cold_types_in(kind) as i (oid) join pg_type t on t.oid = i.oid
 $$;
 
+-- name: says_added
+-- Whether the text of a statement adds a column of that name.
+create or replace function frostline.says_added(said text, named text) returns boolean
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    select said ~* format('\madd\s+(?:column\s+)?(?:if\s+not\s+exists\s+)?(?:"%s"|%s)(?!["\w$])', regexp_replace(replace(named, '"', '""'), '(\W)', '\\\1', 'g'),
+                          regexp_replace(named, '(\W)', '\\\1', 'g'))
+$$;
+
 -- name: constant_default
 -- What a constant default has given the rows that were there if no partition remembers it: Postgres writes it into each row for a domain with
 -- constraints, and for all columns of a statement that rewrites the heap for another one. Null where the text does not say that it has added
@@ -65,8 +73,7 @@ begin
       left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
      cross join lateral (select coalesce(d.adbin::text, t.typdefaultbin::text) as tree) n
      where a.attrelid = heap and a.attnum = number and a.attgenerated = '' and a.attidentity = '' and age(a.xmin) <= age(pg_current_xact_id()::xid)
-       and said ~* format('\madd\s+(?:column\s+)?(?:if\s+not\s+exists\s+)?(?:"%s"|%s)(?!["\w$])', regexp_replace(replace(a.attname, '"', '""'), '(\W)', '\\\1', 'g'),
-                          regexp_replace(a.attname, '(\W)', '\\\1', 'g'))
+       and frostline.says_added(said, a.attname)
        and n.tree !~ '\u007B(?!(CONST|COERCETODOMAIN|RELABELTYPE|FUNCEXPR|OPEXPR|ARRAYEXPR|ARRAY|ROWEXPR|ROW) )'
        and not exists (select from regexp_matches(n.tree, ':(?:op)?funcid (\d+)', 'g') as r (funcid) left join pg_proc f on f.oid = r.funcid[1]::oid
                         where f.oid is null or f.oid >= 16384 or f.provolatile <> 'i');
@@ -139,12 +146,14 @@ $$;
 -- name: filled_by
 -- How Postgres has just filled a new column by a volatile default, of those that have no value in particular: uuid4, uuid7, clock. Null
 -- for all others, also where old rows may have NULL because the same statement set the default afterwards. The heap says, by any row; if it
--- has none, the text of the statement. Rows that the lake has too must be given what the lake shows: none of that may run code of others.
+-- has none, the text of the statement. A column that is older than this transaction, or of a heap that it has not written anew, may have got
+-- its default later. Rows that the lake has too must be given what the lake shows: none of that may run code of others.
 create or replace function frostline.filled_by(managed integer, number smallint) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
     heap oid := frostline.heap_of(managed);
     said text := concat_ws(E';\n', current_query(), current_setting('frostline.statement', true));
+    now_age integer := age(pg_current_xact_id()::xid);
     is_filled boolean;
     named text;
     kind text;
@@ -156,7 +165,8 @@ begin
       join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
      cross join lateral regexp_match(d.adbin::text, '^\u007BFUNCEXPR :funcid (\d+) [^\u007B]*:args <> :location -?\d+\u007D$') as m (funcid)
       join pg_proc f on f.oid = m.funcid[1]::oid
-     where a.attrelid = heap and a.attnum = number and a.attgenerated = '' and a.attidentity = ''
+     where a.attrelid = heap and a.attnum = number and a.attgenerated = '' and a.attidentity = '' and age(a.xmin) <= now_age
+       and exists (select from pg_partitioned_table p join pg_class c on c.oid = p.partdefid where p.partrelid = heap and age(c.xmin) <= now_age)
        and (f.oid < 16384 and f.pronamespace = 'pg_catalog'::regnamespace
             or exists (select from pg_depend e join pg_extension x on x.oid = e.refobjid and x.extname in ('uuid-ossp', 'pgcrypto')
                         where e.classid = 'pg_proc'::regclass and e.objid = f.oid and e.deptype = 'e'));

@@ -21,7 +21,7 @@ begin
         select p.oid from pg_catalog.pg_proc p
          where p.pronamespace = 'frostline'::pg_catalog.regnamespace
            and p.proname = any (array['identifier', 'cut_name', 'filled', 'is_changed', 'lake_encoding', 'address_text', 'object_definition',
-                                      'missing_value', 'made_of_types', 'has_one_text', 'constant_default', 'takes_null', 'filled_by', 'own_missing_value', 'fill_waiting_rows', 'name_remote_columns', 'add_columns', 'columns_left_to_sync', 'refuse_columns',
+                                      'missing_value', 'made_of_types', 'has_one_text', 'constant_default', 'takes_null', 'says_added', 'filled_by', 'own_missing_value', 'fill_waiting_rows', 'name_remote_columns', 'add_columns', 'columns_left_to_sync', 'refuse_columns',
                                       'replace_objects', 'needs_aside', 'says_cascade', 'says_only_casts', 'says_using', 'widens', 'changed_columns',
                                       'renumber_columns', 'refuse_changes', 'drop_readers', 'forget_columns', 'change_types',
                                       'put_aside_readers', 'bring_back_readers', 'make_relation', 'untrusted_defaults',
