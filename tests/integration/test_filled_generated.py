@@ -18,7 +18,7 @@ from frostline.catalog import fillings
 from frostline.errors import UsageError
 from frostline.failpoints import Failpoint
 from frostline.pipeline import fill_columns, verify
-from frostline.relation import columns, rowsecurity
+from frostline.relation import columns, following, rowsecurity
 
 pytestmark = pytest.mark.spark
 
@@ -249,6 +249,24 @@ def test_it_keeps_its_name_until_all_rows_have_its_value(cold: Lake, monkeypatch
     with cold.connect() as app, pytest.raises(psycopg.NotSupportedError, match="keeps its name until"):
         run(app, "alter table public._events rename column total_unfilled to total")
     is_begun(cold)
+    add(cold, TOTAL)
+    is_whole(cold)
+
+
+def test_a_name_that_it_got_unseen_does_not_pass_for_its_own(cold: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no event trigger looks, the sync refuses it, however often the command is tried."""
+    interrupt(cold, monkeypatch, Failpoint.FILL_FILLED_ONE)
+    renamed = "set session_replication_role = 'replica'; alter table public._events rename column {} to {}"
+    with cold.connect() as app:
+        run(app, renamed.format("total_unfilled", "total"))
+    with pytest.raises(UsageError, match="already exists"):
+        fill_columns.alter(cold.jobs(), cold.table(), TOTAL)
+    with pytest.raises(psycopg.NotSupportedError, match="keeps its name until") as refused:
+        following.follow(cold.catalog, cold.table())
+    back = str(refused.value.diag.message_hint).partition("alter table public._events ")[2]
+    assert back == "rename column total to total_unfilled"
+    with cold.connect() as app:
+        run(app, renamed.format("total", "total_unfilled"))
     add(cold, TOTAL)
     is_whole(cold)
 

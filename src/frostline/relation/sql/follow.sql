@@ -114,7 +114,8 @@ begin
             if exists (select from frostline.filling f where f.table_id = managed and f.column_name = renamed.old and f.becomes is not null) then
                 raise feature_not_supported using message = format('column %I of %s keeps its name until all rows have its value', renamed.old,
                                                                    frostline.heap_of(managed)::regclass),
-                    hint = 'frostline table alter, with the change that added it, goes on.';
+                    hint = format('frostline table alter, with the change that added it, goes on. If it has the other name already: alter table %s '
+                                  'rename column %I to %I', frostline.heap_of(managed)::regclass, renamed.new, renamed.old);
             end if;
             foreach relation in array array[p ->> 'overlay', p ->> 'lake', p ->> 'inner', p ->> 'relation'] loop
                 continue when to_regclass(relation) is null;  -- it stands aside

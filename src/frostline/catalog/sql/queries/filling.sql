@@ -6,12 +6,16 @@ insert into frostline.filling (table_id, column_name, change, default_value, seq
 values (%(table_id)s, %(name)s, %(change)s, %(default_value)s, %(sequence_name)s, %(is_not_null)s, %(identity)s, %(becomes)s)
 
 -- name: forget_dropped
--- Those of which the heap has no column of that name any more, or a plain one that was generated. Row locks; harmless to repeat.
+-- Those of which the heap has no such column any more, or a plain one that was generated. One that has another name, which nobody has followed
+-- yet, is still the column that the relation has. Row locks; harmless to repeat.
 delete from frostline.filling f
  where f.table_id = %(table_id)s
    and not exists (select from pg_attribute a
-                    where a.attrelid = frostline.heap_of(f.table_id) and a.attname = f.column_name and not a.attisdropped
-                      and (f.becomes is null or a.attgenerated <> ''))
+                    where a.attrelid = frostline.heap_of(f.table_id) and not a.attisdropped and (f.becomes is null or a.attgenerated <> '')
+                      and (a.attname = f.column_name
+                           or a.attnum in (select c.attnum from frostline.managed_column m
+                                             join frostline.carried_columns(f.table_id, a.attrelid) c on c.field_id = m.field_id
+                                            where m.table_id = f.table_id and m.name = f.column_name)))
 
 -- name: list_all
 -- In the order of the columns. What a generated one is computed from may have another name by now. Locks nothing.
