@@ -91,6 +91,17 @@ def test_an_orphan_that_was_deleted_or_changed_since_is_none(orphaned: Lake) -> 
     assert rows(orphaned.catalog, VALID) == [("key",)]
 
 
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_a_parent_that_only_an_older_snapshot_sees_is_none(keyless: Lake, level: str) -> None:
+    with keyless.connect() as app:
+        run(app, f"begin isolation level {level}; select 1 from pg_class limit 1")
+        run(keyless.catalog, "delete from public.parent where k in (3, 5)")
+        with pytest.raises(errors.ObjectNotInPrerequisiteState, match="whose rows may have gone since") as caught:
+            run(app, KEY)
+        assert caught.value.diag.message_hint == "Do it at READ COMMITTED."
+    assert rows(keyless.catalog, VALID) == []
+
+
 def test_a_key_of_many_columns_says_of_the_lake_what_it_says_of_the_heap(keyless: Lake) -> None:
     run(keyless.catalog, "update public.c set b = null where id = 2")
     (folded,) = keyless.fold()

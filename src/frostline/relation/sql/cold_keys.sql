@@ -32,7 +32,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- name: cold_require_parent
--- An error if this role does not see all rows that the key may reference.
+-- An error if this role does not see all rows that the key may reference, or sees some that are gone: of the heap's rows Postgres asks with a
+-- snapshot of now, whatever that of the transaction is.
 create or replace function frostline.cold_require_parent(key oid) returns void
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
@@ -47,6 +48,11 @@ begin
         raise insufficient_privilege using
             message = format('row security hides rows of %s, which rows in the lake reference, from %I', parent, current_user),
             hint = format('alter role %I bypassrls', current_user);
+    end if;
+    if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+        raise object_not_in_prerequisite_state using
+            message = format('rows in the lake reference %s, whose rows may have gone since the snapshot of this transaction', parent),
+            hint = 'Do it at READ COMMITTED.';
     end if;
 end
 $$;
