@@ -79,7 +79,7 @@ $(JARS)/.complete: Makefile
 
 # Random lives of a table, compared with a plain one all the time: make soak MINUTES=60
 soak: install
-	FROSTLINE_TEST_SOAK_MINUTES=$(MINUTES) $(BIN)/pytest tests/property/test_lifecycle.py -k as_long_as_asked $(PYTEST_ARGS)
+	FROSTLINE_TEST_SOAK_MINUTES=$(MINUTES) $(BIN)/pytest tests/property/test_lifecycle.py -k as_long_as_asked -o faulthandler_timeout=0 $(PYTEST_ARGS)
 
 # Every question of benchmarks/cases, and the page of the answers: make bench SCALE=4. Some 100 minutes on two cores, 28 of them
 # for TPC-H at scale factor 1; `python -m benchmarks.run tpch fold` asks some of them.

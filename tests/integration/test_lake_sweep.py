@@ -130,8 +130,8 @@ def test_a_commit_that_was_staged_before_the_fence_is_staged_again(
     stage, waiting = lake_commit.stage, [1]
     attempts = list[int]()
 
-    def staged(*args: object) -> object:
-        made = stage(*args)  # pyright: ignore[reportArgumentType]
+    def staged(*args: object, **options: object) -> object:
+        made = stage(*args, **options)  # pyright: ignore[reportArgumentType]
         attempts.append(1)
         if waiting:
             waiting.pop()

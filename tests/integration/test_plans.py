@@ -145,7 +145,13 @@ def test_a_write_of_many_cold_rows_reads_no_table_whole_for_each(
 ) -> None:
     """A function keeps the plan that it made while a table had no page, when reading it whole cost nothing."""
     table = overlay(planned) if function == "mark" else "events_default"
-    run(session, f"truncate {table}; analyze {table}")
+    emptied = f"truncate {table}; analyze {table}"
+    if function == "mark":
+        guard = '"!frostline_truncate"'
+        emptied = (
+            f"alter table {table} disable trigger {guard}; {emptied}; alter table {table} enable always trigger {guard}"
+        )
+    run(session, emptied)
     assert run(session, MANY_COLD_ROWS[function]).rowcount == 60
     query = "select seq_scan from pg_stat_xact_all_tables where relid = %s::regclass"
     assert value(session, query, (table,)) < 10

@@ -121,7 +121,15 @@ def test_a_file_that_somebody_has_replaced_is_read_anew(
         while filecheck.paths.stamp(path) == known:  # a store tells seconds
             lake.put(name, now)
         monkeypatch.setattr(filecheck, "_STORE_S", 0.0)
-        until(lambda: rows(connection, query) == [("NOTE 100",)])
+        until(lambda: said(connection, query) == str([("NOTE 100",)]))
+
+
+def said(connection: psycopg.Connection, query: str) -> str:
+    """The rows, or the error: a query that has a part of each file fails, until the lake server has noticed."""
+    try:
+        return str(rows(connection, query))
+    except psycopg.Error as error:
+        return str(error)
 
 
 def test_nobody_waits_for_the_second_look_at_a_file(
@@ -154,14 +162,7 @@ def test_a_file_that_somebody_has_deleted_is_missed(
         assert lake.store is not None
         lake.store.filesystem().delete_file(f"{lake.bucket}/7-1-1.parquet")
         monkeypatch.setattr(filecheck, "_STORE_S", 0.0)
-
-        def said() -> str:
-            try:
-                return str(rows(connection, query))
-            except psycopg.Error as error:
-                return str(error)
-
-        until(lambda: "7-1-1.parquet" in said())
+        until(lambda: "7-1-1.parquet" in said(connection, query))
 
 
 def test_a_look_up_by_key_reads_only_files_whose_statistics_do_not_exclude_it(
