@@ -86,6 +86,7 @@ def test_every_reader_and_spark_write_go_on_with_files_of_three_generations(aged
     is_whole(aged)
 
 
+@pytest.mark.slow
 def test_a_lake_of_three_generations_is_adopted_and_given_up(aged: Lake) -> None:
     """The catalog is lost, so only the lake's metadata tells what rows have in columns that their files lack."""
     both(aged, "update {t} set amount = 9 where number = 505")

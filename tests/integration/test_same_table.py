@@ -72,21 +72,25 @@ def refused(result: Any, kind: type[FrostlineError] = ConflictError) -> None:
 @pytest.mark.parametrize(
     ("statement", "place", "call"),
     [
-        pytest.param(SWAP.format("public._t"), PLANNED, 1, id="columns swap names before the snapshot"),
+        pytest.param(
+            SWAP.format("public._t"), PLANNED, 1, id="columns swap names before the snapshot", marks=pytest.mark.slow
+        ),
         pytest.param(SWAP.format("public._t"), TAKEN, 1, id="columns swap names after the snapshot"),
-        pytest.param(SWAP.format("public._t"), LISTED, 1, id="columns swap names before a task"),
+        pytest.param(
+            SWAP.format("public._t"), LISTED, 1, id="columns swap names before a task", marks=pytest.mark.slow
+        ),
         pytest.param(SWAP.format("public._t"), SURVEYED, 1, id="columns swap names in a task"),
-        pytest.param(ANEW, PLANNED, 1, id="a partition is made anew before the snapshot"),
-        pytest.param(ANEW, TAKEN, 1, id="a partition is made anew after the snapshot"),
+        pytest.param(ANEW, PLANNED, 1, id="a partition is made anew before the snapshot", marks=pytest.mark.slow),
+        pytest.param(ANEW, TAKEN, 1, id="a partition is made anew after the snapshot", marks=pytest.mark.slow),
         pytest.param(ANEW, LISTED, 1, id="a partition is made anew before a task"),
-        pytest.param(ANEW, SURVEYED, 2, id="a partition is made anew in the second task"),
-        pytest.param(ANEW, STAGED, 1, id="a partition is made anew when it was exported"),
-        pytest.param(REWRITE, TAKEN, 1, id="a partition is rewritten after the snapshot"),
-        pytest.param(REWRITE, LISTED, 2, id="a partition is rewritten between two tasks"),
+        pytest.param(ANEW, SURVEYED, 2, id="a partition is made anew in the second task", marks=pytest.mark.slow),
+        pytest.param(ANEW, STAGED, 1, id="a partition is made anew when it was exported", marks=pytest.mark.slow),
+        pytest.param(REWRITE, TAKEN, 1, id="a partition is rewritten after the snapshot", marks=pytest.mark.slow),
+        pytest.param(REWRITE, LISTED, 2, id="a partition is rewritten between two tasks", marks=pytest.mark.slow),
         pytest.param(REWRITE, SURVEYED, 1, id="a partition is rewritten in a task"),
-        pytest.param(NAMES, PLANNED, 1, id="partitions swap names before the snapshot"),
+        pytest.param(NAMES, PLANNED, 1, id="partitions swap names before the snapshot", marks=pytest.mark.slow),
         pytest.param(NAMES, TAKEN, 1, id="partitions swap names after the snapshot"),
-        pytest.param(NAMES, LISTED, 2, id="partitions swap names between two tasks"),
+        pytest.param(NAMES, LISTED, 2, id="partitions swap names between two tasks", marks=pytest.mark.slow),
     ],
 )
 def test_an_archive_of_what_is_not_the_same_any_more_publishes_nothing(
@@ -124,15 +128,47 @@ MARKS, LOADED = (survey, "of_marks"), (shards, "marks_loaded")
     [
         pytest.param(HEAP_SWAP, HEAP_SWAP, PLANNED, 1, ConflictError, id="the heap's columns before the snapshot"),
         pytest.param(
-            OVERLAY_SWAP, OVERLAY_SWAP, PLANNED, 1, UsageError, id="the overlay's columns before the snapshot"
+            OVERLAY_SWAP,
+            OVERLAY_SWAP,
+            PLANNED,
+            1,
+            UsageError,
+            id="the overlay's columns before the snapshot",
+            marks=pytest.mark.slow,
         ),
-        pytest.param(OVERLAY_SWAP, OVERLAY_SWAP, TAKEN, 1, ConflictError, id="its columns after the snapshot"),
-        pytest.param(OVERLAY_SWAP, OVERLAY_SWAP, MARKS, 2, ConflictError, id="its columns between two tasks"),
+        pytest.param(
+            OVERLAY_SWAP,
+            OVERLAY_SWAP,
+            TAKEN,
+            1,
+            ConflictError,
+            id="its columns after the snapshot",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            OVERLAY_SWAP,
+            OVERLAY_SWAP,
+            MARKS,
+            2,
+            ConflictError,
+            id="its columns between two tasks",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(OVERLAY_SWAP, OVERLAY_SWAP, LOADED, 1, ConflictError, id="its columns in a task"),
         pytest.param(FORGED, TAKEN_BACK, TAKEN, 1, ConflictError, id="made anew after the snapshot"),
-        pytest.param(FORGED, TAKEN_BACK, MARKS, 1, ConflictError, id="made anew before a task"),
-        pytest.param(FORGED, TAKEN_BACK, LOADED, 2, ConflictError, id="made anew in the second task"),
-        pytest.param(f"vacuum full {OVERLAY}", "select 1", LOADED, 1, ConflictError, id="rewritten in a task"),
+        pytest.param(FORGED, TAKEN_BACK, MARKS, 1, ConflictError, id="made anew before a task", marks=pytest.mark.slow),
+        pytest.param(
+            FORGED, TAKEN_BACK, LOADED, 2, ConflictError, id="made anew in the second task", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            f"vacuum full {OVERLAY}",
+            "select 1",
+            LOADED,
+            1,
+            ConflictError,
+            id="rewritten in a task",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_fold_of_an_overlay_that_is_not_the_same_any_more_publishes_nothing(

@@ -23,6 +23,7 @@ FOUND = {
 }
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_doubled_torn_or_left_over_whatever_happens() -> None:
     protocol = Protocol(CONFLICTING)
     walked = walk(protocol.start(), protocol.steps, protocol.wrong)
